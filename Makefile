@@ -1,0 +1,71 @@
+# krowlspider: `make help` lists what can be made.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# The first Python of 3.11 or later that really runs: a shim may exist for a version that does not.
+PROBE := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3.12 python3.11 python3; do \
+	"$$p" -c '$(PROBE)' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/requirements.stamp
+DEV := $(VENV)/requirements-dev.stamp
+
+# They reach the shell by its environment, so that spaces and quotes in them stand.
+JOBDIR ?= jobs/default
+export SEEDS CONTACT JOBDIR
+
+.PHONY: help setup crawl crawl-arguments demo test test-slow check bench
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  make crawl SEEDS=seeds/example.txt CONTACT=you@example.org [JOBDIR=jobs/default] [ARGS="-a max_pages=100"]'
+
+setup: $(DEV) ## .venv with all that crawling and testing need
+
+crawl: crawl-arguments $(RUNTIME) ## crawl from SEEDS; the same again goes on where it stopped
+	@$(BIN)/scrapy crawl broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" -s JOBDIR="$$JOBDIR" $(ARGS)
+
+crawl-arguments:
+	@[ -n "$$SEEDS" ] || { echo 'make crawl: give the seed file: make crawl SEEDS=seeds/example.txt CONTACT=you@example.org' >&2; exit 2; }
+	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you: give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
+
+demo: $(DEV) ## crawl a small web on this machine and check what was archived
+	@$(BIN)/python -m tests.demo
+
+test: $(DEV) ## the quick tests
+	$(BIN)/pytest -m 'not slow'
+
+test-slow: $(DEV) ## the slow ones
+	$(BIN)/pytest -m slow
+
+check: $(DEV) ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(DEV) ## measure
+	@[ -e bench ] || { echo 'make bench: there is no bench/ yet' >&2; exit 2; }
+	@$(BIN)/python -m bench
+
+# $(call make-venv): a .venv with a pip that runs, made again when it has none.
+define make-venv
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	'$(PYTHON)' -c '$(PROBE)' >/dev/null 2>&1 || { \
+		echo 'No Python of 3.11 or later runs here: install python3.12, or give PYTHON=/path/to/python' >&2; exit 1; }; \
+	echo 'Making $(VENV) with $(PYTHON)'; \
+	'$(PYTHON)' -m venv $(VENV) || { \
+		echo '$(PYTHON) cannot make a venv; on Debian and Ubuntu: apt install python3-venv (or python3.12-venv)' >&2; exit 1; }; }
+endef
+
+$(RUNTIME): requirements.txt
+	$(make-venv)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(DEV): requirements.txt requirements-dev.txt
+	$(make-venv)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $(RUNTIME) $@

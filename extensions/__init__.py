@@ -1,0 +1,1 @@
+"""Scrapy extensions of krowlspider: one file, one extension."""

@@ -1,0 +1,1 @@
+"""Scrapy middlewares of krowlspider: one file, one middleware."""
