@@ -1,0 +1,108 @@
+"""The normal form of a URL, and its identity.
+
+Every URL is parsed by ada (WHATWG URL Standard). The normal form is what is fetched; the identity,
+which ignores tracking and the order of parameters, only decides what has been seen.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import can_ada
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Parameters that follow a visitor and never choose a page: Google, Meta, Microsoft, HubSpot,
+# Mailchimp, Yandex, X, TikTok, LinkedIn, Marketo, Openstat. ``ref`` is left out: sites choose pages
+# by it.
+_TRACKING = (
+    *("_ga", "_gl", "dclid", "gbraid", "gclid", "gclsrc", "wbraid"),
+    *("fb_action_ids", "fb_action_types", "fb_source", "fbclid", "igshid"),
+    *("_hsenc", "_hsmi", "hsa_[^=&]*", "mc_cid", "mc_eid", "mkt_tok", "msclkid", "utm_[^=&]*"),
+    *("_openstat", "yclid", "ysclid", "li_fat_id", "ttclid", "twclid"),
+)
+_TRACKED = re.compile(f"&(?:{'|'.join(_TRACKING)})(?:=[^&]*)?(?![^&])")
+_SCHEMES = ("https://", "http://")
+
+
+def normalise(url: str, base: str | None = None) -> str | None:
+    """The absolute http(s) URL, WHATWG-normalised, without fragment, joined to ``base`` if given.
+
+    None when it does not parse, has another scheme, or carries a user name or password.
+    """
+    try:
+        parsed = can_ada.parse(url) if base is None else can_ada.parse(base) + url
+    except (
+        ValueError,
+        TypeError,
+    ):  # TypeError: the text holds a lone surrogate, so it is not UTF-8
+        return None
+    return _accept(parsed.href)
+
+
+def normalise_all(hrefs: Iterable[str], base: str) -> list[str]:
+    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and refused ones.
+
+    ``base`` is an absolute URL; ValueError when it does not parse.
+    """
+    parsed = can_ada.parse(base)
+    found: dict[str, None] = {}
+    for href in dict.fromkeys(hrefs):
+        try:
+            url = _accept((parsed + href).href)
+        except (ValueError, TypeError):
+            continue
+        if url is not None:
+            found[url] = None
+    return list(found)
+
+
+def _accept(href: str) -> str | None:
+    """``href`` is serialised by ada, so a '#' starts the fragment and a '/' ends the authority."""
+    if not href.startswith(_SCHEMES):
+        return None
+    if "#" in href:
+        href = href[: href.index("#")]
+    if "@" in href and "@" in href[: href.index("/", 8)]:
+        return None
+    return href
+
+
+def identity(url: str) -> str:
+    """The text by which a normalised URL is known: without tracking, parameters sorted by name.
+
+    Parameters of one name keep their order, and blanks and percent-encoding stay as they are, so
+    two URLs that a server could tell apart, but for tracking and the order of names, are never one.
+    """
+    path, mark, query = url.partition("?")
+    if not mark:
+        return url
+    kept = _TRACKED.sub("", "&" + query)
+    if not kept:
+        return path
+    if "&" not in kept[1:]:
+        return path + "?" + kept[1:]
+    return path + "?" + "&".join(sorted(kept[1:].split("&"), key=_name))
+
+
+def _name(parameter: str) -> str:
+    return parameter.partition("=")[0]
+
+
+class IdentityHasher:
+    """Hashes identities to the keys of the seen set; ``seed`` (64 bits) belongs to the job.
+
+    The seed keeps a site from crafting URLs that collide with others' in every crawl.
+    """
+
+    def __init__(self, seed: int):
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"the seed must be of 64 bits, not {seed}")
+        self._seed = seed
+
+    def key(self, url: str) -> bytes:
+        """The 8-byte key (xxh3-64, big endian) of a normalised URL. http and https differ."""
+        return xxhash.xxh3_64_digest(identity(url).encode(), self._seed)

@@ -1,0 +1,111 @@
+"""What a page of HTML says to a crawler: its links, title, base, and what it asks of robots.
+
+frostwork scans the bytes once, without a tree. On a page of 37 kB with 77 links the scan takes
+0.19 ms, against 0.33 ms for selectolax (lexbor), which neither sniffs the encoding nor stays
+linear on deep nesting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from frostwork._frostwork import Plan
+
+from krowlspider.urls.bound import bounded
+from krowlspider.urls.canonical import normalise, normalise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Links taken from one page. Larger pages are generated, and one page must not fill the frontier.
+MAX_LINKS = 10_000
+# Characters of the longest base that counts: each link is as long. Longer URLs are not queued.
+MAX_BASE = 2048
+# Characters of a title that are kept.
+MAX_TITLE = 512
+# Characters of a language tag that are kept: RFC 5646, section 4.4.1.
+MAX_LANG = 35
+
+_FOLLOWED = "[href]:not([rel~=nofollow i])::attr(href)"
+_PLAN = Plan(
+    [
+        f"a{_FOLLOWED}, area{_FOLLOWED}, frame[src]::attr(src), iframe[src]::attr(src)",
+        "meta[http-equiv=refresh i]::attr(content)",
+        "base[href]::attr(href)",
+        "title::text",
+        "meta[name=robots i]::attr(content), meta[name=krowlspider i]::attr(content)",
+        "link[rel~=canonical i]::attr(href)",
+        "html::attr(lang)",
+    ],
+    [],
+)
+# "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
+# it linear in the length of the text.
+_REFRESH = re.compile(
+    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.+))""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Page:
+    """What was read of a page.
+
+    ``links`` are normalised URLs in document order without repeats; links with ``rel=nofollow``
+    are left out, and what the page as a whole forbids is in ``nofollow`` and ``noindex``. ``base``
+    is what the links were joined to, ``canonical`` the normalised target of ``rel=canonical``.
+    """
+
+    links: list[str]
+    title: str
+    base: str
+    nofollow: bool
+    noindex: bool
+    canonical: str | None
+    lang: str
+
+
+def read_page(body: bytes, url: str, charset: str | None) -> Page:
+    """Read the HTML of ``url``, a normalised URL. Any bytes will do; nothing is raised for them.
+
+    ``charset`` is what the HTTP header said; the encoding is found as browsers find it: byte order
+    mark, header, meta element, UTF-8. A page with very many tags is read up to a bound (see
+    `krowlspider.urls.bound`).
+    """
+    columns = _PLAN.extract(bounded(body), charset)
+    hrefs, refreshes, bases, titles, robots, canonicals, langs = columns
+    base = _base(bases, url)
+    if target := _refresh_target(refreshes):
+        hrefs.insert(0, target)
+    asked = _robots_tokens(robots)
+    return Page(
+        links=normalise_all(hrefs[:MAX_LINKS], base),
+        title=_collapsed(titles, MAX_TITLE),
+        base=base,
+        nofollow=not asked.isdisjoint(("nofollow", "none")),
+        noindex=not asked.isdisjoint(("noindex", "none")),
+        canonical=normalise(canonicals[0], base) if canonicals else None,
+        lang=_collapsed(langs, MAX_LANG),
+    )
+
+
+def _base(hrefs: list[str], url: str) -> str:
+    """The first ``<base href>``; the page's own URL where that is no http(s) URL or too long."""
+    base = normalise(hrefs[0], url) if hrefs else None
+    return url if base is None or len(base) > MAX_BASE else base
+
+
+def _refresh_target(contents: list[str]) -> str | None:
+    match = _REFRESH.match(contents[0]) if contents else None
+    return match[match.lastindex or 0].strip() if match else None
+
+
+def _robots_tokens(contents: Iterable[str]) -> set[str]:
+    return set(",".join(contents).lower().replace(",", " ").split())
+
+
+def _collapsed(texts: list[str], length: int) -> str:
+    """The first text with its runs of whitespace as one space, cut to ``length`` characters."""
+    return " ".join(texts[0].split())[:length].rstrip() if texts else ""

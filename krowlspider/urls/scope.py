@@ -1,0 +1,71 @@
+"""Which discovered URLs a crawl takes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from krowlspider.urls.host import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Scope:
+    """The rules of a crawl for the URLs it discovers.
+
+    ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 is no limit. ``allow``
+    and ``deny`` are regular expressions searched in the URL. ``same_host`` and ``same_domain`` keep
+    links on the host or domain of their page. ValueError names an expression that does not compile.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_depth: int,
+        allow: Sequence[str],
+        deny: Sequence[str],
+        same_host: bool,
+        same_domain: bool,
+        max_url_length: int,
+    ):
+        self._max_depth = max_depth or float("inf")
+        self._max_url_length = max_url_length or float("inf")
+        self._allow = [_compiled(pattern) for pattern in allow]
+        self._deny = [_compiled(pattern) for pattern in deny]
+        self._same_host = same_host
+        self._same_domain = same_domain
+        self._has_rules = bool(allow or deny or same_host or same_domain)
+
+    def refusal(self, url: str, host: str, depth: int, via_host: str | None) -> str | None:
+        """Why a normalised URL is out of scope, in one of six words; None when it is in.
+
+        The words are depth, length, host, domain, deny and allow.
+        ``host`` is the URL's, ``via_host`` that of the page it was found on. None marks a seed: it
+        was asked for by name, so only depth and length bind it.
+        """
+        if depth > self._max_depth:
+            return "depth"
+        if len(url) > self._max_url_length:
+            return "length"
+        if not self._has_rules or via_host is None:
+            return None
+        return self._refused_by_rule(url, host, via_host)
+
+    def _refused_by_rule(self, url: str, host: str, via_host: str) -> str | None:
+        if self._same_host and host != via_host:
+            return "host"
+        if self._same_domain and host != via_host and domain_of(host) != domain_of(via_host):
+            return "domain"
+        if any(rule.search(url) for rule in self._deny):
+            return "deny"
+        if self._allow and not any(rule.search(url) for rule in self._allow):
+            return "allow"
+        return None
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as e:
+        raise ValueError(f"not a regular expression: {pattern!r}: {e}") from e

@@ -1,0 +1,81 @@
+"""The lines of a seed file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+
+# Characters of the longest seed: no longer URL is queued.
+MAX_SEED = 2048
+
+_BOM = b"\xef\xbb\xbf"
+_COMMENT = re.compile(r"(?:^|\s)#.*", re.DOTALL)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# "1,google.com": the lists of the top million sites.
+_RANKED = re.compile(r"^\d+,(?=\S)")
+# What a host can be made of: the parser lets through commas and quotes, which no name server does.
+_HOST = re.compile(r"[a-z0-9._-]+(?::\d+)?|\[.*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_WHITESPACE = " \t\r\n"
+
+
+class BadSeed(ValueError):
+    """A line that is no seed; the message says why."""
+
+
+@dataclass(slots=True)
+class Seed:
+    """A URL to start from, normalised. ``bare``: given without a scheme, so https is a guess."""
+
+    url: str
+    bare: bool
+
+
+def parse_seed(line: bytes) -> Seed | None:
+    """The seed in a line: a URL, a bare domain (with port or path), or ``rank,domain``.
+
+    None for a blank line or a comment: "#" at the start or after whitespace. Raises BadSeed.
+    """
+    try:
+        text = line.removeprefix(_BOM).decode()
+    except UnicodeDecodeError as e:
+        raise BadSeed("not UTF-8") from e
+    text = _COMMENT.sub("", text.strip(_WHITESPACE)).strip(_WHITESPACE)
+    if not text:
+        return None
+    text = _RANKED.sub("", text)
+    _check(text)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return Seed(_bare_url(text), bare=True)
+    if scheme[1].lower() not in ("http", "https"):
+        raise BadSeed(f"scheme {scheme[1]}, neither http nor https")
+    return Seed(_url(text, text), bare=False)
+
+
+def _check(text: str) -> None:
+    if len(text) > MAX_SEED:
+        raise BadSeed(f"longer than {MAX_SEED} characters")
+    if _CONTROL.search(text):
+        raise BadSeed("a control character inside")
+    if len(text.split()) > 1:
+        raise BadSeed("whitespace inside")
+
+
+def _bare_url(text: str) -> str:
+    name = re.split(r"[/?#:]", text, maxsplit=1)[0]
+    if "." not in name.strip(".") and name != "localhost" and not name.startswith("["):
+        raise BadSeed(f"neither a URL nor a domain: {text[:80]!r}")
+    return _url(f"https://{text}", text)
+
+
+def _url(url: str, text: str) -> str:
+    normal = normalise(url)
+    if normal is None:
+        raise BadSeed(f"not a URL, or one with a user name: {text[:80]!r}")
+    if not _HOST.fullmatch(host_of(normal)):
+        raise BadSeed(f"not a host name: {host_of(normal)[:80]!r}")
+    return normal

@@ -1,0 +1,178 @@
+"""The normal form of URLs, their identity, and its key."""
+
+from __future__ import annotations
+
+import pytest
+import xxhash
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from krowlspider.urls.canonical import IdentityHasher, identity, normalise, normalise_all
+
+BASE = "https://example.com/a/b/c?x=1"
+
+NAMES = ["a", "b", "a[]", "A", "ref", "utm_source", "utm_", "gclid", "hsa_acc", "gclidx", ""]
+PARAMETERS = st.one_of(
+    st.sampled_from(NAMES),
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(["", "1", "2", "%31", "="])).map("=".join),
+)
+QUERIES = st.lists(PARAMETERS, max_size=6).map("&".join)
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("http://EXAMPLE.com:80", "http://example.com/"),
+        ("https://example.com:443/a", "https://example.com/a"),
+        ("http://example.com:8080/", "http://example.com:8080/"),
+        ("https://example.com/a/./b/../c#top", "https://example.com/a/c"),
+        ("https://example.com/?#", "https://example.com/?"),
+        ("  https://example.com/a b\n", "https://example.com/a%20b"),
+        ("https://münchen.de/ä?ü", "https://xn--mnchen-3ya.de/%C3%A4?%C3%BC"),
+        ("http:\\\\example.com\\x", "http://example.com/x"),
+        ("http://[::1]:8080/", "http://[::1]:8080/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("https://@example.com/", "https://example.com/"),
+        ("https://example.com/@me?to=a@b", "https://example.com/@me?to=a@b"),
+        ("https://www.example.com//a/", "https://www.example.com//a/"),
+    ],
+)
+def test_a_url_is_normalised_as_browsers_do_and_no_further(url: str, normal: str) -> None:
+    assert normalise(url) == normal
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "/relative",
+        "example.com",
+        "ftp://example.com/",
+        "mailto:a@example.com",
+        "javascript:void(0)",
+        "data:text/html,x",
+        "http://",
+        "http://a b/",
+        "http://example.com:99999/",
+        "http://xn--/",
+        "http://user:password@example.com/",
+        "http://user@example.com/",
+        "http://exa\ud800mple.com/",
+    ],
+)
+def test_what_is_no_plain_http_url_is_refused(url: str) -> None:
+    assert normalise(url) is None
+
+
+@pytest.mark.parametrize(
+    ("href", "normal"),
+    [
+        ("d", "https://example.com/a/b/d"),
+        ("../d", "https://example.com/a/d"),
+        ("/d?y", "https://example.com/d?y"),
+        ("?y", "https://example.com/a/b/c?y"),
+        ("#top", BASE),
+        ("", BASE),
+        ("//other.example/", "https://other.example/"),
+        ("http://other.example", "http://other.example/"),
+        ("mailto:a@example.com", None),
+        ("https://u:p@example.com/", None),
+    ],
+)
+def test_an_href_is_joined_to_its_base(href: str, normal: str | None) -> None:
+    assert normalise(href, BASE) == normal
+
+
+def test_an_unreadable_base_gives_nothing() -> None:
+    assert normalise("/a", "not a base") is None
+
+
+def test_hrefs_in_bulk_keep_their_order_and_lose_repeats_and_refused_ones() -> None:
+    hrefs = ["z", "a", "mailto:x", "./z", "http://[bad", "a#1", "a#2", "b\ud800", "/", "a"]
+    assert normalise_all(hrefs, "https://example.com/") == [
+        "https://example.com/z",
+        "https://example.com/a",
+        "https://example.com/",
+    ]
+
+
+def test_an_unreadable_base_of_hrefs_raises() -> None:
+    with pytest.raises(ValueError, match="parse"):
+        normalise_all(["a"], "not a base")
+
+
+@given(st.text() | st.text("ht:/?#@[].%\\a1 ").map("http:".__add__))
+def test_normalising_twice_changes_nothing_and_one_by_one_equals_in_bulk(text: str) -> None:
+    normal = normalise(text, BASE)
+    assert normalise_all([text], BASE) == ([] if normal is None else [normal])
+    if normal is not None:
+        assert normalise(normal) == normal
+        assert normal.isascii()
+        assert "#" not in normal
+
+
+@pytest.mark.parametrize(
+    ("url", "known_as"),
+    [
+        ("https://h/a", "https://h/a"),
+        ("https://h/a?", "https://h/a?"),
+        ("https://h/a?b", "https://h/a?b"),
+        ("https://h/a?utm_source=x", "https://h/a"),
+        ("https://h/a?utm_source=x&id=1", "https://h/a?id=1"),
+        ("https://h/a?id=1&gclid=2&fbclid=3&hsa_acc=4", "https://h/a?id=1"),
+        ("https://h/a?ref=x", "https://h/a?ref=x"),
+        ("https://h/a?gclidx=1&xgclid=1&utm=1", "https://h/a?gclidx=1&utm=1&xgclid=1"),
+        ("https://h/a?UTM_SOURCE=x", "https://h/a?UTM_SOURCE=x"),
+        ("https://h/a?b=2&a=1", "https://h/a?a=1&b=2"),
+        ("https://h/a?a=2&a=1", "https://h/a?a=2&a=1"),
+        ("https://h/a?b&a=&&c", "https://h/a?&a=&b&c"),
+        ("https://h/a?b=%41&a=+", "https://h/a?a=+&b=%41"),
+        ("https://h/a?q=a?utm_source=b", "https://h/a?q=a?utm_source=b"),
+        ("https://h/utm_source=x", "https://h/utm_source=x"),
+    ],
+)
+def test_identity_ignores_tracking_and_the_order_of_names_alone(url: str, known_as: str) -> None:
+    assert identity(url) == known_as
+
+
+def by_name(query: str) -> dict[str, list[str]]:
+    """The parameters of a query that count, as a server could tell them apart."""
+    found: dict[str, list[str]] = {}
+    for part in query.split("&"):
+        name = part.partition("=")[0]
+        if name != "gclid" and not name.startswith(("utm_", "hsa_")):
+            found.setdefault(name, []).append(part)
+    return found
+
+
+@given(QUERIES, QUERIES)
+@example("", "utm_source=1")
+@example("a=1&a=2", "a=2&a=1")
+@example("a&b", "b&a")
+def test_two_queries_are_one_exactly_when_no_server_could_tell_them_apart(a: str, b: str) -> None:
+    same = identity(f"https://h/?{a}") == identity(f"https://h/?{b}")
+    assert same == (by_name(a) == by_name(b))
+
+
+@given(QUERIES)
+def test_identity_is_its_own_identity(query: str) -> None:
+    once = identity(f"https://h/?{query}")
+    assert identity(once) == once
+
+
+def test_a_key_is_the_seeded_hash_of_the_identity() -> None:
+    url = "https://h/?b=1&a=2&utm_source=x"
+    expected = xxhash.xxh3_64_intdigest(b"https://h/?a=2&b=1", seed=7).to_bytes(8, "big")
+    assert IdentityHasher(7).key(url) == expected
+
+
+def test_keys_differ_by_scheme_and_by_seed() -> None:
+    hasher = IdentityHasher(1)
+    keys = {hasher.key("http://h/"), hasher.key("https://h/"), IdentityHasher(2).key("http://h/")}
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 64])
+def test_a_seed_that_would_not_fit_is_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        IdentityHasher(seed)

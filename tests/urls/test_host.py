@@ -1,0 +1,108 @@
+"""Host, authority and domain of a URL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import authority_of, domain_of, host_of
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "authority"),
+    [
+        ("https://example.com/", "example.com", "https://example.com"),
+        ("http://example.com/", "example.com", "http://example.com"),
+        ("http://example.com:8080/a", "example.com:8080", "http://example.com:8080"),
+        ("http://example.com:443/", "example.com:443", "http://example.com:443"),
+        ("https://www.example.com/a//b?c=/d", "www.example.com", "https://www.example.com"),
+        ("http://127.0.0.1/", "127.0.0.1", "http://127.0.0.1"),
+        ("http://[::1]/", "[::1]", "http://[::1]"),
+        ("http://[::1]:8080/", "[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_a_host_has_its_port_but_no_scheme_and_an_authority_has_both(
+    url: str, host: str, authority: str
+) -> None:
+    assert host_of(url) == host
+    assert authority_of(url) == authority
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "example.com", "example.com/", "ftp://example.com/", "https://example.com", "https:///x"],
+)
+def test_what_is_no_normalised_url_raises(url: str) -> None:
+    with pytest.raises(ValueError, match="normalised"):
+        host_of(url)
+    with pytest.raises(ValueError, match="normalised"):
+        authority_of(url)
+
+
+@given(st.text("ab.:[]1/?#@\\"))
+def test_every_normalised_url_has_a_host_and_begins_with_its_authority(text: str) -> None:
+    url = normalise(f"http://{text}")
+    if url is not None:
+        assert url.startswith(authority_of(url) + "/")
+        assert authority_of(url) == f"http://{host_of(url)}"
+        assert domain_of(host_of(url))
+
+
+@pytest.mark.parametrize(
+    ("host", "domain"),
+    [
+        ("example.com", "example.com"),
+        ("www.example.com", "example.com"),
+        ("www.example.com:8080", "example.com"),
+        ("a.b.example.co.uk", "example.co.uk"),
+        ("example.com.", "example.com"),
+        ("www.xn--mnchen-3ya.de", "xn--mnchen-3ya.de"),
+        ("a.b.c.kobe.jp", "b.c.kobe.jp"),
+        ("www.city.kobe.jp", "city.kobe.jp"),
+    ],
+)
+def test_a_domain_is_what_its_owner_registered(host: str, domain: str) -> None:
+    assert domain_of(host) == domain
+
+
+def test_users_of_one_hoster_have_domains_of_their_own() -> None:
+    assert domain_of("a.alice.github.io") == "alice.github.io"
+    assert domain_of("alice.github.io") != domain_of("bob.github.io")
+
+
+@pytest.mark.parametrize(
+    ("host", "domain"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1:8080", "127.0.0.1"),
+        ("[::1]", "[::1]"),
+        ("[2001:db8::1]:8080", "[2001:db8::1]"),
+        ("localhost:80", "localhost"),
+        ("intranet", "intranet"),
+        ("a.b.internal", "a.b.internal"),
+        ("co.uk", "co.uk"),
+        ("github.io", "github.io"),
+    ],
+)
+def test_an_address_or_a_name_without_registry_is_its_own_domain(host: str, domain: str) -> None:
+    assert domain_of(host) == domain
+
+
+def test_the_suffix_list_is_read_without_network_or_cache_folder() -> None:
+    """A fresh interpreter whose sockets and folders fail still finds domains."""
+    code = """
+import os, socket
+def refuse(*a, **k): raise OSError("refused")
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+os.makedirs = refuse
+from krowlspider.urls.host import domain_of
+print(domain_of("www.example.co.uk"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "example.co.uk\n"
