@@ -1,0 +1,182 @@
+"""The pace of a host: what each event makes of the wait."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.politeness.pace import BACKOFF_MAX, DISTRESS_MAX, Pace, PaceRule, parse_retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RULE = PaceRule(
+    factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=7200.0
+)
+NOON = 784_123_200.0  # Sun, 06 Nov 1994 12:00:00 GMT
+
+
+def test_an_unknown_host_waits_the_minimum() -> None:
+    assert RULE.delay(Pace()) == 0.25
+
+
+def test_the_first_answer_sets_the_average_and_later_ones_move_it_by_three_tenths() -> None:
+    pace = Pace()
+    assert RULE.after_answer(pace, 1.0) == 5.0
+    assert RULE.after_answer(pace, 2.0) == pytest.approx(1.3 * 5)
+    assert RULE.after_answer(pace, 0.0) == pytest.approx(0.91 * 5)
+
+
+@pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
+def test_the_delay_of_the_average_stays_between_minimum_and_maximum(
+    latency: float, wait: float
+) -> None:
+    assert RULE.after_answer(Pace(), latency) == wait
+
+
+@pytest.mark.parametrize(
+    ("crawl_delay", "wait"), [(0.1, 1.0), (10.0, 10.0), (60.0, 60.0), (86_400.0, 300.0)]
+)
+def test_a_crawl_delay_is_a_floor_above_the_maximum_too_up_to_its_own_cap(
+    crawl_delay: float, wait: float
+) -> None:
+    assert RULE.after_answer(Pace(floor=crawl_delay), 0.2) == wait
+
+
+def test_distress_doubles_the_delay_and_quiet_answers_halve_it_again() -> None:
+    pace = Pace()
+    waits = [RULE.after_distress(pace, 0.2, None) for _ in range(3)]
+    assert waits == [2.0, 4.0, 8.0]
+    waits = [RULE.after_answer(pace, 0.2) for _ in range(4)]
+    assert waits == [4.0, 2.0, 1.0, 1.0]
+
+
+def test_distress_is_capped_in_doublings_and_in_seconds() -> None:
+    pace = Pace(floor=10.0)
+    waits = [RULE.after_distress(pace, 0.2, None) for _ in range(50)]
+    assert waits[-1] == BACKOFF_MAX
+    assert pace.distress == DISTRESS_MAX
+
+
+def test_distress_never_shortens_a_wait_longer_than_its_cap() -> None:
+    rule = PaceRule(
+        factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=86_400.0, retry_after_max=1.0
+    )
+    assert rule.after_distress(Pace(floor=7200.0), 0.2, None) == 7200.0
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "wait"), [(None, 2.0), (0.0, 2.0), (120.0, 120.0), (1e9, 7200.0)]
+)
+def test_retry_after_lengthens_the_wait_up_to_its_cap(
+    retry_after: float | None, wait: float
+) -> None:
+    assert RULE.after_distress(Pace(), 0.2, retry_after) == wait
+
+
+def test_transport_errors_double_the_wait_after_the_first_and_an_answer_ends_them() -> None:
+    pace = Pace()
+    assert [RULE.after_error(pace) for _ in range(5)] == [0.25, 2.0, 4.0, 8.0, 16.0]
+    assert [RULE.after_error(pace) for _ in range(100)][-1] == BACKOFF_MAX
+    assert RULE.after_answer(pace, 0.01) == 0.25
+    assert RULE.after_error(pace) == 0.25
+    RULE.after_error(pace)
+    RULE.after_distress(pace, 0.01, None)
+    assert pace.errors == 0
+
+
+def test_an_error_keeps_the_average_and_the_distress() -> None:
+    pace = Pace()
+    RULE.after_distress(pace, 1.0, None)
+    assert RULE.after_error(pace) == 10.0
+    assert (pace.ema, pace.distress) == (1.0, 1)
+
+
+LATENCIES = st.floats(0, 1e6)
+EVENTS = st.one_of(
+    st.tuples(st.just("answer"), LATENCIES),
+    st.tuples(st.just("distress"), LATENCIES, st.none() | st.floats(0, allow_nan=False)),
+    st.tuples(st.just("error")),
+)
+
+
+@given(
+    rule=st.builds(
+        PaceRule,
+        factor=st.floats(0, 100),
+        minimum=st.floats(0.01, 10),
+        maximum=st.floats(10, 3600),
+        crawl_delay_max=st.floats(0, 86_400),
+        retry_after_max=st.floats(0, 86_400),
+    ),
+    floor=st.floats(0, allow_nan=False),
+    events=st.lists(EVENTS),
+)
+def test_whatever_happens_no_wait_is_too_short_or_too_long(
+    rule: PaceRule, floor: float, events: list[tuple[str, ...]]
+) -> None:
+    pace = Pace(floor=floor)
+    lowest = max(rule.minimum, min(floor, rule.crawl_delay_max))
+    highest = max(BACKOFF_MAX, rule.maximum, rule.crawl_delay_max, rule.retry_after_max)
+    for kind, *values in events:
+        before = rule.delay(pace)
+        wait: float = getattr(rule, f"after_{kind}")(pace, *values)
+        assert lowest <= wait <= highest
+        assert rule.delay(pace) <= wait
+        if kind == "error":
+            assert before <= wait
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        ("-5", 0.0),
+        ("Sun, 06 Nov 1994 12:02:00 GMT", 120.0),
+        ("Sunday, 06-Nov-94 12:02:00 GMT", 120.0),
+        ("Sun Nov  6 12:02:00 1994", 120.0),
+        ("Sun, 06 Nov 1994 11:59:59 GMT", 0.0),
+        ("9" * 400, float("inf")),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_in_any_of_three_forms(value: str, seconds: float) -> None:
+    assert parse_retry_after(value, NOON) == seconds
+
+
+@pytest.fixture
+def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_greenwich")
+def test_a_retry_after_without_a_zone_is_in_gmt_wherever_the_crawler_runs() -> None:
+    assert parse_retry_after("Sun Nov  6 12:02:00 1994", NOON) == 120.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "-", "soon", "1.5", "1e3", "inf", "nan", "٣", "²", "1 2", "12:00", "32 Nov 1994"],
+)
+def test_a_retry_after_that_is_neither_is_none(value: str) -> None:
+    assert parse_retry_after(value, NOON) is None
+
+
+@given(st.integers(0, 4_000_000_000), st.integers(0, 4_000_000_000))
+def test_a_retry_after_date_is_the_seconds_until_then(now: int, then: int) -> None:
+    assert parse_retry_after(formatdate(then, usegmt=True), now) == max(0, then - now)
+
+
+@given(st.text() | st.text("0123456789-:,+ GMTSunNov"), st.floats(0, 4e9))
+def test_no_retry_after_raises(value: str, now: float) -> None:
+    seconds = parse_retry_after(value, now)
+    assert seconds is None or seconds >= 0
