@@ -1,0 +1,94 @@
+"""The chunked transfer coding, read incrementally (RFC 9112, section 7.1)."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+
+from krowlspider.fetch.errors import ProtocolBroken
+
+_SIZE_LINE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?\r?", re.DOTALL)
+# Bytes of framing (size lines, extensions, trailers) that a body may cost beyond the few that
+# each chunk needs. Without it, extensions would carry any amount past the size cap.
+FRAMING_CAP = 64 * 1024
+FRAMING_PER_CHUNK = 32
+
+
+class _At(Enum):
+    SIZE = auto()
+    DATA = auto()
+    DATA_END = auto()
+    TRAILER = auto()
+    END = auto()
+
+
+class ChunkedDecoder:
+    """Takes a body's bytes as they come; ``pieces`` are its chunks, ``size`` their bytes in all."""
+
+    __slots__ = ("_at", "_chunks", "_framing", "_held", "_left", "pieces", "size")
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self._at = _At.SIZE
+        self._held = b""
+        self._left = 0
+        self._chunks = 0
+        self._framing = 0
+
+    @property
+    def data_ended(self) -> bool:
+        """Whether the last chunk has been read; only trailers can be missing."""
+        return self._at is _At.TRAILER or self._at is _At.END
+
+    def feed(self, data: bytes) -> int:
+        """Take more bytes. Returns the offset in ``data`` where the body ended, or -1: not yet.
+
+        Raises ProtocolBroken for what is not chunked coding, or costs too much framing.
+        """
+        at = 0
+        while self._at is not _At.END:
+            if self._at is _At.DATA:
+                at = self._take(data, at)
+                if self._left:
+                    return -1
+                self._at = _At.DATA_END
+            end = data.find(b"\n", at)
+            if end < 0:
+                self._held += data[at:]
+                self._spend(0)
+                return -1
+            line = self._held + data[at:end]
+            self._held = b""
+            at = end + 1
+            self._spend(len(line) + 1)
+            self._line(line)
+        return at
+
+    def _take(self, data: bytes, at: int) -> int:
+        piece = data[at : at + self._left]
+        if piece:
+            self.pieces.append(piece)
+            self.size += len(piece)
+            self._left -= len(piece)
+        return at + len(piece)
+
+    def _spend(self, count: int) -> None:
+        self._framing += count
+        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_CHUNK * self._chunks:
+            raise ProtocolBroken("chunk extensions or trailers without end")
+
+    def _line(self, line: bytes) -> None:
+        if self._at is _At.SIZE:
+            matched = _SIZE_LINE.fullmatch(line)
+            if matched is None:
+                raise ProtocolBroken(f"not a chunk size: {line[:40]!r}")
+            self._left = int(matched[1], 16)
+            self._chunks += 1
+            self._at = _At.DATA if self._left else _At.TRAILER
+        elif self._at is _At.DATA_END:
+            if line not in (b"\r", b""):
+                raise ProtocolBroken(f"a chunk runs over its size: {line[:40]!r}")
+            self._at = _At.SIZE
+        elif line in (b"\r", b""):
+            self._at = _At.END

@@ -1,0 +1,108 @@
+"""The HTTP/1.1 client: one call, one exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from krowlspider.fetch.connection import Connection, Order
+from krowlspider.fetch.dial import Dialer
+from krowlspider.fetch.errors import ConnectionLost
+from krowlspider.fetch.pool import Pool
+from krowlspider.fetch.reader import ResponseReader
+from krowlspider.fetch.request import build_request, split_target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from krowlspider.fetch.dns import Resolver
+    from krowlspider.fetch.exchange import Exchange, Observer
+    from krowlspider.fetch.guard import AddressGuard
+
+# May be sent twice without a change at the server: RFC 9110, section 9.2.2. Other idempotent
+# methods are not what a crawler sends.
+_REPEATABLE = frozenset({"GET", "HEAD"})
+
+
+class Client:
+    """Fetches over kept-alive HTTP/1.1 connections. Times in seconds.
+
+    ``connect_timeout`` holds for each address tried, TLS included; ``first_byte_timeout`` from the
+    request sent; at most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
+    The resolver is the caller's to close. To be made while its loop is running.
+    """
+
+    def __init__(
+        self,
+        *,
+        resolver: Resolver,
+        guard: AddressGuard,
+        connect_timeout: float,
+        first_byte_timeout: float,
+        idle_timeout: float,
+        max_idle: int,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._dialer = Dialer(resolver=resolver, guard=guard, connect_timeout=connect_timeout)
+        self._pool = Pool(self._loop, max_idle=max_idle, idle_timeout=idle_timeout)
+        self._first_byte_timeout = first_byte_timeout
+        self._busy: set[Connection] = set()
+
+    async def fetch(
+        self,
+        url: str,
+        method: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        *,
+        timeout: float,
+        max_size: int,
+        observer: Observer | None = None,
+    ) -> Exchange:
+        """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
+
+        ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
+        A kept-alive connection found dead is replaced once, for GET and HEAD.
+        Raises FetchError (with the partial exchange once there was a head), ValueError for a
+        request that cannot be written, and what ``observer`` raises.
+        """
+        begun = time.perf_counter()
+        deadline = self._loop.time() + timeout
+        target = split_target(url)
+        request = build_request(target, method, headers, body)
+        order = Order(url, method, request, begun, deadline, self._first_byte_timeout)
+        connection = self._pool.take(target.origin)
+        if connection is not None:
+            try:
+                return await self._on(connection, order, max_size, observer)
+            except ConnectionLost:
+                if connection.answered or method not in _REPEATABLE:
+                    raise
+        connection = await self._dialer.dial(target.origin, deadline)
+        return await self._on(connection, order, max_size, observer)
+
+    async def close(self) -> None:
+        """Close every connection; exchanges under way fail with ConnectionLost."""
+        for connection in list(self._busy):
+            connection.close()
+        self._pool.close()
+        # Transports close their sockets on the loop's next turn.
+        await asyncio.sleep(0)
+
+    async def _on(
+        self, connection: Connection, order: Order, max_size: int, observer: Observer | None
+    ) -> Exchange:
+        self._busy.add(connection)
+        try:
+            exchange = await connection.exchange(
+                order, ResponseReader(order.method, max_size, observer)
+            )
+        except BaseException:
+            # A cancelled caller too: what comes now would be read as the next answer.
+            connection.close()
+            raise
+        finally:
+            self._busy.discard(connection)
+        self._pool.put(connection)
+        return exchange

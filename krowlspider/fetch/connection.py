@@ -1,0 +1,204 @@
+"""One connection to one server: sends a request, times it, hands the bytes to a reader."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from krowlspider.fetch.errors import (
+    ConnectionLost,
+    FetchError,
+    FirstByteTimeout,
+    ProtocolBroken,
+    TooLarge,
+    TotalTimeout,
+)
+from krowlspider.fetch.exchange import Exchange, StopFetch
+
+if TYPE_CHECKING:
+    from ssl import SSLObject
+
+    from krowlspider.fetch.reader import ResponseReader
+    from krowlspider.fetch.request import Origin
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One exchange to be made. ``begun`` is ``time.perf_counter()``, ``deadline`` loop time."""
+
+    url: str
+    method: str
+    request_bytes: bytes
+    begun: float
+    deadline: float
+    first_byte_timeout: float
+
+
+class Connection(asyncio.Protocol):
+    """Serves one exchange at a time. Between two it is idle: anything heard then closes it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str) -> None:
+        self.origin = origin
+        self.address = address
+        self.closed = False
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._tls: tuple[str, str] | None = None
+        self._certificate: bytes | None = None
+        self._served = 0
+        self._order: Order | None = None
+        self._reader: ResponseReader | None = None
+        self._outcome: asyncio.Future[Exchange] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._started = 0.0
+        self._sent = 0.0
+        self._first_byte = 0.0
+
+    @property
+    def answered(self) -> bool:
+        """Whether any byte has come back for the last request sent."""
+        return self._first_byte > 0
+
+    def exchange(self, order: Order, reader: ResponseReader) -> asyncio.Future[Exchange]:
+        """Send a request. The future ends with the exchange, or with a FetchError.
+
+        Cancelling the future does not close the connection: call ``close``.
+        """
+        assert self._outcome is None
+        outcome = self._outcome = self._loop.create_future()
+        self._order = order
+        self._reader = reader
+        self._first_byte = 0.0
+        self._started = time.time()
+        self._sent = time.perf_counter()
+        if self._transport is None or self.closed:
+            self._fail(ConnectionLost("closed before the request could be sent"))
+            return outcome
+        self._transport.write(order.request_bytes)
+        first_byte = self._loop.time() + order.first_byte_timeout
+        if first_byte < order.deadline:
+            self._timer = self._loop.call_at(first_byte, self._first_byte_due)
+        else:
+            self._timer = self._loop.call_at(order.deadline, self._all_due)
+        return outcome
+
+    def close(self) -> None:
+        """Close at once: nothing waits for a peer's goodbye. A pending exchange fails."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+        if self._outcome is not None:
+            self._fail(ConnectionLost("closed by this side"), "disconnect")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        tls: SSLObject | None = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            cipher = tls.cipher()
+            self._tls = (tls.version() or "", cipher[0] if cipher else "")
+            self._certificate = tls.getpeercert(binary_form=True)
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if reader is None:
+            self.close()
+            return
+        if not self._first_byte:
+            self._first_byte = time.perf_counter()
+        try:
+            reader.feed(data)
+        except StopFetch:
+            self._succeed("length")
+        except TooLarge as e:
+            self._fail(e, "length")
+        except ProtocolBroken as e:
+            self._fail(e, "disconnect")
+        except Exception as e:  # noqa: BLE001 - the observer's own mistake, raised by fetch()
+            self._fail(e)
+        else:
+            if reader.done:
+                self._succeed("")
+
+    def eof_received(self) -> None:
+        if self._reader is None:
+            self.closed = True
+            return
+        try:
+            self._reader.eof()
+        except ConnectionLost as e:
+            self._fail(e, "disconnect")
+        else:
+            self._succeed("")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._transport = None
+        if self._outcome is not None:
+            lost = ConnectionLost(str(exc or "closed before the end of the response"))
+            lost.__cause__ = exc
+            self._fail(lost, "disconnect")
+
+    def _first_byte_due(self) -> None:
+        assert self._order is not None
+        if self.answered:
+            self._timer = self._loop.call_at(self._order.deadline, self._all_due)
+        else:
+            self._fail(FirstByteTimeout("no answer in time"))
+
+    def _all_due(self) -> None:
+        self._fail(TotalTimeout("the fetch took too long"), "time")
+
+    def _succeed(self, truncated: str) -> None:
+        assert self._reader is not None
+        exchange = self._record(self._reader, truncated)
+        reusable = not truncated and self._reader.reusable
+        outcome = self._end()
+        if not reusable:
+            self.close()
+        if not outcome.done():
+            outcome.set_result(exchange)
+
+    def _fail(self, error: Exception, truncated: str = "") -> None:
+        if isinstance(error, FetchError) and truncated and self._reader and self._reader.head:
+            error.exchange = self._record(self._reader, truncated)
+        outcome = self._end()
+        self.close()
+        if not outcome.done():
+            outcome.set_exception(error)
+
+    def _end(self) -> asyncio.Future[Exchange]:
+        assert self._outcome is not None
+        outcome = self._outcome
+        if self._timer is not None:
+            self._timer.cancel()
+        self._served += 1
+        self._outcome = self._order = self._reader = self._timer = None
+        return outcome
+
+    def _record(self, reader: ResponseReader, truncated: str) -> Exchange:
+        order, head = self._order, reader.head
+        assert order is not None
+        assert head is not None
+        response = reader.response_bytes
+        return Exchange(
+            url=order.url,
+            method=order.method,
+            request_bytes=order.request_bytes,
+            response_bytes=response,
+            head_length=reader.head_length,
+            status=head.status,
+            reason=head.reason,
+            version=head.version,
+            headers=head.headers,
+            body=reader.body_of(response),
+            address=self.address,
+            started=self._started,
+            latency=self._first_byte - self._sent,
+            duration=time.perf_counter() - order.begun,
+            truncated=truncated,
+            tls=self._tls,
+            certificate=self._certificate,
+            reused=self._served > 0,
+        )

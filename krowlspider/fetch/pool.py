@@ -1,0 +1,75 @@
+"""Idle connections, kept for the next request to the same origin."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from krowlspider.fetch.connection import Connection
+    from krowlspider.fetch.request import Origin
+
+
+class Pool:
+    """At most ``max_idle`` idle connections, the longest idle closed first, none past ``idle_timeout`` s.
+
+    One an origin: a host has one request in transit, so a second would never be used.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, max_idle: int, idle_timeout: float
+    ) -> None:
+        self._loop = loop
+        self._max_idle = max_idle
+        self._idle_timeout = idle_timeout
+        # In the order in which they fell idle, which is the order in which they expire.
+        self._idle: OrderedDict[Origin, tuple[Connection, float]] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def take(self, origin: Origin) -> Connection | None:
+        """An open idle connection to ``origin``, which is the caller's from now on."""
+        connection, _ = self._idle.pop(origin, (None, 0.0))
+        return None if connection is None or connection.closed else connection
+
+    def put(self, connection: Connection) -> None:
+        """Keep an idle connection. A closed one is forgotten."""
+        if connection.closed:
+            return
+        displaced, _ = self._idle.pop(connection.origin, (None, 0.0))
+        if displaced is not None:
+            displaced.close()
+        self._idle[connection.origin] = connection, self._loop.time() + self._idle_timeout
+        if len(self._idle) > self._max_idle:
+            self._close_oldest()
+        if self._timer is None and self._idle:
+            self._arm()
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._idle:
+            self._close_oldest()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close_oldest(self) -> None:
+        _, (connection, _) = self._idle.popitem(last=False)
+        connection.close()
+
+    def _arm(self) -> None:
+        _, expires = next(iter(self._idle.values()))
+        self._timer = self._loop.call_at(expires, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        # A loop may fire a timer within its clock's resolution before the time; uvloop's is 1 ms.
+        now = self._loop.time() + 0.001
+        while self._idle and next(iter(self._idle.values()))[1] <= now:
+            self._close_oldest()
+        if self._idle:
+            self._arm()

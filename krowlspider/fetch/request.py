@@ -1,0 +1,87 @@
+"""A request as bytes, and the origin it goes to."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # all but the tab: RFC 9110, section 5.5
+_NOT_IN_URL = re.compile(r"[^\x21-\x7e]")
+_PORTS = {"http": 80, "https": 443}
+# They say where the request goes and where it ends, so they come from the URL and the body alone.
+_DERIVED = frozenset({b"host", b"content-length", b"transfer-encoding"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class Origin(NamedTuple):
+    """Where connections go: what may share a connection, and what a pool is keyed by."""
+
+    scheme: str
+    host: str
+    """As in the URL, an IPv6 address without its brackets."""
+    port: int
+
+
+class Target(NamedTuple):
+    """A URL taken apart."""
+
+    origin: Origin
+    authority: bytes
+    """The Host header: host, and the port when it is not the scheme's own."""
+    path: bytes
+    """Path and query, as on the request line."""
+
+
+def split_target(url: str) -> Target:
+    """Take apart a WHATWG-normalised http or https URL; user and password are left out.
+
+    Raises ValueError for anything else.
+    """
+    scheme, separator, rest = url.partition("://")
+    if scheme not in _PORTS or not separator or _NOT_IN_URL.search(url):
+        raise ValueError(f"not a normalised http(s) URL: {url!r}")
+    authority, slash, path = rest.partition("/")
+    if not slash and ("?" in authority or "#" in authority):
+        raise ValueError(f"not a normalised http(s) URL: {url!r}")
+    authority = authority.rpartition("@")[2]
+    host, port = _host_and_port(authority, scheme)
+    if not host:
+        raise ValueError(f"a URL without a host: {url!r}")
+    path = "/" + path.partition("#")[0]
+    return Target(Origin(scheme, host, port), authority.encode(), path.encode())
+
+
+def _host_and_port(authority: str, scheme: str) -> tuple[str, int]:
+    host, colon, port = authority.rpartition(":")
+    if not colon or authority.endswith("]"):
+        host, port = authority, ""
+    return host.removeprefix("[").removesuffix("]"), int(port) if port else _PORTS[scheme]
+
+
+def build_request(
+    target: Target, method: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> bytes:
+    """The request's bytes: request line, Host, ``headers`` in order, Content-Length, body.
+
+    Host, Content-Length and Transfer-Encoding among ``headers`` are left out: they are derived.
+    Raises ValueError for a method or header that would not stay on its own line.
+    """
+    verb = method.encode("ascii")
+    if not _TOKEN.fullmatch(verb):
+        raise ValueError(f"not a method: {method!r}")
+    lines = [b"%b %b HTTP/1.1" % (verb, target.path), b"Host: " + target.authority]
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"not a header name: {name!r}")
+        if _CONTROL.search(value):
+            raise ValueError(f"control characters in header {name!r}: {value!r}")
+        if name.lower() not in _DERIVED:
+            lines.append(name + b": " + value)
+    if body or method in _WITH_BODY:
+        lines.append(b"Content-Length: %d" % len(body))
+    lines += [b"", body]
+    return b"\r\n".join(lines)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from .web import Run
+
+# Far above what any test takes, below the timeout of pytest, which uvloop does not let through.
+BOUND = 30
+
+
+async def bounded(main: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(BOUND):
+        await main
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a coroutine, for a bounded time, on each of the loops the project may run on."""
+    runner = {"asyncio": asyncio.run, "uvloop": uvloop.run}[request.param]
+    return lambda main: runner(bounded(main))

@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from krowlspider.fetch.errors import (
+    AddressForbidden,
+    ConnectionLost,
+    ConnectRefused,
+    NameFailed,
+    TooLarge,
+)
+from krowlspider.fetch.exchange import Headers, StopFetch
+from krowlspider.fetch.guard import AddressGuard
+
+from .web import Peer, Run, answering, client, closing, fetch, serve
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = (
+    b"HTTP/1.1 200 Fine\r\nTransfer-Encoding: chunked\r\nX-a: \xe9\r\nx-A: 2\r\n\r\n"
+    b"3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: y\r\n\r\n"
+)
+UNTIL_CLOSE = b"HTTP/1.0 200 OK\r\nServer: old\r\n\r\nhello"
+REPEAT = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize("response", [OK, CHUNKED, UNTIL_CLOSE])
+def test_an_exchange_is_kept_byte_for_byte(run: Run, response: bytes) -> None:
+    async def main() -> None:
+        async with serve(closing(response)) as web, client() as made:
+            url = web.url + "x?y"
+            exchange = await fetch(made, url, headers=[(b"User-Agent", b"k")])
+        assert exchange.response_bytes == response
+        assert exchange.body == b"hello"
+        assert [exchange.request_bytes] == web.requests
+        assert exchange.request_bytes.startswith(b"GET /x?y HTTP/1.1\r\nHost: 127.0.0.1:")
+        assert (exchange.url, exchange.method, exchange.status) == (url, "GET", 200)
+        assert (exchange.address, exchange.truncated, exchange.tls) == ("127.0.0.1", "", None)
+        assert exchange.version == ("1.0" if response is UNTIL_CLOSE else "1.1")
+        assert 0 < exchange.latency <= exchange.duration < 5
+        assert exchange.response_bytes[: exchange.head_length].endswith(b"\r\n\r\n")
+
+    run(main())
+
+
+def test_interim_responses_are_cut_off(run: Run) -> None:
+    async def main() -> None:
+        interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n"
+        async with serve(answering(interim + OK)) as web, client() as made:
+            exchange = await fetch(made, web.url)
+        assert (exchange.status, exchange.response_bytes) == (200, OK)
+
+    run(main())
+
+
+def test_a_connection_is_kept_and_serves_the_next(run: Run) -> None:
+    async def main() -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+        async with serve(answering(OK, CHUNKED, head, OK)) as web, client() as made:
+            first = await fetch(made, web.url)
+            second = await fetch(made, web.url)
+            third = await fetch(made, web.url, "HEAD")
+            fourth = await fetch(made, web.url)
+            assert web.connections == 1
+        assert [e.reused for e in (first, second, third, fourth)] == [False, True, True, True]
+        assert [e.body for e in (first, second, third, fourth)] == [
+            b"hello",
+            b"hello",
+            b"",
+            b"hello",
+        ]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",
+        OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+)
+def test_a_connection_that_may_be_out_of_step_is_closed(run: Run, response: bytes) -> None:
+    async def main() -> None:
+        async with serve(answering(response)) as web, client() as made:
+            exchange = await fetch(made, web.url)
+            assert exchange.body == b"hello"
+            await web.gone.wait()
+            assert not (await fetch(made, web.url)).reused
+
+    run(main())
+
+
+def test_a_connection_heard_from_while_idle_is_dropped(run: Run) -> None:
+    async def main() -> None:
+        more = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(OK)
+            await more.wait()
+            await peer.send(b"HTTP/1.1 408 Timeout\r\nContent-Length: 0\r\n\r\n")
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            await fetch(made, web.url)
+            more.set()
+            await web.gone.wait()
+            exchange = await fetch(made, web.url)
+            assert (exchange.status, exchange.reused) == (200, False)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("method", "retried"), [("GET", True), ("HEAD", True), ("POST", False)])
+def test_a_kept_connection_found_dead_is_replaced_once_for_safe_methods(
+    run: Run, method: str, retried: bool
+) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            request = await peer.request()
+            await peer.send(OK if request.startswith(b"GET") else OK[:-5])
+            # The next request on this connection is read, and answered with an end.
+            await peer.request()
+
+        async with serve(script) as web, client() as made:
+            await fetch(made, web.url)
+            if retried:
+                assert not (await fetch(made, web.url, method)).reused
+                assert [request[:3] for request in web.requests] == [
+                    b"GET",
+                    method[:3].encode(),
+                    method[:3].encode(),
+                ]
+            else:
+                with pytest.raises(ConnectionLost):
+                    await fetch(made, web.url, method)
+                assert web.connections == 1
+
+    run(main())
+
+
+def test_a_fresh_connection_that_dies_is_not_tried_again(run: Run) -> None:
+    async def main() -> None:
+        async with serve(closing(b"")) as web, client() as made:
+            with pytest.raises(ConnectionLost) as caught:
+                await fetch(made, web.url)
+            assert web.connections == 1
+            assert caught.value.exchange is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello",
+    ],
+)
+def test_a_body_cut_short_is_a_failure_that_keeps_what_came(
+    run: Run, response: bytes, reset: bool
+) -> None:
+    async def main() -> None:
+        seen = asyncio.Event()
+
+        class Watcher:
+            def headers(self, status: int, headers: Headers) -> None: ...
+
+            def data(self, chunk: bytes) -> None:
+                seen.set()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(response)
+            await seen.wait()
+            peer.reset() if reset else peer.close()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(ConnectionLost) as caught:
+                await fetch(made, web.url, observer=Watcher())
+        partial = caught.value.exchange
+        assert partial is not None
+        assert (partial.truncated, partial.response_bytes) == ("disconnect", response)
+        assert partial.body == b"hello"
+
+    run(main())
+
+
+def test_a_body_to_the_close_that_ends_with_a_reset_is_cut_short(run: Run) -> None:
+    async def main() -> None:
+        seen = asyncio.Event()
+
+        class Watcher:
+            def headers(self, status: int, headers: Headers) -> None: ...
+
+            def data(self, chunk: bytes) -> None:
+                seen.set()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(UNTIL_CLOSE)
+            await seen.wait()
+            peer.reset()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(ConnectionLost):
+                await fetch(made, web.url, observer=Watcher())
+
+    run(main())
+
+
+def test_a_body_over_the_cap_is_cut_and_kept(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client() as made:
+            with pytest.raises(TooLarge) as caught:
+                await fetch(made, web.url, max_size=4)
+            await web.gone.wait()
+        partial = caught.value.exchange
+        assert partial is not None
+        assert (partial.truncated, partial.response_bytes) == ("length", OK)
+
+    run(main())
+
+
+def test_a_posted_body_is_sent_whole(run: Run) -> None:
+    async def main() -> None:
+        body = bytes(range(256)) * 4000
+        async with serve(answering(OK)) as web, client() as made:
+            exchange = await fetch(made, web.url, "POST", body=body)
+            assert exchange.request_bytes == web.requests[0]
+            assert web.requests[0].endswith(b"Content-Length: 1024000\r\n\r\n" + body)
+
+    run(main())
+
+
+class Stopper:
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.status = 0
+        self.body = b""
+
+    def headers(self, status: int, headers: Headers) -> None:
+        self.status = status
+        if self.at == "headers":
+            raise StopFetch
+
+    def data(self, chunk: bytes) -> None:
+        self.body += chunk
+        if self.at == "data":
+            raise StopFetch
+        if self.at == "mistake":
+            raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("at", ["headers", "data"])
+def test_an_observer_may_end_the_fetch_and_keep_what_there_is(run: Run, at: str) -> None:
+    async def main() -> None:
+        stopper = Stopper(at)
+        response = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello"
+        async with serve(answering(response)) as web, client() as made:
+            exchange = await fetch(made, web.url, observer=stopper)
+            await web.gone.wait()
+        assert (exchange.truncated, exchange.status, stopper.status) == ("length", 200, 200)
+        assert response.startswith(exchange.response_bytes)
+        assert exchange.body == stopper.body
+
+    run(main())
+
+
+def test_an_observers_own_mistake_reaches_the_caller(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client() as made:
+            with pytest.raises(ZeroDivisionError):
+                await fetch(made, web.url, observer=Stopper("mistake"))
+            await web.gone.wait()
+
+    run(main())
+
+
+def test_cancelling_a_fetch_closes_its_connection(run: Run) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            asked.set()
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            fetching = asyncio.ensure_future(fetch(made, web.url))
+            await asked.wait()
+            fetching.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await fetching
+            await web.gone.wait()
+
+    run(main())
+
+
+def test_closing_the_client_fails_what_is_under_way(run: Run) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            asked.set()
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            fetching = asyncio.ensure_future(fetch(made, web.url))
+            await asked.wait()
+            await made.close()
+            with pytest.raises(ConnectionLost):
+                await fetching
+            await web.gone.wait()
+
+    run(main())
+
+
+def test_fetches_side_by_side_do_not_mix(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            while True:
+                path = (await peer.request()).split()[1]
+                await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(path) + path)
+
+        async with serve(script) as web, client() as made:
+            urls = [f"{web.url}{i}" for i in range(50)]
+            exchanges = await asyncio.gather(*(fetch(made, url) for url in urls))
+        assert [e.body.decode() for e in exchanges] == [f"/{i}" for i in range(50)]
+
+    run(main())
+
+
+def test_a_name_is_connected_to_at_its_address_and_sent_as_host(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client() as made:
+            exchange = await fetch(made, f"http://a.test:{web.port}/")
+        assert exchange.address == "127.0.0.1"
+        assert b"\r\nHost: a.test:%d\r\n" % web.port in exchange.request_bytes
+
+    run(main())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "a.test", "localhost", "[::1]", "[::ffff:7f00:1]"])
+def test_the_guard_forbids_addresses_however_they_are_written(run: Run, host: str) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client(guard=AddressGuard([])) as made:
+            with pytest.raises(AddressForbidden):
+                await fetch(made, f"http://{host}:{web.port}/")
+            assert web.connections == 0
+
+    run(main())
+
+
+def test_a_second_address_is_tried_when_the_first_refuses(run: Run) -> None:
+    async def main() -> None:
+        # localhost is 127.0.0.1, then ::1; only the latter listens.
+        async with serve(answering(OK), host="::1") as web, client() as made:
+            exchange = await fetch(made, f"http://localhost:{web.port}/")
+        assert exchange.address == "::1"
+
+    run(main())
+
+
+def test_a_forbidden_address_is_passed_over_for_a_permitted_one(run: Run) -> None:
+    async def main() -> None:
+        guard = AddressGuard(["::1/128"])
+        async with serve(answering(OK), host="::1") as web, client(guard=guard) as made:
+            assert (await fetch(made, f"http://localhost:{web.port}/")).address == "::1"
+
+    run(main())
+
+
+def test_a_port_without_a_listener_refuses(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web:
+            url = web.url
+        async with client() as made:
+            with pytest.raises(ConnectRefused):
+                await fetch(made, url)
+
+    run(main())
+
+
+def test_a_name_without_an_address_fails_before_any_connection(run: Run) -> None:
+    async def main() -> None:
+        async with client() as made:
+            with pytest.raises(NameFailed):
+                await fetch(made, "http://a..b/")
+
+    run(main())
+
+
+def test_a_request_that_cannot_be_written_is_refused_before_any_connection(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client() as made:
+            with pytest.raises(ValueError, match="control"):
+                await fetch(made, web.url, headers=[(b"X", b"a\r\nY: b")])
+            assert web.connections == 0
+
+    run(main())

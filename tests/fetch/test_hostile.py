@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.fetch.errors import (
+    ConnectionLost,
+    ConnectTimeout,
+    FirstByteTimeout,
+    ProtocolBroken,
+    TooLarge,
+    TotalTimeout,
+)
+
+from .web import Peer, Run, client, closing, fetch, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+
+
+async def silent(peer: Peer) -> None:
+    await peer.request()
+    await peer.gone()
+
+
+def endless(start: bytes, piece: bytes) -> Callable[[Peer], object]:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(start)
+        while True:
+            await peer.send(piece)
+
+    return script
+
+
+def test_a_server_that_never_answers_is_given_up_at_the_first_byte_timeout(run: Run) -> None:
+    async def main() -> None:
+        async with serve(silent) as web, client(first_byte_timeout=0.05) as made:
+            with pytest.raises(FirstByteTimeout) as caught:
+                await fetch(made, web.url)
+            await web.gone.wait()
+            assert caught.value.exchange is None
+
+    run(main())
+
+
+def test_the_total_timeout_holds_when_it_is_the_shorter_one(run: Run) -> None:
+    async def main() -> None:
+        async with serve(silent) as web, client() as made:
+            with pytest.raises(TotalTimeout):
+                await fetch(made, web.url, timeout=0.05)
+            await web.gone.wait()
+
+    run(main())
+
+
+def test_a_dripping_server_is_cut_at_the_total_timeout_and_its_bytes_kept(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(HEAD)
+            while True:
+                await peer.send(b"x")
+                await asyncio.sleep(0.005)
+
+        async with serve(script) as web, client(first_byte_timeout=0.1) as made:
+            with pytest.raises(TotalTimeout) as caught:
+                await fetch(made, web.url, timeout=0.3)
+            await web.gone.wait()
+        partial = caught.value.exchange
+        assert partial is not None
+        assert partial.truncated == "time"
+        assert partial.response_bytes == HEAD + partial.body
+        assert set(partial.body) == {ord("x")}
+        assert 0.25 < partial.duration < 3
+
+    run(main())
+
+
+def test_a_head_that_drips_is_cut_at_the_total_timeout(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(b"HTTP/1.1 200 OK\r\n")
+            while True:
+                await peer.send(b"x")
+                await asyncio.sleep(0.005)
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(TotalTimeout) as caught:
+                await fetch(made, web.url, timeout=0.1)
+            assert caught.value.exchange is None
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        HEAD,
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3b9aca00\r\n",
+    ],
+)
+def test_a_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes) -> None:
+    async def main() -> None:
+        async with serve(endless(start, bytes(100_000))) as web, client() as made:  # type: ignore[arg-type]
+            tracemalloc.start()
+            try:
+                with pytest.raises(TooLarge) as caught:
+                    await fetch(made, web.url, max_size=1_000_000)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            await web.gone.wait()
+        partial = caught.value.exchange
+        assert partial is not None
+        assert partial.truncated == "length"
+        assert 1_000_000 < len(partial.body) <= 1_000_000 + 256 * 1024
+        assert peak < 8_000_000
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 100),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"y" * 1000),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x" * 1000),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n" * 100),
+        (b"", b"\0" * 1000),
+    ],
+)
+def test_framing_without_end_is_cut(run: Run, start: bytes, piece: bytes) -> None:
+    async def main() -> None:
+        async with serve(endless(start, piece)) as web, client() as made:  # type: ignore[arg-type]
+            with pytest.raises(ProtocolBroken):
+                await fetch(made, web.url)
+            await web.gone.wait()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"SSH-2.0-OpenSSH_9\r\n",
+        b"<html>no head</html>",
+        b"\x15\x03\x01\x00\x02\x02\x50",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616\r\n\r\nhello",
+    ],
+)
+def test_garbage_is_refused(run: Run, garbage: bytes) -> None:
+    async def main() -> None:
+        async with serve(closing(garbage)) as web, client() as made:
+            with pytest.raises(ProtocolBroken):
+                await fetch(made, web.url)
+
+    run(main())
+
+
+def test_chunks_that_turn_to_garbage_keep_what_came_before(run: Run) -> None:
+    async def main() -> None:
+        response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n<oops>\r\n"
+        async with serve(closing(response)) as web, client() as made:
+            with pytest.raises(ProtocolBroken) as caught:
+                await fetch(made, web.url)
+        partial = caught.value.exchange
+        assert partial is not None
+        assert (partial.body, partial.truncated) == (b"hello", "disconnect")
+
+    run(main())
+
+
+def test_a_reset_instead_of_an_answer_is_a_lost_connection(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            peer.reset()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(ConnectionLost):
+                await fetch(made, web.url)
+
+    run(main())
+
+
+def test_a_port_that_accepts_nobody_is_given_up_at_the_connect_timeout(run: Run) -> None:
+    async def main() -> None:
+        with socket.socket() as full:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            port = full.getsockname()[1]
+            with socket.socket() as one, socket.socket() as two:
+                for filler in (one, two):
+                    filler.setblocking(False)
+                    filler.connect_ex(("127.0.0.1", port))
+                async with client(connect_timeout=0.1) as made:
+                    with pytest.raises(ConnectTimeout):
+                        await fetch(made, f"http://127.0.0.1:{port}/")
+                    with pytest.raises(TotalTimeout):
+                        await fetch(made, f"http://127.0.0.1:{port}/", timeout=0.05)
+
+    run(main())

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+import trustme
+
+from krowlspider.fetch.errors import ConnectTimeout, TLSFailed
+
+from .web import Peer, Run, answering, client, closing, fetch, serve
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+@pytest.fixture(scope="module")
+def certificate() -> trustme.LeafCert:
+    return trustme.CA().issue_cert("a.test")
+
+
+@pytest.fixture
+def tls(certificate: trustme.LeafCert) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
+
+
+def test_a_certificate_is_recorded_and_not_judged(
+    run: Run, tls: ssl.SSLContext, certificate: trustme.LeafCert
+) -> None:
+    async def main() -> None:
+        async with serve(answering(OK, OK), tls) as web, client() as made:
+            url = f"https://nobody-knows.test:{web.port}/"
+            first = await fetch(made, url)
+            second = await fetch(made, url)
+        assert first.response_bytes == second.response_bytes == OK
+        assert (first.reused, second.reused, web.connections) == (False, True, 1)
+        assert first.tls is not None
+        assert first.tls[0] == "TLSv1.3"
+        assert first.tls[1].startswith("TLS_")
+        pem = certificate.cert_chain_pems[0].bytes().decode()
+        assert first.certificate == second.certificate == ssl.PEM_cert_to_DER_cert(pem)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "sent"), [("a.test", "a.test"), ("a.test.", "a.test"), ("127.0.0.1", None)]
+)
+def test_sni_is_sent_for_names_only(
+    run: Run, tls: ssl.SSLContext, host: str, sent: str | None
+) -> None:
+    async def main() -> None:
+        names: list[str | None] = []
+
+        def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+            names.append(name)
+
+        tls.sni_callback = note
+        async with serve(answering(OK), tls) as web, client() as made:
+            await fetch(made, f"https://{host}:{web.port}/")
+        assert names == [sent]
+
+    run(main())
+
+
+def test_a_body_to_the_close_ends_with_the_close(run: Run, tls: ssl.SSLContext) -> None:
+    async def main() -> None:
+        response = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + bytes(300_000)
+        async with serve(closing(response), tls) as web, client() as made:
+            exchange = await fetch(made, f"https://a.test:{web.port}/")
+        assert exchange.response_bytes == response
+
+    run(main())
+
+
+def test_a_server_that_speaks_no_tls_is_a_tls_failure(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(TLSFailed):
+                await fetch(made, f"https://a.test:{web.port}/")
+
+    run(main())
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_handshake_cut_short_is_a_tls_failure(run: Run, reset: bool) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            peer.reset() if reset else peer.close()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(TLSFailed):
+                await fetch(made, f"https://a.test:{web.port}/")
+
+    run(main())
+
+
+def test_a_handshake_that_never_ends_is_given_up_at_the_connect_timeout(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.gone()
+
+        async with serve(script) as web, client(connect_timeout=0.1) as made:
+            with pytest.raises(ConnectTimeout):
+                await fetch(made, f"https://a.test:{web.port}/")
+            async with asyncio.timeout(5):
+                await web.gone.wait()
+
+    run(main())
+
+
+def test_a_name_that_sni_cannot_carry_is_a_tls_failure(run: Run, tls: ssl.SSLContext) -> None:
+    async def main() -> None:
+        async with serve(answering(OK), tls) as web, client() as made:
+            with pytest.raises(TLSFailed):
+                await fetch(made, f"https://{'x' * 64}.test:{web.port}/")
+
+    run(main())
