@@ -1,0 +1,50 @@
+"""Changes of a directory that are durable when the call returns."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The mark of a file that is still written, or was when its process died.
+OPEN = ".open"
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in ``directory`` durable: fsync of a file does not cover its name."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path) -> None:
+    """Make ``directory`` and its parents where they are missing, durably."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
+
+
+def finish_name(path: Path) -> Path:
+    """The final name of the open file ``path``. Raises ValueError when it is not an open one."""
+    if path.suffix != OPEN:
+        raise ValueError(f"not the name of an open file: {path}")
+    return path.with_suffix("")
+
+
+def finish(path: Path) -> Path:
+    """Give an open file, its content durable already, its final name, durably; return that.
+
+    Raises FileExistsError when the name is taken: a finished file is never written over.
+    """
+    final = finish_name(path)
+    if final.exists():
+        raise FileExistsError(f"{final} is there already")
+    path.rename(final)
+    sync_directory(final.parent)
+    return final

@@ -1,0 +1,48 @@
+"""Read one record back from where it lies."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from fastwarc.warc import ArchiveIterator
+
+from krowlspider.archive.errors import RecordError
+from krowlspider.archive.members import read_member
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fastwarc.warc import WarcRecord
+
+_RECORD_END = b"\r\n\r\n"
+
+
+def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:
+    """The WARC fields, named as they stand there, and the block of the record at ``offset``.
+
+    Raises RecordError when no whole record begins there, OSError when the file cannot be read.
+    """
+    content = BytesIO()
+    with path.open("rb") as stream:
+        read_member(stream, offset, content.write)
+    record = parse_record(content.getvalue(), offset)
+    return record.headers.to_dict(), record.reader.read()
+
+
+def parse_record(content: bytes, offset: int) -> WarcRecord:
+    """The one record that ``content``, the member at ``offset``, consists of, its block unread.
+
+    fastwarc's reader is lenient about what follows a block, so that is checked here. Raises
+    RecordError.
+    """
+    try:
+        record = next(iter(ArchiveIterator(BytesIO(content), parse_http=False)), None)
+    except OSError as error:
+        raise RecordError(offset, f"not a WARC record: {error}") from error
+    if record is None:
+        raise RecordError(offset, "the member is empty")
+    block = content.find(_RECORD_END) + len(_RECORD_END)
+    if content[block + record.content_length :] != _RECORD_END:
+        raise RecordError(offset, f"Content-Length {record.content_length} does not fit the block")
+    return record

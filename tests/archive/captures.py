@@ -1,0 +1,116 @@
+"""Captures to archive: one plain page, and responses of the odd kinds that the web sends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.capture import Capture
+from krowlspider.archive.series import WarcSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+
+ROOT = Path(__file__).parents[2]
+REQUEST = b"GET /page HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\n\r\n"
+# 2026-01-01T00:00:00.250000Z
+STARTED = 1767225600.25
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A response as sent, and its payload."""
+
+    response: bytes
+    payload: bytes
+    truncated: str = ""
+
+
+CHUNKED = Odd(
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5\r\nhello\r\n6;name=value\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n",
+    b"hello world",
+)
+ODD = {
+    "latin-1 header": Odd(b"HTTP/1.1 200 OK\r\nX-Name: caf\xe9\xff\r\n\r\nbody", b"body"),
+    "empty body": Odd(b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n", b""),
+    "binary": Odd(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\n" + bytes(range(256)), bytes(range(256))
+    ),
+    "no reason phrase": Odd(b"HTTP/1.1 200\r\nServer: x\r\n\r\nbody", b"body"),
+    "no header": Odd(b"HTTP/1.0 200 OK\r\n\r\nbody", b"body"),
+    "folded header": Odd(b"HTTP/1.1 200 OK\r\nX-Fold: a\r\n b\r\n\r\nbody", b"body"),
+    "looks like a record": Odd(
+        b"HTTP/1.1 200 OK\r\n\r\n\r\n\r\nWARC/1.1\r\nWARC-Type: response\r\n\r\n\r\n\r\n",
+        b"\r\n\r\nWARC/1.1\r\nWARC-Type: response\r\n\r\n\r\n\r\n",
+    ),
+    "cut off": Odd(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhal", b"hal", "disconnect"),
+    "too long": Odd(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhal", b"hal", "length"),
+    "too slow": Odd(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhal", b"hal", "time"),
+    "large": Odd(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(300_000), bytes(300_000)),
+}
+ALL_ODD = {**ODD, "chunked with trailers": CHUNKED}
+
+
+def capture(
+    number: int = 0,
+    odd: Odd | None = None,
+    *,
+    url: str | None = None,
+    address: str = "192.0.2.7",
+    request: bytes = REQUEST,
+) -> Capture:
+    """A capture of page ``number``, of a plain response that tells the number or of ``odd``."""
+    body = b"<p>page %d</p>" % number
+    odd = odd or Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body, body)
+    return Capture(
+        url=url or f"http://example.org/page/{number}",
+        request_bytes=request,
+        response_bytes=odd.response,
+        payload=odd.payload,
+        address=address,
+        started=STARTED,
+        truncated=odd.truncated,
+    )
+
+
+def series(directory: Path, *, max_size: int = 10**9) -> WarcSeries:
+    """A series of files in ``directory``."""
+    return WarcSeries(
+        directory, prefix="test", hostname="here", max_size=max_size, info={"software": "test/1"}
+    )
+
+
+def written(directory: Path, captures: Iterable[Capture], *, max_size: int = 10**9) -> list[Path]:
+    """The finished files that hold ``captures``."""
+    files = series(directory, max_size=max_size)
+    for each in captures:
+        files.append(each)
+    files.close()
+    return finished(directory)
+
+
+def finished(directory: Path) -> list[Path]:
+    """The finished files in ``directory``, in the order in which they were begun."""
+    return sorted(directory.glob("*.warc.gz"))
+
+
+def durable_steps(act: Callable[[], object]) -> list[str]:
+    """The calls to write, fsync and rename that ``act`` makes of the operating system, in order."""
+    steps: list[str] = []
+
+    def note(frame: FrameType, event: str, called: object) -> None:
+        if event == "c_call" and called in (os.write, os.fsync, os.rename):
+            steps.append(called.__name__)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return steps

@@ -1,0 +1,54 @@
+"""A process that archives, to be killed or starved.
+
+``python -m tests.archive.crawling DIR COUNT SIZE`` hands in captures of page 0, 1, 2 ... and
+prints, after each sync, how many are durable. COUNT 0 goes on for ever. With a SIZE other than 0
+the kernel lets no file grow beyond so many bytes. When the archive fails it prints ``failed`` and
+the name of the cause. It syncs after each capture then, so that the one cut off is the last before a sync;
+after ten captures else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import sys
+from pathlib import Path
+
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.writer import WarcWriter
+
+from .captures import Odd, capture
+
+NOISE = random.Random(3).randbytes(3000)
+PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + NOISE, NOISE)
+
+
+async def crawl(directory: Path, count: int, burst: int) -> None:
+    files = WarcWriter(
+        directory, prefix="k", max_size=60_000, queue_bytes=10**6, info={}, hostname="here"
+    )
+    files.open(asyncio.get_running_loop())
+    number = 0
+    try:
+        while not count or number < count:
+            for _ in range(burst):
+                # Refusals of the failed archive come again with the sync.
+                files.write(capture(number, PAGE)).add_done_callback(asyncio.Future.exception)
+                number += 1
+            await files.sync()
+            print(number, flush=True)
+        await files.close()
+    except ArchiveError as error:
+        print("failed", type(error.__cause__).__name__, flush=True)
+        try:
+            await files.sync()
+        except ArchiveError:
+            print("still failed", flush=True)
+
+
+if __name__ == "__main__":
+    size = int(sys.argv[3])
+    if size:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    asyncio.run(crawl(Path(sys.argv[1]), int(sys.argv[2]), 1 if size else 10))

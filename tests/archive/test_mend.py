@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import gzip
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from isal import isal_zlib
+
+from krowlspider.archive.check import check_folder
+from krowlspider.archive.mend import MendReport, mend, mend_folder
+
+from .captures import Odd, capture, durable_steps, finished, series
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOISE = random.Random(7).randbytes(700)
+
+
+def open_file(directory: Path, count: int = 3) -> tuple[Path, list[int]]:
+    """A file as a dead process leaves it, and where each of its records ends."""
+    directory.mkdir(exist_ok=True)
+    files = series(directory)
+    # Noise, which does not compress, so that a member's own bytes are cut, not only its ends.
+    odd = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + NOISE, NOISE)
+    where = [files.append(capture(number, odd)) for number in range(count)]
+    files.abandon()
+    path = next(directory.glob("*.open"))
+    ends = [where[0].offset]
+    for number, location in enumerate(where):
+        ends.append(location.offset + location.length)
+        ends.append(where[number + 1].offset if number + 1 < count else path.stat().st_size)
+    return path, ends
+
+
+def test_a_file_cut_at_every_byte_of_its_last_two_records_keeps_all_whole_ones(
+    tmp_path: Path,
+) -> None:
+    path, ends = open_file(tmp_path / "whole")
+    content = path.read_bytes()
+    work = tmp_path / "work"
+    for cut in range(ends[-3], ends[-1] + 1):
+        work.mkdir()
+        (work / path.name).write_bytes(content[:cut])
+        kept = [end for end in ends if end <= cut]
+        mended = mend(work / path.name)
+        assert (mended.records, mended.bytes_cut) == (len(kept), cut - kept[-1]), cut
+        assert mended.final == work / path.stem
+        assert mended.final.read_bytes() == content[: kept[-1]], cut
+        assert [each.name for each in work.iterdir()] == [path.stem]
+        shutil.rmtree(work)
+
+
+def test_every_file_mended_after_a_cut_is_valid(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path / "whole")
+    content = path.read_bytes()
+    work = tmp_path / "work"
+    work.mkdir()
+    cuts = range(ends[-3], ends[-1] + 1, 13)
+    for cut in cuts:
+        (work / f"cut-{cut}.warc.gz.open").write_bytes(content[:cut])
+    report = mend_folder(work)
+    assert (report.files, report.removed) == (len(cuts), 0)
+    checked = check_folder(work)
+    assert checked.problems == []
+    assert (checked.files, checked.records) == (report.files, report.records)
+
+
+def test_a_file_without_a_whole_record_is_removed(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    content = path.read_bytes()
+    for cut in (0, 1, 9, 10, ends[0] // 2, ends[0] - 1):
+        path.write_bytes(content[:cut])
+        assert mend_folder(tmp_path) == MendReport(files=0, removed=1, records=0, bytes_cut=cut)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_with_only_its_warcinfo_is_kept(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    path.write_bytes(path.read_bytes()[: ends[0]])
+    assert mend_folder(tmp_path) == MendReport(files=1, removed=0, records=1, bytes_cut=0)
+    assert check_folder(tmp_path).problem_count == 0
+
+
+@pytest.mark.parametrize("rest", [bytes(5000), b"not gzip", b"\x1f\x8b\x08", b"\x1f\x8b\x08\xff"])
+def test_what_is_no_member_is_cut_away(tmp_path: Path, rest: bytes) -> None:
+    """Zeros, which a file system may leave after a loss of power, among them."""
+    path, ends = open_file(tmp_path)
+    with path.open("ab") as stream:
+        stream.write(rest)
+    mended = mend(path)
+    assert (mended.records, mended.bytes_cut) == (len(ends), len(rest))
+    assert check_folder(tmp_path).problem_count == 0
+
+
+def test_a_member_whose_checksum_is_wrong_is_cut_away(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[ends[-1] - 6] ^= 1
+    path.write_bytes(content)
+    assert mend(path).records == len(ends) - 1
+
+
+def test_mending_reads_a_large_record_in_pieces(tmp_path: Path) -> None:
+    """60 MB of zeros in one member, and its last byte missing."""
+    path = tmp_path / "a.warc.gz.open"
+    small = gzip.compress(b"small")
+    large = isal_zlib.compress(bytes(60_000_000), 1, 31)
+    path.write_bytes(small + large + large[:-1])
+    mended = mend(path)
+    assert (mended.records, mended.bytes_cut) == (2, len(large) - 1)
+
+
+def test_a_mended_file_gets_its_final_name_only_when_its_content_is_durable(
+    tmp_path: Path,
+) -> None:
+    path, _ = open_file(tmp_path)
+    assert durable_steps(lambda: mend(path)) == ["fsync", "rename", "fsync"]
+
+
+def test_mending_again_changes_nothing(tmp_path: Path) -> None:
+    open_file(tmp_path)
+    mend_folder(tmp_path)
+    before = finished(tmp_path)[0].read_bytes()
+    assert mend_folder(tmp_path) == MendReport(files=0, removed=0, records=0, bytes_cut=0)
+    assert finished(tmp_path)[0].read_bytes() == before
+
+
+def test_a_finished_file_is_not_written_over(tmp_path: Path) -> None:
+    path, _ = open_file(tmp_path)
+    taken = path.with_suffix("")
+    taken.write_bytes(b"finished")
+    with pytest.raises(FileExistsError):
+        mend(path)
+    assert taken.read_bytes() == b"finished"
+    assert path.exists()
+
+
+def test_only_an_open_file_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "a.warc.gz"
+    path.write_bytes(b"cut")
+    with pytest.raises(ValueError, match="open file"):
+        mend(path)
+    assert path.read_bytes() == b"cut"

@@ -1,0 +1,81 @@
+"""Other people's tools take every file that is written here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fastwarc.warc import ArchiveIterator
+from warcio.archiveiterator import ArchiveIterator as WarcioIterator
+
+from krowlspider.archive.mend import mend_folder
+
+from .captures import ALL_ODD, capture, finished, series, written
+
+BIN = Path(sys.executable).parent
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [os.fspath(each) if isinstance(each, Path) else str(each) for each in command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def odd_files(tmp_path: Path) -> list[Path]:
+    """Two files of every odd response and of one post, one of them mended."""
+    post = b"POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 3\r\n\r\na=b"
+    captures = [capture(odd=odd) for odd in ALL_ODD.values()] + [capture(request=post)]
+    written(tmp_path, captures)
+    files = series(tmp_path)
+    for each in captures:
+        files.append(each)
+    files.abandon()
+    with next(tmp_path.glob("*.open")).open("ab") as stream:
+        stream.write(b"\x1f\x8b\x08")
+    mend_folder(tmp_path)
+    return finished(tmp_path)
+
+
+def test_gzip_finds_nothing_wrong(odd_files: list[Path]) -> None:
+    assert run("gzip", "-t", *odd_files).returncode == 0
+
+
+def test_fastwarc_finds_nothing_wrong(odd_files: list[Path]) -> None:
+    for path in odd_files:
+        result = run(BIN / "fastwarc", "check", "--quiet", path)
+        assert result.returncode == 0, result
+
+
+def test_warcio_finds_nothing_wrong(odd_files: list[Path]) -> None:
+    result = run(BIN / "warcio", "check", "--verbose", *odd_files)
+    assert result.returncode == 0, result.stdout
+    # Each response and request, and the warcinfo, of each file.
+    assert result.stdout.count("digest pass") == 2 * (2 * (len(ALL_ODD) + 1) + 1)
+
+
+def test_two_readers_read_the_same_blocks(odd_files: list[Path]) -> None:
+    assert len(odd_files) == 2
+    for path in odd_files:
+        fast = [
+            (record.headers["WARC-Type"], record.reader.read())
+            for record in ArchiveIterator(path, parse_http=False)
+        ]
+        with path.open("rb") as stream:
+            slow = [
+                (record.rec_headers.get_header("WARC-Type"), record.raw_stream.read())
+                for record in WarcioIterator(stream, no_record_parse=True)
+            ]
+        assert fast == slow
+        assert [kind for kind, _ in fast] == ["warcinfo"] + ["response", "request"] * (
+            len(ALL_ODD) + 1
+        )
+        assert [block for kind, block in fast if kind == "response"][:-1] == [
+            odd.response for odd in ALL_ODD.values()
+        ]
