@@ -1,0 +1,166 @@
+"""What robots.txt says of a URL, and the errands that find it out (RFC 9309).
+
+No page is popped while the decision of its authority is unknown or expired. A robots.txt on the page's own host
+is fetched in that host's turn; one that redirects to another host is fetched in the turn of that host, and the
+page's host waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling, judge
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts import Host
+
+# RFC 9309, section 2.3.1.2: at least five redirects are followed, then robots.txt counts as unavailable.
+REDIRECTS = 5
+# Parsed rules kept in memory: ordinary ones take about 5 kB, the longest that is read (500 KiB) some MB.
+PARSED_CACHE = 4096
+# Seconds after which a robots.txt that could not be fetched is asked for again.
+UNREACHABLE_TTL = 3600.0
+
+
+class Verdict(Enum):
+    """What robots.txt says of a URL."""
+
+    ALLOWED = "allowed"
+    DISALLOWED = "robots"
+    UNREACHABLE = "robots_unreachable"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, eq=False)
+class Errand:
+    """The fetch of one authority's robots.txt. ``host`` is the host whose pages wait for it."""
+
+    authority: str
+    host: Host
+    url: str
+    redirects: int = 0
+    retries: int = 0
+    distress: int = 0
+    away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Tries after a failure (``retries``) and after 429, 503 or another 5xx (``distress``)."""
+
+    retries: int
+    distress: int
+
+
+class RobotsGate:
+    """Decides by stored robots.txt records; ``wall`` is a clock in epoch seconds, ``ttl`` their life in seconds."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        *,
+        agent: str,
+        ttl: float,
+        patience: Patience,
+        wall: Callable[[], float],
+    ):
+        self._frontier = frontier
+        self._agent = agent
+        self._ttl = ttl
+        self._patience = patience
+        self._wall = wall
+        self._parsed: OrderedDict[str, tuple[float, RobotsRules | None]] = OrderedDict()
+        self.waiting = 0
+
+    def verdict(self, authority: str, url: str) -> Verdict:
+        known = self._parsed.get(authority) or self._recall(authority)
+        if known is None:
+            return Verdict.UNKNOWN
+        expires, rules = known
+        if expires <= self._wall():
+            self._parsed.pop(authority, None)
+            return Verdict.UNKNOWN
+        if rules is None:
+            return Verdict.UNREACHABLE
+        return Verdict.ALLOWED if rules.allowed(url) else Verdict.DISALLOWED
+
+    def errand(self, authority: str, host: Host) -> Errand:
+        """The errand that makes an unknown decision known."""
+        return Errand(authority, host, authority + "/robots.txt")
+
+    def answered(self, errand: Errand, status: int, body: bytes, location: str | None) -> bool:
+        """An answer came. True when the page's host must wait, out of the heap, for another host's turn."""
+        ruling = judge(status)
+        if ruling is Ruling.REDIRECT:
+            return self._redirected(errand, location)
+        if ruling is Ruling.RETRY:
+            errand.distress += 1
+            if errand.distress <= self._patience.distress:
+                return self._again(errand, errand.host)
+        return self._conclude(errand, ruling, status, body)
+
+    def failed(self, errand: Errand, *, final: bool) -> bool:
+        """No answer came; ``final`` when trying again is pointless. Returns as `answered` does."""
+        errand.retries += 1
+        if not final and errand.retries <= self._patience.retries:
+            return self._again(errand, errand.host)
+        return self._conclude(errand, Ruling.RETRY, 0, b"")
+
+    def _redirected(self, errand: Errand, location: str | None) -> bool:
+        errand.redirects += 1
+        target = normalise(location, errand.url) if location else None
+        if target is None or errand.redirects > REDIRECTS:
+            return self._conclude(errand, Ruling.ALLOW_ALL, 0, b"")
+        errand.url = target
+        return self._again(errand, errand.host)
+
+    def _again(self, errand: Errand, host: Host) -> bool:
+        target = host_of(errand.url)
+        away, errand.away = errand.away, target != host.name
+        if errand.away and not away:
+            self.waiting += 1
+        elif away and not errand.away:
+            self.waiting -= 1
+            self._frontier.resume(host)
+        self._frontier.urge(target, errand)
+        return errand.away and not away
+
+    def _conclude(self, errand: Errand, ruling: Ruling, status: int, body: bytes) -> bool:
+        now = self._wall()
+        life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
+        record = RobotsRecord(ruling.value, now, now + life, status, body)
+        self._frontier.put_robots(errand.authority, record.encode())
+        rules = self._keep(errand.authority, record)
+        errand.host.pace.floor = (rules.crawl_delay if rules else None) or 0.0
+        if errand.away:
+            errand.away = False
+            self.waiting -= 1
+            self._frontier.resume(errand.host)
+        return False
+
+    def _recall(self, authority: str) -> tuple[float, RobotsRules | None] | None:
+        saved = self._frontier.robots(authority)
+        if saved is None:
+            return None
+        self._keep(authority, RobotsRecord.decode(saved))
+        return self._parsed[authority]
+
+    def _keep(self, authority: str, record: RobotsRecord) -> RobotsRules | None:
+        rules: RobotsRules | None = None
+        if record.ruling == Ruling.RULES.value:
+            rules = RobotsRules.parse(record.body, self._agent)
+        elif record.ruling == Ruling.ALLOW_ALL.value:
+            rules = RobotsRules.allow_all()
+        self._parsed[authority] = (record.expires, rules)
+        self._parsed.move_to_end(authority)
+        if len(self._parsed) > PARSED_CACHE:
+            self._parsed.popitem(last=False)
+        return rules

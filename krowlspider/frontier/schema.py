@@ -1,0 +1,101 @@
+"""Keys and values of the frontier's store: format 1.
+
+=======================================  ==================================================================
+key                                      value
+=======================================  ==================================================================
+``c``                                    counters of the job, JSON ``{name: number}``
+``d``                                    present after a clean close: host records are exact
+``h`` host                               host record, see ``Host.encode``
+``q`` host ``00`` priority sequence      queue entry, see ``Entry.encode``
+``r`` authority                          robots.txt record
+``s`` host ``00`` key                    empty; the seen mark of one identity
+=======================================  ==================================================================
+
+``host`` is UTF-8 without a zero byte, ``priority`` 4 bytes big-endian so that higher priorities sort first,
+``sequence`` 8 bytes big-endian counting up per host and priority, ``key`` the 8 bytes of an identity. All that
+belongs to a host lies in one range per kind, so that a host can be handed over or forgotten as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+FORMAT = 1
+
+COUNTERS = b"c"
+CLEAN = b"d"
+HOST = b"h"
+QUEUE = b"q"
+ROBOTS = b"r"
+SEEN = b"s"
+
+# Scrapy priorities are any int; beyond ±2^31 they are cut to it.
+PRIORITY_LIMIT = 2**31 - 1
+
+_QUEUE_TAIL = Struct(">IQ")
+_ENTRY_HEAD = Struct(">BHBBBH")
+_BARE = 1
+
+
+def host_key(host: str) -> bytes:
+    return HOST + host.encode()
+
+
+def queue_prefix(host: str) -> bytes:
+    return b"%b%b\0" % (QUEUE, host.encode())
+
+
+def queue_key(prefix: bytes, priority: int, sequence: int) -> bytes:
+    return prefix + _QUEUE_TAIL.pack(PRIORITY_LIMIT - priority, sequence)
+
+
+def split_queue_key(key: bytes) -> tuple[str, int, int]:
+    """Host, priority and sequence of a queue key."""
+    inverted, sequence = _QUEUE_TAIL.unpack(key[-_QUEUE_TAIL.size :])
+    return key[1 : -_QUEUE_TAIL.size - 1].decode(), PRIORITY_LIMIT - inverted, sequence
+
+
+def seen_prefix(host: str) -> bytes:
+    return b"%b%b\0" % (SEEN, host.encode())
+
+
+def robots_key(authority: str) -> bytes:
+    return ROBOTS + authority.encode()
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A queued URL and how it was come by.
+
+    ``url`` is fetched as it stands. ``redirects``, ``retries`` and ``distress`` count hops and tries so far.
+    ``bare`` marks a seed given without a scheme, which falls back from https to http. ``request`` is empty for
+    a page of the broad spider, else a whole serialised Scrapy request.
+    """
+
+    url: str
+    depth: int = 0
+    redirects: int = 0
+    retries: int = 0
+    distress: int = 0
+    bare: bool = False
+    request: bytes = b""
+
+    def encode(self) -> bytes:
+        url = self.url.encode()
+        head = _ENTRY_HEAD.pack(
+            _BARE if self.bare else 0,
+            min(self.depth, 0xFFFF),
+            min(self.redirects, 0xFF),
+            min(self.retries, 0xFF),
+            min(self.distress, 0xFF),
+            len(url),
+        )
+        return head + url + self.request
+
+    @classmethod
+    def decode(cls, data: bytes) -> Entry:
+        flags, depth, redirects, retries, distress, length = _ENTRY_HEAD.unpack_from(data)
+        end = _ENTRY_HEAD.size + length
+        url = data[_ENTRY_HEAD.size : end].decode()
+        return cls(url, depth, redirects, retries, distress, bool(flags & _BARE), data[end:])

@@ -1,0 +1,333 @@
+"""What the frontier promises, over LevelDB and over its in-memory twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from krowlspider.frontier.frontier import Limits
+from krowlspider.frontier.hosts import Turn
+from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.store import Store
+from tests.frontier.conftest import LIMITS, RULE, World
+
+OpenStore = Callable[[], Store]
+A1, A2, A3 = "http://a.test/1", "http://a.test/2", "http://a.test/3"
+B1 = "http://b.test/1"
+
+
+def drain(world: World, *, step: float = 0.25) -> list[str]:
+    """Fetch everything there is, letting time pass while hosts rest."""
+    fetched = []
+    while world.frontier.queued:
+        if url := world.fetch():
+            fetched.append(url)
+        else:
+            world.clocks.pass_(step)
+    return fetched
+
+
+def test_a_new_url_is_queued_and_a_known_one_is_not(world: World) -> None:
+    assert world.add(A1, A2, A1) == 2
+    assert world.add(A2, A3) == 1
+    assert world.frontier.queued == 3
+    assert world.frontier.counters["known"] == 2
+
+
+def test_entries_of_a_host_come_first_in_first_out_within_a_priority(world: World) -> None:
+    world.add(A1, A2)
+    world.add(A3, priority=5)
+    world.add("http://a.test/4", priority=-5)
+    assert drain(world) == [A3, A1, A2, "http://a.test/4"]
+
+
+def test_invariant_1_one_request_of_a_host_is_in_transit_at_a_time(world: World) -> None:
+    world.add(A1, A2)
+    first = world.pop()
+    assert first is not None
+    world.clocks.pass_(1000)
+    assert world.pop() is None
+    world.frontier.release(first.host, 0.25)
+    assert world.pop() is None
+    world.clocks.pass_(0.25)
+    second = world.pop()
+    assert second is not None
+    assert second.entry.url == A2
+
+
+def test_invariant_1_a_domain_has_at_most_its_share_in_transit(world: World) -> None:
+    world.add(*(f"http://h{number}.example.com/" for number in range(4)))
+    leases = [world.pop(), world.pop(), world.pop()]
+    assert [lease is None for lease in leases] == [False, False, True]
+    assert leases[0] is not None
+    world.frontier.release(leases[0].host, 10.0)
+    assert world.pop() is not None
+    assert world.pop() is None
+
+
+def test_the_longest_overdue_host_comes_first_and_a_new_one_does_not_overtake(
+    world: World,
+) -> None:
+    world.add(A1, A2)
+    assert world.fetch(wait=1.0) == A1
+    world.clocks.pass_(5.0)
+    world.add(B1)
+    assert [world.fetch(), world.fetch()] == [A2, B1]
+
+
+def test_links_for_a_resting_host_do_not_shorten_its_delay(world: World) -> None:
+    world.add(A1)
+    assert world.fetch(wait=30.0) == A1
+    world.add(A2, A3)
+    world.clocks.pass_(29.9)
+    assert world.pop() is None
+    world.clocks.pass_(0.2)
+    assert world.pop() is not None
+
+
+def test_next_due_tells_when_the_next_host_may_be_fetched(world: World) -> None:
+    assert world.frontier.next_due() is None
+    world.add(A1, A2)
+    world.fetch(wait=7.0)
+    assert world.frontier.next_due() == world.clocks.monotonic + 7.0
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(host_queue=2, total=100, domain_concurrency=2), "host_queue"),
+        (Limits(host_queue=100, total=2, domain_concurrency=2), "frontier"),
+    ],
+)
+def test_invariant_4_what_a_cap_refuses_is_counted_and_not_marked_seen(
+    open_store: OpenStore, limits: Limits, reason: str
+) -> None:
+    world = World(open_store, limits=limits)
+    assert world.add(A1, A2, A3) == 2
+    assert world.frontier.counters[f"dropped/{reason}"] == 1
+    assert world.fetch() == A1
+    assert world.add(A3) == 1
+
+
+def test_invariant_5_a_lease_is_back_in_its_old_place_after_a_crash(world: World) -> None:
+    world.add(A1, A2, A3)
+    assert world.pop() is not None
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert drain(world) == [A1, A2, A3]
+
+
+def test_invariant_5_an_acknowledged_page_stays_queued_until_the_commit(world: World) -> None:
+    world.add(A1, A2)
+    assert world.fetch() == A1
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert drain(world) == [A1, A2]
+
+
+def test_invariant_5_a_committed_page_is_gone_after_a_crash(world: World) -> None:
+    world.add(A1, A2)
+    assert world.fetch() == A1
+    world.commit()
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert world.frontier.queued == 1
+    assert drain(world) == [A2]
+
+
+def test_pages_acknowledged_out_of_order_do_not_hide_an_older_lease(world: World) -> None:
+    world.add(A1, A2, A3)
+    first = world.pop()
+    assert first is not None
+    world.frontier.release(first.host, 0.25)
+    world.clocks.pass_(0.25)
+    assert world.fetch() == A2
+    world.commit()
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert drain(world) == [A1, A3]
+
+
+def test_a_commit_that_was_written_but_not_ended_loses_and_repeats_nothing(world: World) -> None:
+    world.add(A1, A2)
+    assert world.fetch() == A1
+    world.frontier.begin_commit().write()
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert drain(world) == [A2]
+    assert world.frontier.queued == 0
+
+
+def test_what_is_acknowledged_while_a_commit_is_written_waits_for_the_next(world: World) -> None:
+    world.add(A1, B1)
+    assert world.fetch() == A1
+    commit = world.frontier.begin_commit()
+    assert world.fetch() == B1
+    commit.write()
+    world.frontier.end_commit(commit)
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert drain(world) == [B1]
+
+
+def test_everything_known_is_known_after_a_crash(world: World) -> None:
+    world.add(A1, A2, B1)
+    world.crash()
+    assert world.add(A1, A2, B1) == 0
+
+
+def test_a_clean_restart_keeps_delays_to_the_moment(world: World) -> None:
+    world.add(A1, A2)
+    world.fetch(wait=10.0)
+    world.clocks.pass_(4.0)
+    world.restart()
+    world.clocks.pass_(5.9)
+    assert world.pop() is None
+    world.clocks.pass_(0.2)
+    assert world.pop() is not None
+
+
+def test_invariant_1_after_a_crash_every_host_waits_its_delay_once(world: World) -> None:
+    world.add(A1)
+    world.frontier.host("a.test").pace.floor = 20.0
+    world.fetch(wait=0.25)
+    world.add(A2)
+    world.crash()
+    world.clocks.pass_(19.9)
+    assert world.pop() is None
+    world.clocks.pass_(0.2)
+    assert world.pop() is not None
+
+
+def test_invariant_2_a_retry_after_holds_across_a_crash(world: World) -> None:
+    world.add(A1, A2)
+    world.fetch(wait=600.0)
+    world.clocks.pass_(100.0)
+    world.crash()
+    world.clocks.pass_(499.0)
+    assert world.pop() is None
+    world.clocks.pass_(1.1)
+    assert world.pop() is not None
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_a_jump_of_the_wall_clock_neither_freezes_a_host_nor_fails(
+    world: World, jump: float
+) -> None:
+    world.add(A1, A2)
+    world.fetch(wait=10.0)
+    world.frontier.close()
+    world.clocks.wall += jump
+    world.open()
+    world.clocks.pass_(3600.0)
+    assert world.pop() is not None
+
+
+def test_a_host_with_nothing_queued_is_forgotten_after_its_delay_and_remembered_on_disk(
+    world: World,
+) -> None:
+    world.add(A1)
+    world.fetch(wait=5.0)
+    world.commit()
+    assert "a.test" in world.frontier.hosts
+    world.clocks.pass_(5.0)
+    assert world.pop() is None
+    assert world.frontier.hosts == {}
+    world.add(A2)
+    assert world.frontier.hosts["a.test"].done == 1
+
+
+def test_a_page_put_back_comes_again_at_the_end_with_its_counts(world: World) -> None:
+    world.add(A1, A2)
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.replace(lease, Entry(A1, retries=1))
+    world.frontier.release(lease.host, 0.25)
+    world.clocks.pass_(0.25)
+    assert world.fetch() == A2
+    world.clocks.pass_(0.25)
+    again = world.pop()
+    assert again is not None
+    assert (again.entry.url, again.entry.retries) == (A1, 1)
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert sorted(drain(world)) == [A1, A2]
+
+
+def test_unpop_undoes_a_pop(world: World) -> None:
+    world.add(A1, A2)
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.unpop(lease)
+    assert (world.frontier.queued, world.frontier.leased) == (2, 0)
+    world.frontier.give_back(lease.host)
+    assert drain(world) == [A1, A2]
+
+
+def test_an_errand_wakes_a_host_that_has_nothing_queued(world: World) -> None:
+    world.frontier.urge("c.test", "errand")
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert (host.name, list(host.errands)) == ("c.test", ["errand"])
+
+
+def test_a_waiting_host_is_not_popped_until_it_is_resumed_and_keeps_its_delay(
+    world: World,
+) -> None:
+    world.add(A1)
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.wait(host, 2.0)
+    world.clocks.pass_(1.0)
+    assert world.frontier.pop_host() is None
+    world.frontier.resume(host)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(1.0)
+    assert world.frontier.pop_host() is host
+
+
+def test_an_illegal_turn_is_refused_and_changes_nothing(world: World) -> None:
+    world.add(A1)
+    host = world.frontier.hosts["a.test"]
+    with pytest.raises(ValueError, match="not in transit"):
+        world.frontier.release(host, 1.0)
+    with pytest.raises(ValueError, match="not waiting"):
+        world.frontier.resume(host)
+    assert host.turn is Turn.RESTING
+    assert world.fetch() == A1
+
+
+def test_invariant_9_drops_are_counted_with_their_reason_and_kept(world: World) -> None:
+    world.add(A1, A2)
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.acknowledge(lease, dropped="robots")
+    world.frontier.release(lease.host, 0.0)
+    assert world.fetch() == A2
+    world.restart()
+    assert world.frontier.counters == {"queued": 2, "dropped/robots": 1, "done": 1}
+    world.add(A3)
+    host = world.frontier.hosts["a.test"]
+    assert (host.done, host.dropped) == (1, 1)
+
+
+def test_robots_records_are_kept(world: World) -> None:
+    world.frontier.put_robots("http://a.test", b"record")
+    world.restart()
+    assert world.frontier.robots("http://a.test") == b"record"
+    assert world.frontier.robots("https://a.test") is None
+
+
+def test_with_verify_one_identity_twice_in_a_batch_is_queued_once(open_store: OpenStore) -> None:
+    world = World(open_store, limits=LIMITS, verify=True)
+    assert world.add(A1, A1, A2) == 2
+    assert world.add(A1) == 0
+
+
+def test_an_entry_survives_its_encoding() -> None:
+    entry = Entry("http://a.test/\u00e9?q=1", 3, 2, 1, 4, bare=True, request=b"J{}")
+    again = Entry.decode(entry.encode())
+    assert [getattr(again, name) for name in Entry.__slots__] == [
+        getattr(entry, name) for name in Entry.__slots__
+    ]

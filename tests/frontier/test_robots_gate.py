@@ -1,0 +1,170 @@
+"""No page while its robots.txt is unknown; what it says, and for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.hosts import Turn
+from krowlspider.frontier.robots import UNREACHABLE_TTL, Errand, Patience, RobotsGate, Verdict
+
+if TYPE_CHECKING:
+    from tests.frontier.conftest import World
+
+A, B = "http://a.test", "http://b.test"
+PAGE, PRIVATE = f"{A}/page", f"{A}/private"
+RULES = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n"
+TTL = 1000.0
+
+
+@pytest.fixture
+def gate(world: World) -> RobotsGate:
+    return gate_of(world)
+
+
+def gate_of(world: World) -> RobotsGate:
+    return RobotsGate(
+        world.frontier,
+        agent="krowlspider",
+        ttl=TTL,
+        patience=Patience(retries=1, distress=2),
+        wall=lambda: world.clocks.wall,
+    )
+
+
+def errand_of(world: World, gate: RobotsGate, page: str = PAGE) -> Errand:
+    """The errand for the page's authority, its host popped."""
+    world.add(page)
+    host = world.frontier.pop_host()
+    assert host is not None
+    return gate.errand(page[: page.index("/", 8)], host)
+
+
+def answer(
+    gate: RobotsGate, errand: Errand, status: int, body: bytes = b"", location: str | None = None
+) -> bool:
+    return gate.answered(errand, status, body, location)
+
+
+def test_invariant_3_an_authority_never_asked_is_unknown(gate: RobotsGate) -> None:
+    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+
+
+def test_the_rules_decide_and_give_the_host_its_crawl_delay(world: World, gate: RobotsGate) -> None:
+    errand = errand_of(world, gate)
+    assert errand.url == f"{A}/robots.txt"
+    assert not answer(gate, errand, 200, RULES)
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert errand.host.pace.floor == 7.0
+    assert gate.verdict("https://a.test", "https://a.test/page") is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_4xx_allows_everything(world: World, gate: RobotsGate, status: int) -> None:
+    answer(gate, errand_of(world, gate), status, b"User-agent: *\nDisallow: /")
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+
+
+def test_invariant_3_a_decision_expires(world: World, gate: RobotsGate) -> None:
+    answer(gate, errand_of(world, gate), 200, RULES)
+    world.clocks.pass_(TTL - 1)
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    world.clocks.pass_(1)
+    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+
+
+def test_a_decision_outlives_the_process(world: World, gate: RobotsGate) -> None:
+    answer(gate, errand_of(world, gate), 200, RULES)
+    world.crash()
+    again = gate_of(world)
+    assert again.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert again.verdict(A, PAGE) is Verdict.ALLOWED
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_host_in_trouble_is_asked_again_and_then_counts_as_disallowing_for_a_while(
+    world: World, gate: RobotsGate, status: int
+) -> None:
+    errand = errand_of(world, gate)
+    for _ in range(2):
+        assert not answer(gate, errand, status)
+        assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+        assert list(errand.host.errands) == [errand]
+        errand.host.errands.clear()
+    answer(gate, errand, status)
+    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    assert not errand.host.errands
+    world.clocks.pass_(UNREACHABLE_TTL)
+    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+
+
+def test_no_answer_is_tried_again_unless_that_is_pointless(world: World, gate: RobotsGate) -> None:
+    errand = errand_of(world, gate)
+    gate.failed(errand, final=False)
+    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    gate.failed(errand, final=False)
+    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    other = errand_of(world, gate, f"{B}/")
+    gate.failed(other, final=True)
+    assert gate.verdict(B, f"{B}/") is Verdict.UNREACHABLE
+
+
+def test_a_redirect_on_the_same_host_is_the_hosts_next_request(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    assert not answer(gate, errand, 301, location="/r.txt")
+    assert (errand.url, list(errand.host.errands)) == (f"{A}/r.txt", [errand])
+    answer(gate, errand, 200, RULES)
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+
+
+def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    origin = errand.host
+    assert answer(gate, errand, 302, location=f"{B}/robots.txt")
+    world.frontier.wait(origin, 0.25)
+    world.clocks.pass_(10)
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert (host.name, list(host.errands)) == ("b.test", [errand])
+    host.errands.clear()
+    assert world.frontier.pop_host() is None
+    assert not answer(gate, errand, 200, RULES)
+    assert origin.turn is Turn.RESTING
+    assert world.frontier.pop_host() is origin
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert gate.verdict(B, f"{B}/private") is Verdict.UNKNOWN
+    assert (origin.pace.floor, host.pace.floor) == (7.0, 0.0)
+
+
+def test_a_redirect_back_home_from_another_host_ends_the_waiting(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 302, location=f"{B}/robots.txt")
+    world.frontier.wait(errand.host, 0.25)
+    assert not answer(gate, errand, 302, location=f"{A}/r.txt")
+    assert errand.host.turn is Turn.RESTING
+    assert list(errand.host.errands) == [errand]
+
+
+def test_after_five_redirects_robots_txt_counts_as_missing(world: World, gate: RobotsGate) -> None:
+    errand = errand_of(world, gate)
+    for hop in range(5):
+        answer(gate, errand, 301, location=f"/{hop}")
+        assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    answer(gate, errand, 301, location="/6")
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+
+
+@pytest.mark.parametrize("location", [None, "ftp://a.test/robots.txt", "http://"])
+def test_a_redirect_to_nowhere_counts_as_missing(
+    world: World, gate: RobotsGate, location: str | None
+) -> None:
+    answer(gate, errand_of(world, gate), 301, location=location)
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
