@@ -1,0 +1,81 @@
+"""The request log: one JSON object a line, in the order the requests ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLUSH_S = 0.2
+"""The longest an entry waits to be written."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One request. `start` and `end` are `time.monotonic()` seconds of this machine.
+
+    `start`: its first byte was read. `end`: the last byte of the answer was handed to the
+    transport, or the connection was lost. `host`: the Host header in lower case, port included.
+    `status`, `bytes` and `sha1` are of what was sent: 0, 0 and "" when that is nothing.
+    `complete`: the answer went out as meant. `retry_after`: seconds of that header, 0 without it.
+    """
+
+    start: float
+    end: float
+    host: str
+    path: str
+    method: str
+    status: int
+    bytes: int
+    sha1: str
+    ua: str
+    conn: int
+    peer: str
+    tls: bool
+    complete: bool
+    retry_after: float
+
+    @property
+    def url(self) -> str:
+        """The URL asked for."""
+        return f"{'https' if self.tls else 'http'}://{self.host}{self.path}"
+
+
+class LogWriter:
+    """Appends entries to a file, in batches."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+        self._lines: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, entry: Entry) -> None:
+        """Takes an entry; it is in the file within FLUSH_S. Needs a running loop."""
+        self._lines.append(json.dumps(asdict(entry)))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
+
+    def flush(self) -> None:
+        """Writes what was added."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._lines:
+            self._file.write("\n".join(self._lines) + "\n")
+            self._file.flush()
+            self._lines.clear()
+
+    def close(self) -> None:
+        """Writes what was added and closes the file."""
+        self.flush()
+        self._file.close()
+
+
+def read_log(path: Path) -> list[Entry]:
+    """The entries of a log by start time; a last line cut short by a kill is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return sorted((Entry(**json.loads(line)) for line in lines), key=lambda entry: entry.start)
