@@ -1,0 +1,157 @@
+"""Extension: one status line every KROWL_STATUS_INTERVAL seconds, and a summary at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+
+from krowlspider.job import Job
+from krowlspider.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from typing import Self
+
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+_MB = 1e6
+LINE = (
+    "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d hosts"
+    " (%(due)d due, %(waiting)d waiting) | %(in_transit)d in transit | %(dropped)d dropped"
+    " | archive %(archive_mb).1f MB"
+)
+
+
+class Status:
+    """Says how the crawl goes, in the log and in the stats, from the same numbers."""
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._job = Job.of(crawler)
+        self._interval = crawler.settings.getfloat("KROWL_STATUS_INTERVAL")
+        self._task: asyncio.Task[None] | None = None
+        self._started = self._last_time = time.monotonic()
+        self._last_pages = 0
+        crawler.signals.connect(self._start, signals.engine_started)
+        crawler.signals.connect(self._finish, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def _start(self) -> None:
+        self._started = self._last_time = time.monotonic()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            self._tick()
+
+    def _tick(self) -> None:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        counted = scheduler.counted()
+        self._publish(counted)
+        now = time.monotonic()
+        rate = (counted["done"] - self._last_pages) / (now - self._last_time)
+        self._last_time, self._last_pages = now, counted["done"]
+        frontier = self._job.frontier
+        due = frontier.count_due()
+        status = {
+            "time": time.time(),
+            "pages_per_second": round(rate, 1),
+            "done": counted["done"],
+            "queued": frontier.queued,
+            "hosts": len(frontier.hosts),
+            "due": due,
+            "waiting": len(frontier.hosts) - due,
+            "in_transit": scheduler.in_transit,
+            "dropped": dropped(counted),
+            "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
+        }
+        self._job.folder.write_status(status)
+        logger.info(LINE, status)
+
+    def _publish(self, counted: Counter[str]) -> None:
+        put = self._crawler.stats.set_value
+        frontier, seen, archive = (
+            self._job.frontier,
+            self._job.frontier.seen,
+            self._job.archive.stats,
+        )
+        put("scheduler/enqueued", counted["queued"])
+        put("dupefilter/filtered", counted["known"])
+        put("krowl/frontier/done_count", counted["done"])
+        for name, count in counted.items():
+            if name.startswith("dropped/"):
+                put(f"krowl/frontier/dropped_count/{name.removeprefix('dropped/')}", count)
+        put("krowl/frontier/queued", frontier.queued)
+        put("krowl/frontier/hosts", len(frontier.hosts))
+        put("krowl/seen/keys", len(seen))
+        put("krowl/seen/layers", seen.filter.layers)
+        put("krowl/seen/fill", round(seen.filter.fill, 4))
+        put("krowl/seen/expected_losses", seen.expected_losses)
+        put("krowl/seen/false_positives_count", seen.false_positives)
+        put("krowl/archive/records_count", archive.records)
+        put("krowl/archive/bytes_count", archive.bytes_written)
+        put("krowl/archive/files_count", archive.files)
+
+    def _finish(self, spider: Spider, reason: str) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        counted = scheduler.counted()
+        self._publish(counted)
+        seconds = time.monotonic() - self._started
+        logger.info("%s", "\n".join(self._summary(reason, counted, seconds)))
+
+    def _summary(self, reason: str, counted: Counter[str], seconds: float) -> list[str]:
+        frontier, archive, folder = self._job.frontier, self._job.archive.stats, self._job.folder
+        size = archive.bytes_written / _MB
+        stats = self._crawler.stats
+        statuses = _by_last_part(stats.get_stats(), "downloader/response_status_count/")
+        urls = (
+            f"{counted['queued']:,} queued, {counted['known']:,} known already,"
+            f" {dropped(counted):,} dropped, {frontier.pending:,} left"
+        )
+        lines = [
+            f"Crawl ended ({reason}) after {seconds:.1f} s",
+            f"  pages done   {counted['done']:,} ({counted['done'] / max(seconds, 0.001):.1f}/s)",
+            f"  answers      {_listing(statuses)}",
+            f"  URLs         {urls}",
+        ]
+        if reasons := _by_last_part(counted, "dropped/"):
+            lines.append(f"  dropped      {_listing(reasons)}")
+        lines += [
+            f"  archive      {archive.records:,} records in {archive.files} files, {size:.1f} MB",
+            f"  folder       {folder.path}",
+        ]
+        if frontier.pending:
+            lines.append("  go on with   the same command and JOBDIR")
+        return lines
+
+
+def dropped(counted: Counter[str]) -> int:
+    """URLs dropped, all reasons together."""
+    return sum(count for name, count in counted.items() if name.startswith("dropped/"))
+
+
+def _by_last_part(numbers: dict[str, int], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count
+        for name, count in numbers.items()
+        if name.startswith(prefix)
+    }
+
+
+def _listing(numbers: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in sorted(numbers.items())) or "none"

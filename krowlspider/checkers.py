@@ -1,0 +1,164 @@
+"""What a setting may be: one checker for each kind of value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
+from math import isfinite
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+# What is wrong with the setting of that name, to be read after the name and its value; None when
+# nothing is. Values come typed from a module, or as text from the command line.
+Checker: TypeAlias = Callable[["BaseSettings", str], str | None]
+
+# Enough to tell an address from a slip of the keyboard; whether it is read, nobody can check here.
+_EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
+_HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
+_PORT_MAX = 65_535
+
+
+def number(low: float, high: float, unit: str, *, above: bool = False) -> Checker:
+    """A finite number of ``unit`` from ``low`` (itself excluded with ``above``) to ``high``."""
+    span = f"more than {low:g}" if above else f"{low:g} or more"
+    span += f", at most {high:g} {unit}" if isfinite(high) else f" {unit}"
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        try:
+            value = settings.getfloat(name)
+        except (TypeError, ValueError, OverflowError):
+            return f"is not a number of {unit}"
+        if isfinite(value) and low <= value <= high and not (above and value == low):
+            return None
+        return f"is out of range: {span}"
+
+    return check
+
+
+def integer(low: int, unit: str) -> Checker:
+    """A whole number of ``unit``, at least ``low``."""
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        try:
+            value = settings.getint(name)
+            whole = value == settings.getfloat(name)
+        except (TypeError, ValueError, OverflowError):
+            whole = False
+        if not whole:
+            return f"is not a whole number of {unit}"
+        return None if value >= low else f"is out of range: {low} or more {unit}"
+
+    return check
+
+
+def boolean(settings: BaseSettings, name: str) -> str | None:
+    try:
+        settings.getbool(name)
+    except (TypeError, ValueError):
+        return "is neither True nor False"
+    return None
+
+
+def text(pattern: str, wanted: str) -> Checker:
+    """Text that ``pattern`` matches in full."""
+    compiled = re.compile(pattern)
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        value = settings.get(name)
+        if isinstance(value, str) and compiled.fullmatch(value):
+            return None
+        return f"is not {wanted}"
+
+    return check
+
+
+def each(test: Callable[[str], bool], wanted: str) -> Checker:
+    """A list, or text with commas, each part of which passes ``test``."""
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        try:
+            parts = settings.getlist(name)
+        except TypeError:
+            return f"is not a list of {wanted}"
+        wrong = [part for part in parts if not (isinstance(part, str) and test(part))]
+        return f"has {wrong[0]!r}, which is not one of the {wanted}" if wrong else None
+
+    return check
+
+
+def names_to_addresses(settings: BaseSettings, name: str) -> str | None:
+    try:
+        pairs: dict[Any, Any] = settings.getdict(name)
+    except (TypeError, ValueError):
+        return 'is not a mapping (on the command line JSON: {"name": "address"})'
+    for host, address in pairs.items():
+        if not (isinstance(host, str) and _HOST_PATTERN.fullmatch(host)):
+            return f'has {host!r}, which is neither "name" nor "*.suffix"'
+        if not (isinstance(address, str) and is_address(address)):
+            return f"has {address!r} for {host!r}, which is not an IP address"
+    return None
+
+
+def folder(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if value is None or (isinstance(value, str | PathLike) and value and str(value).isprintable()):
+        return None
+    return "is not a folder's path"
+
+
+def header(settings: BaseSettings, name: str) -> str | None:
+    """Text that may stand in a header: a line break in it would make another header."""
+    value = settings.get(name)
+    if isinstance(value, str) and value.strip() and value.isascii() and value.isprintable():
+        return None
+    return "must be plain printable ASCII: it is sent in a header"
+
+
+def contact(settings: BaseSettings, name: str) -> str | None:
+    if reason := header(settings, name):
+        return reason
+    value = settings.get(name)
+    if _EMAIL.fullmatch(value) or _is_web_url(value):
+        return None
+    return "is neither an e-mail address nor an http(s) URL"
+
+
+def is_network(part: str) -> bool:
+    try:
+        ip_network(part)
+    except ValueError:
+        return False
+    return True
+
+
+def is_address(part: str) -> bool:
+    try:
+        ip_address(part)
+    except ValueError:
+        return False
+    return True
+
+
+def is_server(part: str) -> bool:
+    """An address, or "address:port"; an IPv6 address with a port stands in brackets."""
+    if is_address(part):
+        return True
+    address, _, port = part.rpartition(":")
+    bare = address.removeprefix("[").removesuffix("]")
+    # Brackets are for IPv6, and needed there: "::1:53" is an address by itself.
+    if not is_address(bare) or (":" in bare) != (address == f"[{bare}]"):
+        return False
+    return port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX
+
+
+def _is_web_url(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in value
+    except ValueError:
+        return False

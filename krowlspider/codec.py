@@ -1,0 +1,138 @@
+"""Scrapy requests as queue entries and back.
+
+A plain page (GET, no headers, nothing but depth and tries in its meta) is its URL and a few counters. Any other
+request is kept whole: as JSON where JSON gives back the same values, else as a pickle, which like Scrapy's own
+JOBDIR is read only from this job's folder and never from the network.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from base64 import b64decode, b64encode
+from typing import Any, Protocol, runtime_checkable
+
+from scrapy import Request, Spider
+from scrapy.utils.request import request_from_dict
+
+from krowlspider.frontier.schema import Entry
+
+_JSON = b"J"
+_PICKLE = b"P"
+# Set while a request is on its way; a stored request starts anew.
+_TRANSIENT = {
+    "download_latency",
+    "download_slot",
+    "krowl_warc",
+    "krowl_bare",
+    "is_start_request",
+}
+_COUNTED = {"depth", "redirect_times", "retry_times", "distress_times"}
+_PLAIN = _TRANSIENT | _COUNTED
+
+
+@runtime_checkable
+class PageSpider(Protocol):
+    """A spider that makes the request of a plain page itself."""
+
+    def page_request(self, url: str, meta: dict[str, Any]) -> Request: ...
+
+
+class RequestCodec:
+    """Turns requests of one spider into entries and back."""
+
+    def __init__(self, spider: Spider):
+        self._spider = spider
+        self._page_spider = spider if isinstance(spider, PageSpider) else None
+        page = self._page("http://plain.invalid/", {})
+        self._plain = (page.callback, page.errback)
+        self._plain_meta = page.meta
+
+    def _page(self, url: str, meta: dict[str, Any]) -> Request:
+        if self._page_spider is not None:
+            return self._page_spider.page_request(url, meta)
+        return Request(url, meta=meta)
+
+    def entry(self, request: Request, url: str) -> Entry:
+        """The entry of a request that is to be fetched at ``url``.
+
+        :raises ValueError: its callback or errback is not a method of the spider, or its meta cannot be stored
+        """
+        meta = request.meta
+        return Entry(
+            url,
+            depth=meta.get("depth", 0),
+            redirects=meta.get("redirect_times", 0),
+            retries=meta.get("retry_times", 0),
+            distress=meta.get("distress_times", 0),
+            bare=meta.get("krowl_bare", False),
+            request=b"" if self._is_plain(request) else self._pack(request),
+        )
+
+    def request(self, entry: Entry) -> Request:
+        """The request of an entry."""
+        if entry.request:
+            request = self._unpack(entry.request)
+        else:
+            request = self._page(entry.url, {"depth": entry.depth})
+        meta = request.meta
+        if entry.redirects:
+            meta["redirect_times"] = entry.redirects
+        if entry.retries:
+            meta["retry_times"] = entry.retries
+        if entry.distress:
+            meta["distress_times"] = entry.distress
+        if entry.bare:
+            meta["krowl_bare"] = True
+        return request
+
+    def _is_plain(self, request: Request) -> bool:
+        return (
+            request.method == "GET"
+            and not request.body
+            and not request.headers
+            and not request.cookies
+            and not request.cb_kwargs
+            and not request.flags
+            and (request.callback, request.errback) in ((None, None), self._plain)
+            and self._is_plain_meta(request.meta)
+            and type(request) is Request
+        )
+
+    def _is_plain_meta(self, meta: dict[str, Any]) -> bool:
+        plain = self._plain_meta
+        return all(key in _PLAIN or (key in plain and plain[key] == meta[key]) for key in meta)
+
+    def _pack(self, request: Request) -> bytes:
+        data = request.to_dict(spider=self._spider)
+        data["meta"] = {key: value for key, value in data["meta"].items() if key not in _TRANSIENT}
+        as_json = {
+            **data,
+            "body": b64encode(data["body"]).decode(),
+            "headers": [
+                [name.decode("latin-1"), [value.decode("latin-1") for value in values]]
+                for name, values in data["headers"].items()
+            ],
+        }
+        try:
+            text = json.dumps(as_json)
+            if json.loads(text) == as_json:
+                return _JSON + text.encode()
+        except (TypeError, ValueError):
+            pass
+        try:
+            return _PICKLE + pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ValueError(f"its meta or cb_kwargs cannot be stored: {error}") from error
+
+    def _unpack(self, packed: bytes) -> Request:
+        if packed[:1] == _PICKLE:
+            data = pickle.loads(packed[1:])  # noqa: S301 - written by this job, in its own folder
+        else:
+            data = json.loads(packed[1:])
+            data["body"] = b64decode(data["body"])
+            data["headers"] = {
+                name.encode("latin-1"): [value.encode("latin-1") for value in values]
+                for name, values in data["headers"]
+            }
+        return request_from_dict(data, spider=self._spider)

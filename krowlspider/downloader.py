@@ -1,0 +1,87 @@
+"""The downloader seam: no slots. Which host may be fetched is decided at the pop, so a request goes straight out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy import Request, signals
+from scrapy.core.downloader.handlers import DownloadHandlers
+from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.misc import build_from_crawler
+
+from krowlspider.job import Job
+from krowlspider.scheduler import Scheduler, Transit
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from twisted.internet.defer import Deferred
+
+
+class Downloader:
+    """Sends what the scheduler popped through the middlewares to the download handler.
+
+    It refuses a request that was not popped (``crawler.engine.download_async()``): no delay, no robots.txt and no
+    limit would hold for it.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._job = Job.of(crawler)
+        self.active: set[Request] = set()
+        self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
+        self.handlers = DownloadHandlers(crawler)
+        self.middleware = build_from_crawler(DownloaderMiddlewareManager, crawler)
+
+    def needs_backout(self) -> bool:
+        return len(self.active) >= self.total_concurrency or self._job.archive.full
+
+    def fetch(self, request: Request) -> Deferred[Response | Request]:
+        self.active.add(request)
+        return deferred_from_coro(self._fetch(request))
+
+    async def _fetch(self, request: Request) -> Response | Request:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        transit = scheduler.transit(request)
+        try:
+            if transit is None:
+                scheduler.count_dropped("unscheduled")
+                raise IgnoreRequest(
+                    f"{request} did not come from the scheduler, so no politeness would hold for it:"
+                    " yield it instead of downloading it directly"
+                )
+            return await self._through_middlewares(request, transit)
+        finally:
+            self.active.discard(request)
+            if transit is not None:
+                scheduler.ended(transit)
+
+    async def _through_middlewares(self, request: Request, transit: Transit) -> Response | Request:
+        try:
+            return await self.middleware.download_async(self._download, request)
+        except Exception as error:
+            if transit.failure is None:
+                transit.failure = "ignored" if isinstance(error, IgnoreRequest) else "error"
+            raise
+
+    async def _download(self, request: Request) -> Response:
+        spider = self._crawler.spider
+        send = self._crawler.signals.send_catch_log
+        send(signals.request_reached_downloader, request=request, spider=spider)
+        stats = self._crawler.stats
+        stats.inc_value("downloader/request_count")
+        try:
+            response = await self.handlers.download_request_async(request)
+            stats.inc_value("downloader/response_count")
+            stats.inc_value(f"downloader/response_status_count/{response.status}")
+            stats.inc_value("downloader/response_bytes", len(response.body))
+            send(signals.response_downloaded, response=response, request=request, spider=spider)
+        finally:
+            send(signals.request_left_downloader, request=request, spider=spider)
+        return response
+
+    def close(self) -> None:
+        """Nothing to stop: the handler closes its connections when the engine stops."""

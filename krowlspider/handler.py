@@ -1,0 +1,235 @@
+"""The WARC-writing download handler: fetches, hands the exact bytes to the archive, gives Scrapy a response."""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from scrapy import signals
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    NotSupported,
+    ResponseDataLossError,
+    StopDownload,
+)
+from scrapy.http import Headers
+from scrapy.responsetypes import responsetypes
+from twisted.python.failure import Failure
+
+from krowlspider.archive.capture import Capture
+from krowlspider.fetch import errors
+from krowlspider.fetch.decode import decode_body
+from krowlspider.fetch.exchange import StopFetch
+from krowlspider.job import Job
+from krowlspider.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Sequence
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from krowlspider.archive.capture import Location
+    from krowlspider.fetch.exchange import Exchange
+
+logger = logging.getLogger(__name__)
+
+# Which of Scrapy's exceptions a fetch error is; retry middlewares and errbacks know these.
+_SCRAPY_ERRORS: Sequence[tuple[type[errors.FetchError], type[Exception]]] = (
+    (errors.NameNotFound, CannotResolveHostError),
+    (errors.NameFailed, CannotResolveHostError),
+    (errors.AddressForbidden, IgnoreRequest),
+    (errors.ConnectRefused, DownloadConnectionRefusedError),
+    (errors.ConnectTimeout, DownloadTimeoutError),
+    (errors.FirstByteTimeout, DownloadTimeoutError),
+    (errors.TotalTimeout, DownloadTimeoutError),
+    (errors.TooLarge, DownloadCancelledError),
+    (errors.ConnectionLost, ResponseDataLossError),
+    (errors.FetchError, DownloadFailedError),
+)
+
+
+def failure_kind(error: BaseException) -> str:
+    """One word for why a download failed, for counts."""
+    cause = error.__cause__
+    return cause.kind if isinstance(cause, errors.FetchError) else "error"
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether the same fetch would fail again: no such name, a forbidden address, a body over the limit."""
+    return isinstance(
+        error.__cause__, errors.NameNotFound | errors.AddressForbidden | errors.TooLarge
+    )
+
+
+class _Signals:
+    """Tells Scrapy's signals of headers and body as they come, for those who listen."""
+
+    def __init__(self, crawler: Crawler, request: Request):
+        self._crawler = crawler
+        self._request = request
+        self.stop: StopDownload | None = None
+
+    def headers(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        length = next(
+            (int(v) for k, v in headers if k.lower() == b"content-length" and v.isdigit()), None
+        )
+        self._send(signals.headers_received, headers=_headers(headers), body_length=length)
+
+    def data(self, chunk: bytes) -> None:
+        self._send(signals.bytes_received, data=chunk)
+
+    def _send(self, signal: object, **values: object) -> None:
+        results = self._crawler.signals.send_catch_log(
+            signal,
+            request=self._request,
+            spider=self._crawler.spider,
+            dont_log=StopDownload,
+            **values,
+        )
+        for _, result in results:
+            if isinstance(result, Failure) and isinstance(result.value, StopDownload):
+                self.stop = result.value
+                raise StopFetch
+
+
+class DownloadHandler(BaseDownloadHandler):
+    """Fetches http and https, and archives what was fetched before anyone sees it.
+
+    ``request.meta["krowl_warc"]`` is a future of the response record's ``Location``. A body over
+    DOWNLOAD_MAXSIZE, a cut connection and a timeout raise Scrapy's exceptions; what had come is archived, marked
+    as truncated.
+    """
+
+    def __init__(self, crawler: Crawler):
+        super().__init__(crawler)
+        settings = crawler.settings
+        self._job = Job.of(crawler)
+        self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._max_size = settings.getint("DOWNLOAD_MAXSIZE")
+        defaults = {
+            "User-Agent": self._job.user_agent,
+            **settings.getdict("DEFAULT_REQUEST_HEADERS"),
+        }
+        self._defaults = [
+            (name.title().encode(), str(value).encode("latin-1"))
+            for name, value in defaults.items()
+            if value is not None
+        ]
+
+    async def download_request(self, request: Request) -> Response:
+        meta = request.meta
+        if meta.get("proxy"):
+            raise NotSupported(
+                "krowlspider fetches directly: the 'proxy' meta key is not supported"
+            )
+        observer = self._observer(request)
+        try:
+            exchange = await self._job.client.fetch(
+                self._url(request),
+                request.method,
+                self._request_headers(request),
+                request.body,
+                timeout=meta.get("download_timeout", self._timeout),
+                max_size=meta.get("download_maxsize", self._max_size),
+                observer=observer,
+            )
+        except errors.FetchError as error:
+            if error.exchange is not None:
+                self._archive(request, error.exchange)
+            raise _as_scrapy(error) from error
+        self._archive(request, exchange)
+        meta["download_latency"] = exchange.latency
+        try:
+            response = self._response(request, exchange)
+        except errors.FetchError as error:
+            raise _as_scrapy(error) from error
+        if observer is not None and observer.stop is not None:
+            response.flags.append("download_stopped")
+            if observer.stop.fail:
+                observer.stop.response = response
+                raise observer.stop
+        return response
+
+    def _url(self, request: Request) -> str:
+        """The URL as discovered: Scrapy's Request may have escaped it differently."""
+        scheduler = self.crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        transit = scheduler.transit(request)
+        assert transit is not None
+        return transit.url
+
+    def _observer(self, request: Request) -> _Signals | None:
+        for signal in (signals.headers_received, signals.bytes_received):
+            if any(liveReceivers(getAllReceivers(self.crawler, signal))):
+                return _Signals(self.crawler, request)
+        return None
+
+    def _request_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
+        if not request.headers:
+            return self._defaults
+        own = [(name, value) for name, values in request.headers.items() for value in values]
+        named = {name for name, _ in own}
+        return own + [(name, value) for name, value in self._defaults if name not in named]
+
+    def _archive(self, request: Request, exchange: Exchange) -> None:
+        capture = Capture(
+            url=exchange.url,
+            request_bytes=exchange.request_bytes,
+            response_bytes=exchange.response_bytes,
+            payload=exchange.body,
+            address=exchange.address,
+            started=exchange.started,
+            truncated=exchange.truncated,
+        )
+        written = self._job.archive.write(capture)
+        written.add_done_callback(self._written)
+        request.meta["krowl_warc"] = written
+
+    def _written(self, written: Future[Location]) -> None:
+        if not written.cancelled() and (error := written.exception()) is not None:
+            self.crawler.stats.inc_value("krowl/archive/failed_count")
+            logger.error("A capture was not archived: %s", error)
+
+    def _response(self, request: Request, exchange: Exchange) -> Response:
+        headers = _headers(exchange.headers)
+        body = exchange.body
+        if body and (coding := headers.get(b"Content-Encoding")):
+            body = decode_body(body, coding, self._max_size)
+            del headers[b"Content-Encoding"]
+        kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
+        return kind(
+            url=exchange.url,
+            status=exchange.status,
+            headers=headers,
+            body=body,
+            request=request,
+            flags=[],
+            ip_address=ip_address(exchange.address),
+            protocol=f"HTTP/{exchange.version}",
+            certificate=exchange.certificate,
+        )
+
+
+def _headers(pairs: list[tuple[bytes, bytes]]) -> Headers:
+    headers = Headers()
+    for name, value in pairs:
+        headers.appendlist(name, value)
+    return headers
+
+
+def _as_scrapy(error: errors.FetchError) -> Exception:
+    for kind, scrapy_error in _SCRAPY_ERRORS:
+        if isinstance(error, kind):
+            return scrapy_error(str(error))
+    raise AssertionError(f"no Scrapy exception for {type(error).__name__}")

@@ -1,0 +1,195 @@
+"""One crawl's parts, put together from its settings: folder, frontier, robots gate, fetch client, archive."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from scrapy.utils.asyncio import run_in_thread
+
+from krowlspider import __version__
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.writer import WarcWriter
+from krowlspider.errors import JobError
+from krowlspider.fetch.client import Client
+from krowlspider.fetch.dns import Resolver
+from krowlspider.fetch.guard import AddressGuard
+from krowlspider.frontier.frontier import Frontier, Limits
+from krowlspider.frontier.robots import Patience, RobotsGate
+from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.store import LevelStore, StoreError
+from krowlspider.jobfolder import JobFolder
+from krowlspider.politeness.pace import PaceRule
+from krowlspider.urls.canonical import IdentityHasher
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+_jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
+
+
+class Job:
+    """The parts of one crawl. Made with the first component that asks for it, opened by the scheduler.
+
+    ``frontier``, ``robots``, ``archive``, ``client`` and ``hasher`` are there from `open` to `close`.
+    """
+
+    frontier: Frontier
+    robots: RobotsGate
+    archive: WarcWriter
+    client: Client
+    hasher: IdentityHasher
+
+    def __init__(self, settings: BaseSettings):
+        self._settings = settings
+        self.rule = pace_rule(settings)
+        self.contact: str = settings["KROWL_CONTACT"]
+        self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
+        self._commit_lock = asyncio.Lock()
+        self._opened = False
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Job:
+        """The job of a crawler."""
+        job = _jobs.get(crawler)
+        if job is None:
+            job = _jobs[crawler] = cls(crawler.settings)
+        return job
+
+    def open(self) -> None:
+        """Lock the folder and open everything in it; nothing when it is open.
+
+        :raises JobError: the folder, the frontier or the archive cannot be used
+        """
+        if self._opened:
+            return
+        settings = self._settings
+        self.folder = JobFolder.of(settings["JOBDIR"])
+        head = self.folder.take()
+        try:
+            self._open_parts(head.seed)
+        except (StoreError, ArchiveError, OSError) as error:
+            self.folder.leave()
+            raise JobError(str(error)) from error
+        self._opened = True
+
+    def _open_parts(self, seed: int) -> None:
+        settings = self._settings
+        self.hasher = IdentityHasher(seed)
+        self.store = LevelStore(self.folder.frontier)
+        seen = SeenSet(
+            self.store,
+            settings.getint("KROWL_SEEN_CAPACITY"),
+            verify=settings.getbool("KROWL_SEEN_VERIFY"),
+        )
+        limits = Limits(
+            settings.getint("KROWL_HOST_QUEUE_MAX"),
+            settings.getint("KROWL_FRONTIER_MAX"),
+            settings.getint("KROWL_DOMAIN_CONCURRENCY"),
+        )
+        self.frontier = Frontier(
+            self.store, seen, limits, self.rule, monotonic=time.monotonic, wall=time.time
+        )
+        self.robots = RobotsGate(
+            self.frontier,
+            agent=settings["ROBOTSTXT_USER_AGENT"],
+            ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
+            patience=Patience(
+                settings.getint("RETRY_TIMES"), settings.getint("KROWL_DISTRESS_TIMES")
+            ),
+            wall=time.time,
+        )
+        self._resolver = Resolver(
+            overrides=settings.getdict("KROWL_RESOLVE"),
+            servers=settings.getlist("KROWL_DNS_SERVERS"),
+            cache_size=settings.getint("DNSCACHE_SIZE"),
+            timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
+        )
+        self.client = fetch_client(settings, self._resolver)
+        self.archive = WarcWriter(
+            warc_folder(settings, self.folder.path),
+            prefix=settings["KROWL_WARC_PREFIX"],
+            max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
+            queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
+            info=self._warcinfo(),
+            hostname=socket.gethostname(),
+        )
+        self.mended = self.archive.open(asyncio.get_running_loop())
+
+    def _warcinfo(self) -> Mapping[str, str]:
+        obeys = self._settings.getbool("ROBOTSTXT_OBEY")
+        return {
+            "software": f"krowlspider/{__version__}",
+            "format": "WARC File Format 1.1",
+            "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+            "robots": "obey" if obeys else "ignore",
+            "operator": self.contact,
+            "http-header-user-agent": self.user_agent,
+        }
+
+    async def commit(self) -> None:
+        """Group commit: what is archived goes to disk, then the pages in it are acknowledged in one synced batch.
+
+        :raises ArchiveError: the archive cannot be written; nothing was acknowledged
+        """
+        async with self._commit_lock:
+            if self._opened:
+                await self._commit()
+
+    async def _commit(self) -> None:
+        commit = self.frontier.begin_commit()
+        await self.archive.sync()
+        await run_in_thread(commit.write)
+        self.frontier.end_commit(commit)
+
+    async def close(self) -> None:
+        """Commit, close the WARC files and the store, unlock the folder.
+
+        :raises ArchiveError: the archive cannot be written; what it lacks stays queued
+        """
+        async with self._commit_lock:
+            if not self._opened:
+                return
+            self._opened = False
+            try:
+                await self._commit()
+                await self.archive.close()
+            finally:
+                self.frontier.close()
+                await self.client.close()
+                await self._resolver.close()
+                self.folder.leave()
+
+
+def warc_folder(settings: BaseSettings, folder: Path) -> Path:
+    """Where the WARC files of a job folder are."""
+    chosen: str | None = settings["KROWL_WARC_DIR"]
+    return Path(chosen) if chosen else folder / "warc"
+
+
+def pace_rule(settings: BaseSettings) -> PaceRule:
+    return PaceRule(
+        factor=settings.getfloat("KROWL_DELAY_FACTOR"),
+        minimum=settings.getfloat("KROWL_DELAY_MIN"),
+        maximum=settings.getfloat("KROWL_DELAY_MAX"),
+        crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"),
+        retry_after_max=settings.getfloat("KROWL_RETRY_AFTER_MAX"),
+    )
+
+
+def fetch_client(settings: BaseSettings, resolver: Resolver) -> Client:
+    return Client(
+        resolver=resolver,
+        guard=AddressGuard(settings.getlist("KROWL_ALLOW_ADDRESSES")),
+        connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
+        first_byte_timeout=settings.getfloat("KROWL_FIRST_BYTE_TIMEOUT"),
+        idle_timeout=settings.getfloat("KROWL_KEEPALIVE"),
+        max_idle=settings.getint("CONCURRENT_REQUESTS"),
+    )

@@ -1,0 +1,153 @@
+"""The folder of a crawl: who holds it, and which format it has."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider import __version__
+from krowlspider.errors import JobError
+from krowlspider.frontier.schema import FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LOCK = "lock"
+_STATUS = "status.json"
+_HEAD = "job.json"
+
+
+@dataclass(frozen=True, slots=True)
+class JobHead:
+    """What ``job.json`` says: the folder's format and the seed of its identities."""
+
+    format: int
+    seed: int
+    software: str
+
+
+class JobInUseError(JobError):
+    """Another process holds the folder."""
+
+
+class JobFolder:
+    """A crawl's folder, locked for this process from `take` to `leave`.
+
+    It holds ``job.json`` (format and identity seed), ``lock``, ``status.json`` (figures of the running crawl),
+    ``frontier/`` and, unless set elsewhere, ``warc/``.
+    """
+
+    def __init__(self, path: Path, *, temporary: bool = False):
+        self.path = path
+        self.temporary = temporary
+        self.frontier = path / "frontier"
+        self._lock: int | None = None
+
+    @classmethod
+    def of(cls, jobdir: str | None) -> JobFolder:
+        """The folder named by JOBDIR, or a new temporary one."""
+        if jobdir:
+            return cls(Path(jobdir))
+        return cls(Path(tempfile.mkdtemp(prefix="krowlspider-")), temporary=True)
+
+    @classmethod
+    def existing(cls, jobdir: str) -> JobFolder:
+        """The folder of a crawl that has been started before.
+
+        :raises JobError: there is none
+        """
+        path = Path(jobdir)
+        if not (path / _HEAD).is_file():
+            raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
+        return cls(path)
+
+    def take(self) -> JobHead:
+        """Lock the folder and read its head, making both when the folder is new or empty.
+
+        :raises JobError: in use, not writable, of another format, or not a crawl's folder
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(self._lock, 32).decode(errors="replace").strip() or "unknown"
+            self._drop_lock()
+            raise JobInUseError(
+                f"JOBDIR {self.path} is in use by process {holder}: stop it, or give another JOBDIR"
+            ) from error
+        try:
+            head = self._head()
+        except JobError:
+            self.leave()
+            raise
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        return head
+
+    def write_status(self, status: Mapping[str, object]) -> None:
+        """Leave figures for those who look while the folder is in use."""
+        draft = self.path / f"{_STATUS}.new"
+        draft.write_text(json.dumps(status))
+        draft.replace(self.path / _STATUS)
+
+    def read_status(self) -> dict[str, object] | None:
+        """The figures last left, or None."""
+        try:
+            status: dict[str, object] = json.loads((self.path / _STATUS).read_bytes())
+        except FileNotFoundError:
+            return None
+        return status
+
+    def leave(self) -> None:
+        """Give the folder up. The lock file stays: removing it would let two processes lock two files."""
+        self._drop_lock()
+
+    def _drop_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _head(self) -> JobHead:
+        path = self.path / _HEAD
+        try:
+            head = JobHead(**json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return self._new_head(path)
+        except (OSError, ValueError, TypeError) as error:
+            raise JobError(f"{path} cannot be read as a crawl's head: {error}") from error
+        if head.format > FORMAT:
+            raise JobError(
+                f"JOBDIR {self.path} has format {head.format}, made by {head.software};"
+                f" this version reads up to {FORMAT}: use that version, or another JOBDIR"
+            )
+        return head
+
+    def _new_head(self, path: Path) -> JobHead:
+        strange = [found.name for found in self.path.iterdir() if found.name != _LOCK]
+        if strange:
+            raise JobError(
+                f"JOBDIR {self.path} is not empty and not a crawl's folder"
+                f" (it holds {min(strange)!r}): give a new or empty folder"
+            )
+        head = JobHead(FORMAT, secrets.randbits(63), f"krowlspider {__version__}")
+        text = {"format": head.format, "seed": head.seed, "software": head.software}
+        draft = path.with_suffix(".new")
+        try:
+            with draft.open("w") as file:
+                json.dump(text, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError as error:
+            raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
+        return head

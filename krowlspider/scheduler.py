@@ -1,0 +1,322 @@
+"""The scheduler seam: Scrapy's engine on one side, the frontier and the robots gate on the other."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.misc import build_from_crawler, load_object
+
+from krowlspider.codec import RequestCodec
+from krowlspider.frontier.frontier import Candidate, Lease
+from krowlspider.frontier.robots import Errand, Verdict
+from krowlspider.frontier.schema import Entry
+from krowlspider.job import Job
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.scope import Scope
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable
+    from typing import Self
+
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+    from krowlspider.dupefilter import DupeFilter
+    from krowlspider.frontier.hosts import Host
+
+logger = logging.getLogger(__name__)
+
+# Bounds of one turn of the event loop when robots.txt refuses much: 20 x 20 entries at about 30 µs are 12 ms.
+_HOSTS_A_TURN = 20
+_REFUSALS_A_HOST = 20
+
+
+def _ignore(response: object) -> None:
+    """Callback of a robots.txt request: its middleware has read it."""
+
+
+@dataclass(slots=True, eq=False)
+class Transit:
+    """A request on its way: a leased page, or an errand for robots.txt.
+
+    ``wait`` is what the politeness middleware found: seconds from the end of the request to the host's next, on
+    top of which the host's delay is the least.
+    ``failure`` is the reason the page is dropped unless it is queued again. ``hold`` keeps the host out of the
+    heap until its robots.txt is known.
+    """
+
+    host: Host
+    url: str
+    lease: Lease | None = None
+    errand: Errand | None = None
+    wait: float = 0.0
+    failure: str | None = None
+    hold: bool = False
+
+
+class Scheduler(BaseScheduler):
+    """Requests by host, politely, and on disk until they are done.
+
+    ``scope`` decides which discovered URLs are queued. ``page_budget`` is how many more pages may be popped; None
+    is no limit.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._job = Job.of(crawler)
+        dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
+        self._df = build_from_crawler(dupefilter, crawler)
+        self._obey_robots = crawler.settings.getbool("ROBOTSTXT_OBEY")
+        self._transits: dict[Request, Transit] = {}
+        self._timer: CallLaterResult | None = None
+        self._timer_due = 0.0
+        self.page_budget: int | None = None
+        self.scope = Scope(
+            max_depth=0,
+            allow=(),
+            deny=(),
+            same_host=False,
+            same_domain=False,
+            max_url_length=crawler.settings.getint("URLLENGTH_LIMIT"),
+        )
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    # --- opening and closing ---
+
+    def open(self, spider: Spider) -> None:
+        """:raises JobError: the job's folder cannot be used"""
+        self._codec = RequestCodec(spider)
+        self._job.open()
+        self._frontier = self._job.frontier
+        self._gate = self._job.robots
+        self._before = self._frontier.counters.copy()
+        self._watch_completions()
+        if self._job.folder.temporary:
+            logger.warning(
+                "No JOBDIR: this crawl is kept in %s and cannot go on after another start without"
+                " -s JOBDIR=that folder",
+                self._job.folder.path,
+            )
+        if self._frontier.pending:
+            logger.info(
+                "Going on with %d URLs queued in %s", self._frontier.pending, self._job.folder.path
+            )
+
+    def close(self, reason: str) -> Deferred[None]:
+        if self._timer is not None:
+            self._timer.cancel()
+        return deferred_from_coro(self._job.close())
+
+    def _watch_completions(self) -> None:
+        """Have the engine say when a request is over.
+
+        The engine has no signal for it. Its slot forgets a request exactly once, after the callback's or
+        errback's output is exhausted or a middleware's replacement has been scheduled: the one place that sees
+        every end.
+        """
+        slot = self._crawler.engine._slot
+        assert slot is not None
+        forget = slot.remove_request
+
+        def remove_request(request: Request) -> None:
+            self._over(request)
+            forget(request)
+
+        slot.remove_request = remove_request  # type: ignore[method-assign]
+
+    # --- in ---
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Queue a request durably. One that is in transit goes back to the end of its queue, with its new counts.
+
+        False when it is known or refused; each refusal is counted with its reason.
+        """
+        transit = self._transits.get(request)
+        url = normalise(request.url)
+        if url is None:
+            return self._refuse("url")
+        try:
+            entry = self._codec.entry(request, url)
+        except ValueError as error:
+            logger.error("%s cannot be queued: %s", request, error)
+            return self._refuse("unserializable")
+        if transit is not None and transit.lease is not None:
+            self._put_back(transit, transit.lease, entry)
+            return True
+        host = host_of(url)
+        if reason := self.scope.refusal(url, host, entry.depth, None):
+            return self._refuse(reason)
+        key = None if request.dont_filter else self._df.identity(request, url)
+        return bool(self._frontier.add([Candidate(host, key, entry, request.priority)]))
+
+    def _put_back(self, transit: Transit, lease: Lease, entry: Entry) -> None:
+        entry.url = lease.entry.url
+        self._frontier.replace(lease, entry)
+        transit.lease = None
+        self._return_budget()
+
+    def _refuse(self, reason: str) -> bool:
+        self.count_dropped(reason)
+        return False
+
+    def count_dropped(self, reason: str) -> None:
+        """Count a URL that is not queued, with its reason."""
+        self._frontier.counters[f"dropped/{reason}"] += 1
+
+    def discover(
+        self,
+        urls: Iterable[str],
+        *,
+        depth: int,
+        via: str | None = None,
+        redirects: int = 0,
+        bare: frozenset[str] = frozenset(),
+    ) -> int:
+        """Take normalised URLs found on a page, or given as seeds, in bulk; return how many were new.
+
+        ``via`` is the host of the page. Those in ``bare`` are seeds that fall back to http.
+        """
+        key = self._job.hasher.key
+        refusal = self.scope.refusal
+        candidates = []
+        for url in urls:
+            host = host_of(url)
+            if reason := refusal(url, host, depth, via):
+                self.count_dropped(reason)
+                continue
+            entry = Entry(url, depth, redirects, bare=url in bare)
+            candidates.append(Candidate(host, key(url), entry))
+        added = self._frontier.add(candidates)
+        if added:
+            self._wake()
+        return added
+
+    # --- out ---
+
+    def has_pending_requests(self) -> bool:
+        return self._frontier.queued > 0 and self.page_budget != 0
+
+    def next_request(self) -> Request | None:
+        if self.page_budget == 0:
+            return None
+        for _ in range(_HOSTS_A_TURN):
+            host = self._frontier.pop_host()
+            if host is None:
+                self._wake_when_due()
+                return None
+            request = self._next_of(host)
+            if request is not None:
+                return request
+        self._wake()
+        return None
+
+    def _next_of(self, host: Host) -> Request | None:
+        if host.errands:
+            errand = host.errands.popleft()
+            assert isinstance(errand, Errand)
+            return self._send_errand(host, errand)
+        for _ in range(_REFUSALS_A_HOST):
+            lease = self._frontier.pop(host)
+            if lease is None:
+                break
+            url = lease.entry.url
+            authority = authority_of(url)
+            verdict = self._gate.verdict(authority, url) if self._obey_robots else Verdict.ALLOWED
+            if verdict is Verdict.ALLOWED:
+                return self._send_page(host, lease)
+            if verdict is Verdict.UNKNOWN:
+                self._frontier.unpop(lease)
+                return self._send_errand(host, self._gate.errand(authority, host))
+            self._turn_away(lease, verdict)
+        self._frontier.give_back(host)
+        return None
+
+    def _turn_away(self, lease: Lease, verdict: Verdict) -> None:
+        if verdict is Verdict.UNREACHABLE and lease.entry.bare:
+            self.fall_back(lease.entry)
+        self._frontier.acknowledge(lease, dropped=verdict.value)
+
+    def fall_back(self, entry: Entry) -> None:
+        """A seed given without a scheme did not answer on https: try http."""
+        self.discover([entry.url.replace("https:", "http:", 1)], depth=entry.depth)
+
+    def _send_page(self, host: Host, lease: Lease) -> Request:
+        request = self._codec.request(lease.entry)
+        self._transits[request] = Transit(host, lease.entry.url, lease=lease)
+        if self.page_budget is not None:
+            self.page_budget -= 1
+        return request
+
+    def _send_errand(self, host: Host, errand: Errand) -> Request:
+        request = Request(errand.url, callback=_ignore, dont_filter=True)
+        self._transits[request] = Transit(host, errand.url, errand=errand)
+        return request
+
+    # --- on the way, and the end ---
+
+    def transit(self, request: Request) -> Transit | None:
+        """What is known of a request on its way; None for one that did not come from this scheduler."""
+        return self._transits.get(request)
+
+    def ended(self, transit: Transit) -> None:
+        """The request has left the wire: its host may be fetched again, after its delay."""
+        wait = max(transit.wait, self._job.rule.delay(transit.host.pace))
+        if transit.hold:
+            self._frontier.wait(transit.host, wait)
+        else:
+            self._frontier.release(transit.host, wait)
+
+    def _over(self, request: Request) -> None:
+        """The request is over for Scrapy: acknowledge its page with the next commit."""
+        transit = self._transits.pop(request, None)
+        if transit is None or transit.lease is None:
+            return
+        if transit.failure is not None:
+            self._return_budget()
+        self._frontier.acknowledge(transit.lease, dropped=transit.failure)
+
+    def _return_budget(self) -> None:
+        if self.page_budget is not None:
+            self.page_budget += 1
+
+    # --- waking the engine ---
+
+    def _wake(self) -> None:
+        slot = self._crawler.engine._slot
+        if slot is not None:
+            slot.nextcall.schedule()
+
+    def _wake_when_due(self) -> None:
+        due = self._frontier.next_due()
+        if due is None or (self._timer is not None and self._timer_due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = call_later(max(0.0, due - self._frontier.now()), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._wake()
+
+    # --- figures ---
+
+    @property
+    def in_transit(self) -> int:
+        return len(self._transits)
+
+    def counted(self) -> Counter[str]:
+        """What was counted since this start."""
+        return self._frontier.counters - self._before

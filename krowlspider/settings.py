@@ -1,0 +1,195 @@
+"""All configuration of krowlspider: each value with its unit and its reason.
+
+Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, with scrapyd's
+``-d setting=NAME=VALUE``, or in a copy of this module. ``KROWL_*`` values are checked when a crawl starts
+(``krowlspider.validation``); an unknown or impossible one stops the start.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from krowlspider import __version__
+
+# --- Project -------------------------------------------------------------------------------------
+
+BOT_NAME = "krowlspider"
+SPIDER_MODULES = ["krowlspider.spiders"]
+NEWSPIDER_MODULE = "krowlspider.spiders"
+COMMANDS_MODULE = "krowlspider.commands"
+# Checks the settings before anything else is built.
+ADDONS = {"krowlspider.validation.ValidationAddon": 0}
+
+# Who runs this crawl: an e-mail address or a URL that a site owner can reach. Required: it goes into the
+# User-Agent and into every WARC file. There is no default, so that nobody crawls without a name.
+KROWL_CONTACT = None
+# The User-Agent; {contact} is replaced by KROWL_CONTACT.
+USER_AGENT = f"krowlspider/{__version__} (+{{contact}})"
+# The product token looked for in robots.txt (RFC 9309, section 2.2.1).
+ROBOTSTXT_USER_AGENT = "krowlspider"
+# False ignores robots.txt: for an archive of your own site only.
+ROBOTSTXT_OBEY = True
+
+# --- The three seams with Scrapy's engine ---------------------------------------------------------
+
+SCHEDULER = "krowlspider.scheduler.Scheduler"
+DUPEFILTER_CLASS = "krowlspider.dupefilter.DupeFilter"
+DOWNLOADER = "krowlspider.downloader.Downloader"
+DOWNLOAD_HANDLERS = {
+    "http": "krowlspider.handler.DownloadHandler",
+    "https": "krowlspider.handler.DownloadHandler",
+    # A link must not read local files or other protocols' servers.
+    "data": None,
+    "file": None,
+    "ftp": None,
+    "s3": None,
+}
+TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+# uvloop halves the cost of a socket event; it has no build for Windows or PyPy, where asyncio's own loop serves.
+try:
+    version("uvloop")
+except PackageNotFoundError:
+    ASYNCIO_EVENT_LOOP = None
+else:
+    ASYNCIO_EVENT_LOOP = "uvloop.Loop"
+
+# --- Concurrency and limits of one fetch ----------------------------------------------------------
+
+# Requests in transit, all hosts together.
+CONCURRENT_REQUESTS = 256
+# Items of one response handled at once. Scrapy starts that many tasks per response: 100 halves the pages per second.
+CONCURRENT_ITEMS = 1
+# Bytes of responses in callbacks before the engine stops popping. Pages wait here for their WARC offset, so this
+# is the same 64 MB as the archive's queue.
+SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 1024 * 1024
+# Seconds for a whole fetch, name look-up to last byte.
+DOWNLOAD_TIMEOUT = 60
+# Seconds to connect, TLS included.
+KROWL_CONNECT_TIMEOUT = 10.0
+# Seconds from the request's last byte to the answer's first.
+KROWL_FIRST_BYTE_TIMEOUT = 30.0
+# Bytes of a body, as received and again after decoding. More is cut off, and marked as cut in the WARC file.
+DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
+# 0: no warning for large bodies, they are ordinary in a broad crawl.
+DOWNLOAD_WARNSIZE = 0
+# Seconds an unused connection is kept: longer than most delays, shorter than most servers' own limit.
+KROWL_KEEPALIVE = 15.0
+
+# --- Which addresses may be fetched ---------------------------------------------------------------
+
+# CIDR list of addresses that may be fetched although they are not public: intranets, tests. Every other loopback,
+# private, link-local (cloud metadata) or reserved address is refused when connecting.
+KROWL_ALLOW_ADDRESSES: list[str] = []
+# Fixed names: {"name": "address"} or {"*.suffix": "address"}, before any resolver.
+KROWL_RESOLVE: dict[str, str] = {}
+# DNS servers ("1.2.3.4" or "1.2.3.4:53"); empty: those of /etc/resolv.conf.
+KROWL_DNS_SERVERS: list[str] = []
+# Seconds for one name look-up, all tries together.
+KROWL_DNS_TIMEOUT = 5.0
+# Names remembered; about 300 bytes each.
+DNSCACHE_SIZE = 100_000
+
+# --- Politeness -----------------------------------------------------------------------------------
+
+# Delay between two requests to a host: this times the moving average of its latency ...
+KROWL_DELAY_FACTOR = 5.0
+# ... but at least this (seconds) ...
+KROWL_DELAY_MIN = 0.25
+# ... and at most this (seconds); robots.txt's crawl-delay and backing off may ask for more.
+KROWL_DELAY_MAX = 30.0
+# Seconds; a larger crawl-delay in robots.txt counts as this.
+KROWL_CRAWL_DELAY_MAX = 300.0
+# Seconds; a larger Retry-After counts as this.
+KROWL_RETRY_AFTER_MAX = 3600.0
+# Requests in transit to one registrable domain, all its hosts together.
+KROWL_DOMAIN_CONCURRENCY = 2
+# Seconds a robots.txt is used before it is fetched again (RFC 9309, section 2.4: at most 24 hours).
+KROWL_ROBOTS_TTL = 86_400.0
+# Times a page is asked again after a transport error or a RETRY_HTTP_CODES status.
+RETRY_TIMES = 2
+# Answers that may be different next time. 429 and 503 are the host asking for rest: see KROWL_DISTRESS_TIMES.
+RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
+# Times a page is asked again after 429 or 503, each time later.
+KROWL_DISTRESS_TIMES = 10
+# Redirects followed in one chain.
+REDIRECT_MAX_TIMES = 10
+
+# --- Frontier -------------------------------------------------------------------------------------
+
+# Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
+JOBDIR = None
+# Seconds between two group commits: WARC files to disk, then the pages in them are done.
+KROWL_COMMIT_INTERVAL = 1.0
+# URLs queued for one host, so that no single site fills the frontier.
+KROWL_HOST_QUEUE_MAX = 1000
+# URLs queued in all; about 120 bytes of disk each.
+KROWL_FRONTIER_MAX = 50_000_000
+# URLs the first layer of the seen filter holds at 1e-6 false positives (29 bits each); further layers double it.
+KROWL_SEEN_CAPACITY = 1_000_000
+# True: each positive of the filter is looked up on disk, which makes the seen set exact for 4 to 10 µs a known link.
+KROWL_SEEN_VERIFY = False
+# Characters of the longest URL that is queued.
+URLLENGTH_LIMIT = 2048
+
+# --- Archive --------------------------------------------------------------------------------------
+
+# Folder of the WARC files; None: JOBDIR/warc.
+KROWL_WARC_DIR = None
+# First part of their names: letters, digits, dot, underscore, hyphen.
+KROWL_WARC_PREFIX = "krowl"
+# Bytes of one file before the next is begun: the 1 GB of the WARC guidelines.
+KROWL_WARC_MAX_SIZE = 1_000_000_000
+# Bytes waiting for the writer before the engine stops popping.
+KROWL_WARC_QUEUE = 64 * 1024 * 1024
+
+# --- What runs on the way of every page -----------------------------------------------------------
+
+DOWNLOADER_MIDDLEWARES = {
+    "middlewares.retry.RetryMiddleware": 550,
+    "middlewares.redirect.RedirectMiddleware": 600,
+    "middlewares.robots.RobotsMiddleware": 800,
+    "middlewares.politeness.PolitenessMiddleware": 900,
+    # Scope is decided before a URL is queued, robots.txt at the pop, decoding and headers in the download handler.
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
+    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
+    "scrapy.downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": None,
+    "scrapy.downloadermiddlewares.defaultheaders.DefaultHeadersMiddleware": None,
+    "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,
+    "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
+    "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
+    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
+    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
+    "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": None,
+    "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
+    "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": None,
+}
+SPIDER_MIDDLEWARES = {
+    # Broad pages carry their depth in the frontier; a Referer would tell sites where the crawler has been.
+    "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
+    # Scope refuses long URLs where they are discovered.
+    "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
+}
+# Sent with every request that does not set them itself. Accept-Encoding names what the handler decodes.
+DEFAULT_REQUEST_HEADERS = {
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "Accept-Language": "en",
+    "Accept-Encoding": "gzip, deflate, br, zstd",
+}
+EXTENSIONS = {
+    "extensions.checkpoint.Checkpoint": 0,
+    "extensions.status.Status": 0,
+    # The status line takes its place.
+    "scrapy.extensions.logstats.LogStats": None,
+    # Its state file is a pickle written only on a clean close; the frontier keeps what must last.
+    "scrapy.extensions.spiderstate.SpiderState": None,
+}
+# On by default in Scrapy 2.19, it runs Python that is posted to it.
+REMOTE_CONTROL_ENABLED = False
+
+# --- Log ------------------------------------------------------------------------------------------
+
+# No line per page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
+LOG_LEVEL = "INFO"
+KROWL_STATUS_INTERVAL = 10.0
+# The summary shows what a person wants to know; the raw numbers are in /stats and with STATS_DUMP=True.
+STATS_DUMP = False

@@ -1,0 +1,281 @@
+"""The broad spider: seeds in, pages archived, links followed."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import zlib
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from scrapy import Request, Spider, signals
+from scrapy.exceptions import CloseSpider
+from scrapy.utils.asyncio import run_in_thread
+from w3lib.encoding import http_content_type_encoding
+
+from krowlspider.errors import SeedsError
+from krowlspider.scheduler import Scheduler
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+from krowlspider.urls.links import read_page
+from krowlspider.urls.scope import Scope
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+logger = logging.getLogger(__name__)
+
+# Lines read from the seeds file between two turns of the event loop, about 5 ms.
+_SEED_CHUNK = 500
+# Bad seed lines that are logged each; the rest is counted.
+_BAD_SEEDS_LOGGED = 20
+# Bytes looked at to tell a text file from a binary one.
+_PROBE = 8192
+_LINE_MAX = 65536
+_GZIP_MAGIC = b"\x1f\x8b"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class BroadSpider(Spider):
+    """Crawls from seeds to whatever they link to.
+
+    Arguments (``-a name=value``):
+
+    ``seeds``       file of seeds, one a line (domain or URL, ``#`` comments), plain or gzip
+    ``max_pages``   pages to fetch in this run, then stop; 0 is no limit
+    ``max_depth``   hops from a seed; 0 is no limit
+    ``allow``       regular expression a URL must match to be queued; several separated by blanks
+    ``deny``        regular expression a URL must not match; several separated by blanks
+    ``same_host``   1: only links to the page's own host
+    ``same_domain`` 1: only links to the page's own registrable domain
+    """
+
+    name = "broad"
+
+    def __init__(
+        self,
+        *,
+        seeds: str | None = None,
+        max_pages: str = "0",
+        max_depth: str = "0",
+        allow: str = "",
+        deny: str = "",
+        same_host: str = "0",
+        same_domain: str = "0",
+        **unknown: str,
+    ):
+        super().__init__()
+        # scrapyd adds arguments of its own, with a leading underscore.
+        if wrong := sorted(name for name in unknown if not name.startswith("_")):
+            raise SeedsError(
+                f"the broad spider has no argument {wrong[0]!r}; it has seeds, max_pages,"
+                " max_depth, allow, deny, same_host, same_domain"
+            )
+        self._seeds = None if seeds is None else SeedsFile(Path(seeds))
+        self._max_pages = _number("max_pages", max_pages)
+        self._max_depth = _number("max_depth", max_depth)
+        self._allow = allow.split()
+        self._deny = deny.split()
+        self._same_host = _flag("same_host", same_host)
+        self._same_domain = _flag("same_domain", same_domain)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider._make_scope()
+        crawler.signals.connect(spider._idle, signals.spider_idle)
+        return spider
+
+    def _make_scope(self) -> None:
+        try:
+            self.scope = Scope(
+                max_depth=self._max_depth,
+                allow=self._allow,
+                deny=self._deny,
+                same_host=self._same_host,
+                same_domain=self._same_domain,
+                max_url_length=self.settings.getint("URLLENGTH_LIMIT"),
+            )
+        except ValueError as error:
+            raise SeedsError(str(error)) from error
+
+    @property
+    def scheduler(self) -> Scheduler:
+        scheduler = self.crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler
+
+    # --- seeds ---
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Hand the seeds over in bulk; known ones are not queued again."""
+        scheduler = self.scheduler
+        scheduler.scope = self.scope
+        scheduler.page_budget = self._max_pages or None
+        if self._seeds is not None:
+            await self._plant(self._seeds)
+        elif not scheduler.has_pending_requests():
+            logger.warning("Nothing to crawl: give -a seeds=FILE, or a JOBDIR that has URLs queued")
+        return
+        yield  # an asynchronous generator, as Scrapy requires
+
+    async def _plant(self, seeds: SeedsFile) -> None:
+        new = 0
+        chunks = seeds.chunks()
+        while chunk := await run_in_thread(next, chunks, None):
+            urls, bare = chunk
+            new += self.scheduler.discover(urls, depth=0, bare=bare)
+            await asyncio.sleep(0)
+        self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
+        self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
+        logger.info(
+            "Seeds: %d read from %s, %d new, %d bad lines", seeds.good, seeds.path, new, seeds.bad
+        )
+
+    # --- pages ---
+
+    def page_request(self, url: str, meta: dict[str, Any]) -> Request:
+        """The request of a queued page: every status comes to `parse`."""
+        meta["handle_httpstatus_all"] = True
+        return Request(url, callback=self.parse, errback=self.failed, meta=meta)
+
+    async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
+        """Hand the page's links over, then yield its item: where it is in the archive."""
+        meta = response.meta
+        depth = meta["depth"]
+        title = ""
+        content_type = _header(response, b"Content-Type") or ""
+        location = _header(response, b"Location")
+        if response.status in _REDIRECTS and location is not None:
+            self._redirect(response, location, depth)
+        elif _is_html(content_type):
+            charset = http_content_type_encoding(content_type)
+            page = read_page(response.body, response.url, charset)
+            title = page.title
+            if page.links and not page.nofollow:
+                self.scheduler.discover(page.links, depth=depth + 1, via=host_of(response.url))
+        where = await meta["krowl_warc"]
+        yield {
+            "url": response.url,
+            "status": response.status,
+            "depth": depth,
+            "title": title,
+            "content_type": content_type,
+            "bytes": len(response.body),
+            "fetch_time": round(meta["download_latency"], 6),
+            "warc_file": where.file,
+            "warc_offset": where.offset,
+        }
+
+    def _redirect(self, response: Response, location: str, depth: int) -> None:
+        redirects = response.meta.get("redirect_times", 0) + 1
+        target = normalise(location, response.url)
+        if target is None:
+            self.scheduler.count_dropped("url")
+        elif redirects > self.settings.getint("REDIRECT_MAX_TIMES"):
+            self.scheduler.count_dropped("redirects")
+        else:
+            host = host_of(response.url)
+            self.scheduler.discover([target], depth=depth, via=host, redirects=redirects)
+
+    def failed(self, failure: Failure) -> None:
+        """The page was not fetched; the scheduler counts it with its reason."""
+
+    def _idle(self) -> None:
+        if self.scheduler.page_budget == 0:
+            raise CloseSpider("max_pages")
+
+
+class SeedsFile:
+    """A file of seeds, read in chunks. ``good`` and ``bad`` count its lines so far.
+
+    :raises SeedsError: it is missing, unreadable or binary
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.good = 0
+        self.bad = 0
+        try:
+            with self._open() as file:
+                probe = file.read(_PROBE)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise SeedsError(f"seeds file {path} cannot be read: {reason}") from error
+        if b"\0" in probe:
+            raise SeedsError(
+                f"seeds file {path} is binary: give a text file, one domain or URL a line, or a gzip of it"
+            )
+
+    def _open(self) -> IO[bytes] | gzip.GzipFile:
+        file = self.path.open("rb")
+        if file.read(2) == _GZIP_MAGIC:
+            file.close()
+            return gzip.open(self.path, "rb")
+        file.seek(0)
+        return file
+
+    def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
+        """Chunks of (URLs, those of them given without a scheme). A bad line is logged with its number."""
+        seeds = self._seeds()
+        while chunk := list(islice(seeds, _SEED_CHUNK)):
+            yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)
+
+    def _seeds(self) -> Iterator[Seed]:
+        with self._open() as file:
+            for number, line in enumerate(self._lines(file), 1):
+                try:
+                    seed = parse_seed(line)
+                except BadSeed as error:
+                    self._report(number, error)
+                    continue
+                if seed is not None:
+                    self.good += 1
+                    yield seed
+
+    def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+        """The lines of the file; one that breaks off is read as far as it goes."""
+        try:
+            # A line has an end: 64 kB without one is no seed.
+            while line := file.readline(_LINE_MAX):
+                yield line
+        except (OSError, EOFError, zlib.error) as error:
+            logger.error("%s breaks off: %s; the seeds before that are crawled", self.path, error)
+
+    def _report(self, number: int, error: BadSeed) -> None:
+        self.bad += 1
+        if self.bad <= _BAD_SEEDS_LOGGED:
+            logger.warning("%s line %d skipped: %s", self.path, number, error)
+
+
+def _header(response: Response, name: bytes) -> str | None:
+    value = response.headers.get(name)
+    return None if value is None else value.decode("utf-8", errors="replace")
+
+
+def _is_html(content_type: str) -> bool:
+    return "html" in content_type.lower() or not content_type
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise SeedsError(f"-a {name}={text}: give a whole number, 0 for no limit")
+    return number
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in {"0", "1", "true", "false"}:
+        raise SeedsError(f"-a {name}={text}: give 1 or 0")
+    return text.lower() in {"1", "true"}

@@ -1,0 +1,128 @@
+"""Checks settings before anything is built on them, so that a crawl never starts on a wrong one."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from math import inf
+from typing import TYPE_CHECKING
+
+from krowlspider import checkers
+from krowlspider import settings as defaults
+from krowlspider.checkers import integer, number
+from krowlspider.errors import SettingsError
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings, Settings
+
+    from krowlspider.checkers import Checker
+
+KNOWN = frozenset(name for name in vars(defaults) if name.startswith("KROWL_"))
+
+_ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+# A product token: RFC 9309, section 2.2.1.
+_AGENT_NAME = r"[A-Za-z_-]+"
+# As the archive takes it, but for a leading hyphen, which tools would read as an option.
+_FILE_PREFIX = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_DAY = 86_400.0
+_OPTIONAL = {"KROWL_WARC_DIR"}
+
+_seconds = number(0, inf, "seconds", above=True)
+
+# Each setting and what it may be; with `above` the lower bound is excluded.
+CHECKERS: dict[str, Checker] = {
+    "KROWL_CONTACT": checkers.contact,
+    "KROWL_CONNECT_TIMEOUT": _seconds,
+    "KROWL_FIRST_BYTE_TIMEOUT": _seconds,
+    "KROWL_KEEPALIVE": number(0, inf, "seconds"),
+    "KROWL_ALLOW_ADDRESSES": checkers.each(checkers.is_network, "networks such as 10.0.0.0/8"),
+    "KROWL_RESOLVE": checkers.names_to_addresses,
+    "KROWL_DNS_SERVERS": checkers.each(
+        checkers.is_server, "addresses such as 1.2.3.4 or 1.2.3.4:53"
+    ),
+    "KROWL_DNS_TIMEOUT": _seconds,
+    "KROWL_DELAY_FACTOR": number(0, inf, "times the latency"),
+    "KROWL_DELAY_MIN": number(0, inf, "seconds"),
+    "KROWL_DELAY_MAX": number(0, inf, "seconds"),
+    "KROWL_CRAWL_DELAY_MAX": number(0, inf, "seconds"),
+    "KROWL_RETRY_AFTER_MAX": number(0, inf, "seconds"),
+    "KROWL_DOMAIN_CONCURRENCY": integer(1, "requests"),
+    # RFC 9309, section 2.4: not longer than a day.
+    "KROWL_ROBOTS_TTL": number(0, _DAY, "seconds", above=True),
+    "KROWL_DISTRESS_TIMES": integer(0, "times"),
+    "KROWL_COMMIT_INTERVAL": number(0, 60, "seconds", above=True),
+    "KROWL_HOST_QUEUE_MAX": integer(1, "URLs"),
+    "KROWL_FRONTIER_MAX": integer(1, "URLs"),
+    "KROWL_SEEN_CAPACITY": integer(1, "URLs"),
+    "KROWL_SEEN_VERIFY": checkers.boolean,
+    "KROWL_WARC_DIR": checkers.folder,
+    "KROWL_WARC_PREFIX": checkers.text(_FILE_PREFIX, "of letters, digits, '.', '_' and '-'"),
+    "KROWL_WARC_MAX_SIZE": integer(1, "bytes"),
+    "KROWL_WARC_QUEUE": integer(1, "bytes"),
+    "KROWL_STATUS_INTERVAL": _seconds,
+    # Scrapy's, which the components here rely on.
+    "TWISTED_REACTOR": checkers.text(re.escape(_ASYNCIO_REACTOR), _ASYNCIO_REACTOR),
+    "USER_AGENT": checkers.header,
+    "ROBOTSTXT_USER_AGENT": checkers.text(_AGENT_NAME, "a product token: letters, '_' and '-'"),
+    "ROBOTSTXT_OBEY": checkers.boolean,
+    "CONCURRENT_REQUESTS": integer(1, "requests"),
+    "DOWNLOAD_TIMEOUT": _seconds,
+    "DOWNLOAD_MAXSIZE": integer(1, "bytes"),
+    "DNSCACHE_SIZE": integer(1, "names"),
+    "RETRY_TIMES": integer(0, "times"),
+    "REDIRECT_MAX_TIMES": integer(0, "times"),
+}
+
+
+class ValidationAddon:
+    """The Scrapy add-on that checks the settings of every crawl, the spider's own included."""
+
+    def update_settings(self, settings: Settings) -> None:
+        """:raises SettingsError: as :func:`validate` does"""
+        validate(settings)
+
+
+def validate(settings: BaseSettings) -> None:
+    """Checks every KROWL_ setting, and those of Scrapy that the crawl's components rely on.
+
+    :raises SettingsError: names all that is wrong, one after the other, joined by "; "
+    """
+    problems = [_unknown(name) for name in sorted(_krowl_names(settings) - KNOWN)]
+    problems += [problem for name in CHECKERS if (problem := _problem(settings, name))]
+    # What two values make together can be said only of values that are right by themselves.
+    problems = problems or _contradictions(settings)
+    if problems:
+        raise SettingsError("; ".join(problems))
+
+
+def _krowl_names(settings: BaseSettings) -> set[str]:
+    return {name for name in settings if isinstance(name, str) and name.startswith("KROWL_")}
+
+
+def _unknown(name: str) -> str:
+    # Without the prefix, which would make every name alike.
+    known = [other.removeprefix("KROWL_") for other in KNOWN]
+    near = get_close_matches(name.removeprefix("KROWL_"), known, n=1)
+    return f"{name} is not a setting" + (f": did you mean KROWL_{near[0]}?" if near else "")
+
+
+def _problem(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if name == "KROWL_CONTACT" and (value is None or not str(value).strip()):
+        return (
+            "KROWL_CONTACT is not set: site owners must be able to reach you;"
+            " give -s KROWL_CONTACT=you@example.org (or a URL)"
+        )
+    if value is None and name not in _OPTIONAL:
+        # Scrapy's getters would read it as 0.
+        return f"{name} is None: it must have a value"
+    reason = CHECKERS[name](settings, name)
+    # One line, whatever was given: repr() leaves no line break in text, this none in the rest.
+    return f"{name}={' '.join(repr(value).split())} {reason}" if reason else None
+
+
+def _contradictions(settings: BaseSettings) -> list[str]:
+    low, high = settings.getfloat("KROWL_DELAY_MIN"), settings.getfloat("KROWL_DELAY_MAX")
+    if low > high:
+        return [f"KROWL_DELAY_MIN={low:g} is more than KROWL_DELAY_MAX={high:g}"]
+    return []

@@ -1,0 +1,62 @@
+"""Downloader middleware: read the answers to robots.txt errands; pages never come here undecided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import IgnoreRequest
+
+from krowlspider.handler import is_final
+from krowlspider.job import Job
+from krowlspider.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from krowlspider.frontier.robots import Errand
+    from krowlspider.scheduler import Transit
+
+
+class RobotsMiddleware:
+    """Hands what came, or did not come, of a robots.txt to the gate, and ends the request there."""
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._job = Job.of(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        transit, errand = self._errand(request)
+        if transit is None or errand is None:
+            return response
+        self._crawler.stats.inc_value("robotstxt/response_count")
+        self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
+        location = response.headers.get(b"Location")
+        transit.hold = self._job.robots.answered(
+            errand,
+            response.status,
+            response.body,
+            None if location is None else location.decode("utf-8", errors="replace"),
+        )
+        raise IgnoreRequest("robots.txt has been read")
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        transit, errand = self._errand(request)
+        if transit is None or errand is None:
+            return
+        self._crawler.stats.inc_value("robotstxt/exception_count")
+        transit.hold = self._job.robots.failed(errand, final=is_final(exception))
+        raise IgnoreRequest("robots.txt could not be fetched") from exception
+
+    def _errand(self, request: Request) -> tuple[Transit | None, Errand | None]:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        transit = scheduler.transit(request)
+        return transit, transit.errand if transit else None

@@ -1,0 +1,23 @@
+"""What every test runs under."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+from tests.crawling import end_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A loaded machine is not a failure; pytest's own timeout finds what hangs.
+settings.register_profile("krowlspider", deadline=None)
+settings.load_profile("krowlspider")
+
+
+@pytest.fixture(autouse=True)
+def _no_crawl_outlives_its_test() -> Iterator[None]:
+    yield
+    end_all()

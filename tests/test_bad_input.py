@@ -1,0 +1,184 @@
+"""Bad input: one clear line that names it, an exit code that is not 0, nothing damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.jobfolder import JobFolder
+from tests.crawling import ROOT, Crawl, write_seeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refused(crawl: Crawl, code: int = 2) -> str:
+    """Run a crawl that must not start; the one line it ends with."""
+    crawl.run(code=code)
+    assert "Traceback" not in crawl.log, crawl.log
+    told = [line for line in crawl.log.splitlines() if line.startswith("krowlspider: ")]
+    assert len(told) == 1, crawl.log
+    return told[0]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> Path:
+    return write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:9/"])
+
+
+def test_without_a_contact_the_crawl_does_not_start_and_says_how(
+    tmp_path: Path, seeds: Path
+) -> None:
+    told = refused(
+        Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_CONTACT": None})
+    )
+    assert "KROWL_CONTACT" in told
+    assert "-s KROWL_CONTACT=you@example.org" in told
+    assert not (tmp_path / "job").exists()
+
+
+def test_an_unknown_setting_is_named_with_its_nearest(tmp_path: Path, seeds: Path) -> None:
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_DELAY_MINIMUM": 1})
+    told = refused(crawl)
+    assert "KROWL_DELAY_MINIMUM" in told
+    assert "KROWL_DELAY_MIN" in told.replace("KROWL_DELAY_MINIMUM", "")
+
+
+def test_a_bad_value_is_named(tmp_path: Path, seeds: Path) -> None:
+    crawl = Crawl(
+        tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_ALLOW_ADDRESSES": "10/33"}
+    )
+    told = refused(crawl)
+    assert "KROWL_ALLOW_ADDRESSES" in told
+    assert "10/33" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("max_pages", "many", "max_pages=many"),
+        ("same_host", "perhaps", "same_host=perhaps"),
+        ("allow", "(", "'('"),
+        ("seed", "x", "no argument 'seed'"),
+    ],
+)
+def test_a_bad_argument_is_named(
+    tmp_path: Path, seeds: Path, name: str, value: str, said: str
+) -> None:
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds, name: value})
+    assert said in refused(crawl)
+
+
+def test_a_missing_seeds_file_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "none.txt"
+    told = refused(Crawl(tmp_path / "job", arguments={"seeds": missing}))
+    assert f"{missing} cannot be read: No such file or directory" in told
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
+    noise = random.Random(1).randbytes(5000)
+    path = tmp_path / "seeds.bin"
+    path.write_bytes(gzip.compress(noise) if packed else noise)
+    told = refused(Crawl(tmp_path / "job", arguments={"seeds": path}))
+    assert f"{path} is binary" in told
+
+
+def test_a_jobdir_of_a_newer_format_is_refused_and_left_as_it_is(
+    tmp_path: Path, seeds: Path
+) -> None:
+    job = tmp_path / "job"
+    folder = JobFolder(job)
+    folder.take()
+    folder.leave()
+    head = json.loads((job / "job.json").read_text())
+    (job / "job.json").write_text(json.dumps({**head, "format": 99, "software": "later"}))
+    before = contents(job)
+    told = refused(Crawl(job, arguments={"seeds": seeds}))
+    assert f"JOBDIR {job} has format 99, made by later" in told
+    assert contents(job) == before
+
+
+def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
+    tmp_path: Path, seeds: Path
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "thesis.txt").write_text("years of work")
+    told = refused(Crawl(job, arguments={"seeds": seeds}))
+    assert "'thesis.txt'" in told
+    assert contents(job)["thesis.txt"] == b"years of work"
+    assert set(contents(job)) <= {"thesis.txt", "lock"}
+
+
+def test_a_damaged_frontier_is_refused_and_left_as_it_is(tmp_path: Path, seeds: Path) -> None:
+    job = tmp_path / "job"
+    crawl = Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    (job / "frontier" / "CURRENT").write_bytes(b"nonsense")
+    before = {name: data for name, data in contents(job).items() if "LOG" not in name}
+    told = refused(Crawl(job, arguments=crawl.arguments))
+    assert f"{job}/frontier" in told
+    after = {name: data for name, data in contents(job).items() if "LOG" not in name}
+    before.pop("lock"), after.pop("lock")
+    assert after == before
+
+
+def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
+    """As another user, because root may write anywhere."""
+    if os.geteuid() != 0:
+        job = tmp_path / "closed" / "job"
+        job.parent.mkdir(mode=0o500)
+    else:
+        # A file system that nobody can write: root included.
+        job = tmp_path / "closed" / "job"
+        job.parent.symlink_to("/proc/sys")
+    told = refused(Crawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
+    assert f"JOBDIR {job} cannot be used" in told
+
+
+def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path) -> None:
+    path = write_seeds(tmp_path / "seeds.txt", ["ftp://a.test/", "no dots"])
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run()
+    assert f"{path} line 1 skipped" in crawl.log
+    assert f"{path} line 2 skipped" in crawl.log
+    assert crawl.stats["krowl/seeds/read_count"] == 0
+
+
+def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "job").run()
+    assert "Nothing to crawl: give -a seeds=FILE" in crawl.log
+
+
+@pytest.mark.parametrize("folder", ["missing", "foreign"])
+def test_scrapy_frontier_refuses_what_is_no_crawls_folder(tmp_path: Path, folder: str) -> None:
+    path = tmp_path / folder
+    if folder == "foreign":
+        path.mkdir()
+        (path / "x").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "frontier", str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        f"krowlspider: {path} is not a crawl's folder: give the JOBDIR of a crawl"
+    )

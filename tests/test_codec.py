@@ -1,0 +1,95 @@
+"""A request that is queued comes back as it was."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.http import JsonRequest
+
+from krowlspider.codec import RequestCodec
+from krowlspider.frontier.schema import Entry
+
+URL = "http://a.test/"
+
+
+class Plain(Spider):
+    name = "plain"
+
+    def parse(self, response: Any) -> None: ...
+
+    def other(self, response: Any) -> None: ...
+
+
+class Pages(Plain):
+    def page_request(self, url: str, meta: dict[str, Any]) -> Request:
+        return Request(url, callback=self.parse, meta={**meta, "mine": True})
+
+
+def through(request: Request, spider: Spider | None = None) -> tuple[Entry, Request]:
+    codec = RequestCodec(spider or Plain())
+    entry = Entry.decode(codec.entry(request, request.url).encode())
+    return entry, codec.request(entry)
+
+
+def test_a_plain_page_is_its_url_and_its_counts() -> None:
+    meta = {"depth": 3, "retry_times": 1, "redirect_times": 2, "distress_times": 4}
+    entry, again = through(Request(URL, meta={**meta, "download_latency": 0.1}))
+    assert entry.request == b""
+    assert len(entry.encode()) < len(URL) + 10
+    assert (again.url, again.meta, again.callback) == (URL, meta, None)
+
+
+def test_a_spiders_own_plain_page_is_plain_and_comes_back_as_the_spider_makes_it() -> None:
+    spider = Pages()
+    entry, again = through(spider.page_request(URL, {"depth": 1}), spider)
+    assert entry.request == b""
+    assert (again.callback, again.meta) == (spider.parse, {"depth": 1, "mine": True})
+
+
+@pytest.mark.parametrize(
+    ("meta", "kind"),
+    [
+        ({"text": "é", "list": [1, None]}, b"J"),
+        ({"pair": (1, 2)}, b"P"),
+        ({"day": date(2026, 1, 1)}, b"P"),
+        ({1: "int key"}, b"P"),
+        ({"raw": b"\xff"}, b"P"),
+    ],
+)
+def test_meta_comes_back_as_the_same_values(meta: dict[Any, Any], kind: bytes) -> None:
+    entry, again = through(Request(URL, meta=meta))
+    assert entry.request[:1] == kind
+    assert again.meta == {**meta, **({"depth": 0} if "depth" in again.meta else {})}
+
+
+def test_everything_else_of_a_request_comes_back_too() -> None:
+    spider = Plain()
+    request = JsonRequest(
+        URL,
+        callback=spider.other,
+        errback=spider.parse,
+        method="PUT",
+        data={"a": 1},
+        headers={"X-Many": ["1", "2"], "X-Latin": b"\xe9"},
+        cookies={"c": "1"},
+        priority=-3,
+        dont_filter=True,
+        cb_kwargs={"k": [1]},
+        flags=["f"],
+    )
+    _, again = through(request, spider)
+    assert type(again) is JsonRequest
+    names = (*Request.attributes,)
+    assert {name: getattr(again, name) for name in names} == {
+        name: getattr(request, name) for name in names
+    }
+
+
+def test_what_cannot_be_stored_is_refused_with_its_reason() -> None:
+    with pytest.raises(ValueError, match="not an instance method"):
+        through(Request(URL, callback=lambda response: None))
+    with pytest.raises(ValueError, match="cannot be stored"):
+        through(Request(URL, meta={"f": lambda: None}))
