@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from krowlspider.politeness.pace import parse_retry_after
 from scrapy.exceptions import IgnoreRequest
 
 from krowlspider.handler import failure_kind
 from krowlspider.job import Job
+from krowlspider.politeness.pace import parse_retry_after
 from krowlspider.scheduler import Scheduler, Transit
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .web import Run
 
 # Far above what any test takes, below the timeout of pytest, which uvloop does not let through.
-BOUND = 30
+BOUND = 20
 
 
 async def bounded(main: Coroutine[Any, Any, None]) -> None:

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
 NXDOMAIN, SERVFAIL = 3, 2
 A, AAAA = 1, 28
@@ -23,8 +23,8 @@ class Zone:
     names: dict[str, tuple[int, list[str]] | int | None]
     asked: list[tuple[str, int]] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
-    held: asyncio.Event = field(default_factory=asyncio.Event)
-    """Answers wait until it is set."""
+    held: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Names whose answers wait for their event."""
     port: int = 0
 
 
@@ -48,7 +48,8 @@ class _Server(asyncio.DatagramProtocol):
         name, (kind,) = ".".join(labels), struct.unpack(">H", data[end - 4 : end - 2])
         self.zone.asked.append((name, kind))
         self.zone.heard.set()
-        await self.zone.held.wait()
+        if name in self.zone.held:
+            await self.zone.held[name].wait()
         entry = self.zone.names.get(name, NXDOMAIN)
         if entry is None:
             return
@@ -72,11 +73,9 @@ class _Server(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def nameserver(
-    names: dict[str, tuple[int, list[str]] | int | None], *, hold: bool = False
+    names: dict[str, tuple[int, list[str]] | int | None], *, hold: Iterable[str] = ()
 ) -> AsyncIterator[Zone]:
-    zone = Zone(names)
-    if not hold:
-        zone.held.set()
+    zone = Zone(names, held={name: asyncio.Event() for name in hold})
     transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: _Server(zone), local_addr=("127.0.0.1", 0)
     )

@@ -106,12 +106,30 @@ def test_a_connection_heard_from_while_idle_is_dropped(run: Run) -> None:
             await peer.send(b"HTTP/1.1 408 Timeout\r\nContent-Length: 0\r\n\r\n")
             await peer.gone()
 
-        async with serve(script) as web, client() as made:
+        async with serve(script) as web, client(idle_timeout=1000) as made:
             await fetch(made, web.url)
             more.set()
             await web.gone.wait()
             exchange = await fetch(made, web.url)
             assert (exchange.status, exchange.reused) == (200, False)
+
+    run(main())
+
+
+def test_a_kept_connection_that_dies_within_an_answer_is_not_tried_again(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(OK)
+            await peer.request()
+            await peer.send(OK[:10])
+            peer.close()
+
+        async with serve(script) as web, client() as made:
+            await fetch(made, web.url)
+            with pytest.raises(ConnectionLost):
+                await fetch(made, web.url)
+            assert web.connections == 1
 
     run(main())
 
@@ -292,8 +310,8 @@ def test_cancelling_a_fetch_closes_its_connection(run: Run) -> None:
             asked.set()
             await peer.gone()
 
-        async with serve(script) as web, client() as made:
-            fetching = asyncio.ensure_future(fetch(made, web.url))
+        async with serve(script) as web, client(first_byte_timeout=1000) as made:
+            fetching = asyncio.ensure_future(fetch(made, web.url, timeout=1000))
             await asked.wait()
             fetching.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -1,0 +1,48 @@
+"""An event loop of timers only, whose time is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Clockwork:
+    """Counts seconds from 0. ``timers`` are those still to fire."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return cast("asyncio.AbstractEventLoop", self)
+
+    def time(self) -> float:
+        return self.now
+
+    def get_debug(self) -> bool:
+        return False
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self.loop)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self.loop)
+        self.timers.append(handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        # A timer may be cancelled once it has fired, as on any loop.
+        if handle in self.timers:
+            self.timers.remove(handle)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for timer in [timer for timer in self.timers if timer.when() <= self.now]:
+            self.timers.remove(timer)
+            timer._run()
