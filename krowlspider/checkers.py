@@ -119,6 +119,15 @@ def header(settings: BaseSettings, name: str) -> str | None:
     return "must be plain printable ASCII: it is sent in a header"
 
 
+def user_agent(settings: BaseSettings, name: str) -> str | None:
+    """A header that names the contact: a site's owner reads it there."""
+    if reason := header(settings, name):
+        return reason
+    if "{contact}" in settings[name]:
+        return None
+    return "must hold {contact}, in place of which KROWL_CONTACT is put"
+
+
 def contact(settings: BaseSettings, name: str) -> str | None:
     if reason := header(settings, name):
         return reason

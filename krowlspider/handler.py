@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,8 @@ class DownloadHandler(BaseDownloadHandler):
                 self._request_headers(request),
                 request.body,
                 timeout=meta.get("download_timeout", self._timeout),
-                max_size=meta.get("download_maxsize", self._max_size),
+                # 0 is no limit, as in Scrapy.
+                max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
                 observer=observer,
             )
         except errors.FetchError as error:

@@ -62,7 +62,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_STATUS_INTERVAL": _seconds,
     # Scrapy's, which the components here rely on.
     "TWISTED_REACTOR": checkers.text(re.escape(_ASYNCIO_REACTOR), _ASYNCIO_REACTOR),
-    "USER_AGENT": checkers.header,
+    "USER_AGENT": checkers.user_agent,
     "ROBOTSTXT_USER_AGENT": checkers.text(_AGENT_NAME, "a product token: letters, '_' and '-'"),
     "ROBOTSTXT_OBEY": checkers.boolean,
     "CONCURRENT_REQUESTS": integer(1, "requests"),

@@ -163,6 +163,17 @@ def test_https_is_crawled_as_http_is(tmp_path: Path) -> None:
         assert_archived(crawl.jobdir, web.log())
 
 
+def test_without_delays_the_same_pages_are_fetched_and_never_two_of_a_host_at_once(
+    tmp_path: Path,
+) -> None:
+    with MockWeb(graph=Graph(hosts=20, pages=20, seed=8, features=QUICK)) as web:
+        none = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
+        crawl = crawl_of(web, tmp_path, settings=none).run()
+        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
+        assert impolite(web, delay=0.0) == []
+        assert_numbers_are_the_servers(crawl, web.log())
+
+
 def test_seeds_given_again_are_not_fetched_again(tmp_path: Path) -> None:
     with MockWeb(graph=Graph(hosts=3, pages=2, seed=1, features=QUICK)) as web:
         crawl_of(web, tmp_path).run()

@@ -206,6 +206,7 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("DOWNLOAD_TIMEOUT", "-1", "is out of range"),
         ("DOWNLOAD_MAXSIZE", "0", "is out of range"),
         ("USER_AGENT", "", "must be plain printable ASCII"),
+        ("USER_AGENT", "Mozilla/5.0", "must hold {contact}"),
         ("USER_AGENT", "bot\r\nX: y", "must be plain printable ASCII"),
         ("ROBOTSTXT_USER_AGENT", "krowl spider", "is not a product token"),
         ("ROBOTSTXT_OBEY", "no", "is neither True nor False"),

@@ -8,10 +8,11 @@ from enum import Enum, auto
 from krowlspider.fetch.errors import ProtocolBroken
 
 _SIZE_LINE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?\r?", re.DOTALL)
-# Bytes of framing (size lines, extensions, trailers) that a body may cost beyond the few that
-# each chunk needs. Without it, extensions would carry any amount past the size cap.
+# Bytes of framing (size lines, extensions, trailers) that a body may cost, and those more for each
+# byte of it: one-byte chunks take five. Without it, extensions would carry any amount past the
+# size cap, which counts the body alone.
 FRAMING_CAP = 64 * 1024
-FRAMING_PER_CHUNK = 32
+FRAMING_PER_BYTE = 8
 
 
 class _At(Enum):
@@ -23,17 +24,16 @@ class _At(Enum):
 
 
 class ChunkedDecoder:
-    """Takes a body's bytes as they come; ``pieces`` are its chunks, ``size`` their bytes in all."""
+    """Takes a body's bytes as they come; ``body`` is what its chunks hold."""
 
-    __slots__ = ("_at", "_chunks", "_framing", "_held", "_left", "pieces", "size")
+    __slots__ = ("_at", "_framing", "_held", "_left", "body")
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.size = 0
+        # Not a list: a million two-byte chunks would be fifty bytes each.
+        self.body = bytearray()
         self._at = _At.SIZE
         self._held = b""
         self._left = 0
-        self._chunks = 0
         self._framing = 0
 
     @property
@@ -67,15 +67,13 @@ class ChunkedDecoder:
 
     def _take(self, data: bytes, at: int) -> int:
         piece = data[at : at + self._left]
-        if piece:
-            self.pieces.append(piece)
-            self.size += len(piece)
-            self._left -= len(piece)
+        self.body += piece
+        self._left -= len(piece)
         return at + len(piece)
 
     def _spend(self, count: int) -> None:
         self._framing += count
-        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_CHUNK * self._chunks:
+        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_BYTE * len(self.body):
             raise ProtocolBroken("chunk extensions or trailers without end")
 
     def _line(self, line: bytes) -> None:
@@ -84,7 +82,6 @@ class ChunkedDecoder:
             if matched is None:
                 raise ProtocolBroken(f"not a chunk size: {line[:40]!r}")
             self._left = int(matched[1], 16)
-            self._chunks += 1
             self._at = _At.DATA if self._left else _At.TRAILER
         elif self._at is _At.DATA_END:
             if line not in (b"\r", b""):

@@ -14,7 +14,7 @@ from krowlspider.fetch.errors import ProtocolBroken
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Headers
 
-# Chrome's limit is 256 KiB, Apache's own default is 8 KiB for a line; heads above 64 KiB are attacks.
+# Real heads take a few KiB; this bounds what a hostile one can make a connection hold.
 HEAD_CAP = 64 * 1024
 HEAD_END = re.compile(rb"\n\r?\n")
 _NO_BODY = frozenset({204, 304})

@@ -66,7 +66,7 @@ class ResponseReader:
     def body_of(self, response: bytes) -> bytes:
         """The body, transfer coding removed, given ``response_bytes``."""
         if self._chunks is not None:
-            return b"".join(self._chunks.pieces)
+            return bytes(self._chunks.body)
         return response[self.head_length :]
 
     def feed(self, data: bytes) -> None:
@@ -151,7 +151,7 @@ class ResponseReader:
             self._observer.data(data)
 
     def _chunked(self, chunks: ChunkedDecoder, data: bytes) -> None:
-        before = len(chunks.pieces)
+        before = len(chunks.body)
         self._raw.append(data)
         end = chunks.feed(data)
         if end >= 0:
@@ -159,10 +159,9 @@ class ResponseReader:
             if end < len(data):
                 self._raw[-1] = data[:end]
                 self.extra = True
-        self._check_size(chunks.size)
-        if self._observer is not None:
-            for piece in chunks.pieces[before:]:
-                self._observer.data(piece)
+        self._check_size(len(chunks.body))
+        if self._observer is not None and len(chunks.body) > before:
+            self._observer.data(bytes(chunks.body[before:]))
 
     def _check_size(self, size: int) -> None:
         if size > self._max_size:

@@ -273,12 +273,11 @@ class Frontier:
         self._heap.push(host)
 
     def _rest(self, host: Host) -> None:
-        """A host with nothing queued: forget it once its delay is over; its record is on disk."""
-        if host.leased or host.due > self._monotonic():
-            host.due = max(host.due, self._monotonic() + self._rule.minimum)
+        """A host with nothing queued stays in the heap until its delay is over, and in memory until its last
+        lease is; its record is on disk."""
+        if host.due > self._monotonic():
             self._heap.push(host)
-        else:
-            host.turn = Turn.IDLE
+        elif not host.leased:
             self.hosts.pop(host.name, None)
 
     # --- acknowledging ---
@@ -331,6 +330,8 @@ class Frontier:
     def _forget(self, lease: Lease) -> None:
         lease.host.leased.discard((lease.priority, lease.sequence))
         self.leased -= 1
+        if lease.host.turn is Turn.IDLE:
+            self._rest(lease.host)
 
     # --- robots.txt records, and figures ---
 

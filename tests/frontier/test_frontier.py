@@ -331,3 +331,18 @@ def test_an_entry_survives_its_encoding() -> None:
     assert [getattr(again, name) for name in Entry.__slots__] == [
         getattr(entry, name) for name in Entry.__slots__
     ]
+
+
+def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(
+    world: World,
+) -> None:
+    world.add(A1)
+    assert world.fetch(wait=0.0) == A1
+    assert world.pop() is None
+    assert world.frontier.next_due() is None
+    world.add(A2)
+    assert world.fetch(wait=0.0) == A2
+    assert world.pop() is None
+    assert "a.test" in world.frontier.hosts
+    world.commit()
+    assert world.frontier.hosts == {}

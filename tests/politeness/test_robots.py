@@ -64,7 +64,7 @@ RULES: dict[str, tuple[str, str, bool]] = {
         True,
     ),
     "groups of one agent are merged": (
-        "User-agent: krowlspider\nDisallow: /b\nUser-agent: x\nUser-agent: krowlspider\nDisallow: /a",
+        "User-agent: krowlspider\nDisallow: /b\nUser-agent: KROWLSPIDER\nDisallow: /a",
         "/a",
         False,
     ),
