@@ -70,9 +70,9 @@ class Status:
             "pages_per_second": round(rate, 1),
             "done": counted["done"],
             "queued": frontier.queued,
-            "hosts": len(frontier.hosts),
+            "hosts": frontier.host_count,
             "due": due,
-            "waiting": len(frontier.hosts) - due,
+            "waiting": max(0, frontier.host_count - due),
             "in_transit": scheduler.in_transit,
             "dropped": dropped(counted),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
@@ -94,7 +94,7 @@ class Status:
             if name.startswith("dropped/"):
                 put(f"krowl/frontier/dropped_count/{name.removeprefix('dropped/')}", count)
         put("krowl/frontier/queued", frontier.queued)
-        put("krowl/frontier/hosts", len(frontier.hosts))
+        put("krowl/frontier/hosts", frontier.host_count)
         put("krowl/seen/keys", len(seen))
         put("krowl/seen/layers", seen.filter.layers)
         put("krowl/seen/fill", round(seen.filter.fill, 4))

@@ -18,6 +18,7 @@ from krowlspider.errors import JobError
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
+from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier, Limits
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
@@ -88,6 +89,7 @@ class Job:
             self.store,
             settings.getint("KROWL_SEEN_CAPACITY"),
             verify=settings.getbool("KROWL_SEEN_VERIFY"),
+            file=FilterFile(self.folder.seen),
         )
         limits = Limits(
             settings.getint("KROWL_HOST_QUEUE_MAX"),

@@ -40,13 +40,14 @@ class JobFolder:
     """A crawl's folder, locked for this process from `take` to `leave`.
 
     It holds ``job.json`` (format and identity seed), ``lock``, ``status.json`` (figures of the running crawl),
-    ``frontier/`` and, unless set elsewhere, ``warc/``.
+    ``frontier/``, ``seen`` (the filter of the seen set) and, unless set elsewhere, ``warc/``.
     """
 
     def __init__(self, path: Path, *, temporary: bool = False):
         self.path = path
         self.temporary = temporary
         self.frontier = path / "frontier"
+        self.seen = path / "seen"
         self._lock: int | None = None
 
     @classmethod

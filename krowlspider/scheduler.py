@@ -224,7 +224,7 @@ class Scheduler(BaseScheduler):
 
     def _next_of(self, host: Host) -> Request | None:
         if host.errands:
-            errand = host.errands.popleft()
+            errand = host.errands.pop(0)
             assert isinstance(errand, Errand)
             return self._send_errand(host, errand)
         for _ in range(_REFUSALS_A_HOST):

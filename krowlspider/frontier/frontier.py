@@ -8,12 +8,17 @@ acknowledged: a restart finds it where it was. Acknowledgements are collected an
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from math import inf
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
-from krowlspider.frontier.hosts import Host, HostHeap, Turn
+from krowlspider.frontier.due import WINDOW, DueHeap
+from krowlspider.frontier.hosts import Host, Turn, queued_in
 from krowlspider.frontier.schema import Entry
 from krowlspider.urls.host import domain_of
 
@@ -24,8 +29,12 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store import Batch, Store
     from krowlspider.politeness.pace import PaceRule
 
-# A due time further away than this was written by a clock that has jumped: Retry-After and backoff end at an hour.
-LONGEST_WAIT = 3600.0
+_FLOAT = Struct(">d")
+# Hosts kept in memory beside those that are busy: about 1 kB each.
+HOSTS_IN_MEMORY = 50_000
+# Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads across what
+# LevelDB keeps of it, 0.3 s for half a million. Queues are read by key, and need none.
+COMPACT_EVERY = 500_000
 
 
 @dataclass(slots=True, eq=False)
@@ -54,22 +63,33 @@ class Commit:
 
     batch: Batch
     leases: list[Lease]
+    also: list[Callable[[], None]]
 
     def write(self) -> None:
         self.batch.write()
+        for work in self.also:
+            work()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit."""
+    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit; and of its memory: hosts
+    kept beside those that are busy, and places of the heap read at a time."""
 
     host_queue: int
     total: int
     domain_concurrency: int
+    hosts_in_memory: int = HOSTS_IN_MEMORY
+    window: int = WINDOW
 
 
 class Frontier:
-    """Queues of all hosts over a store. ``monotonic`` and ``wall`` are clocks in seconds."""
+    """Queues of all hosts over a store. ``monotonic`` and ``wall`` are clocks in seconds.
+
+    Its own clock is the *job clock*: wall time at the start, or the time of the last commit where that is later,
+    and from there on monotonic. So it never goes back, whatever the machine's clock does, and times on disk hold
+    across restarts.
+    """
 
     def __init__(
         self,
@@ -86,61 +106,97 @@ class Frontier:
         self._limits = limits
         self._rule = rule
         self._monotonic = monotonic
-        self._wall = wall
-        self._heap = HostHeap(limits.domain_concurrency)
         self.hosts: dict[str, Host] = {}
-        self.queued = 0
         self.leased = 0
         self.counters: Counter[str] = Counter()
         self._acknowledged: list[Lease] = []
-        self._load()
+        self._consumed = 0
+        self._in_transit: Counter[str] = Counter()
+        self._parked: dict[str, deque[Host]] = {}
+        self.parked = 0
+        self._ahead = self._clock_start(wall()) - monotonic()
+        self._open()
 
     # --- opening and closing ---
 
-    def _load(self) -> None:
+    def _clock_start(self, wall: float) -> float:
+        saved = self._store.get(schema.CLOCK)
+        return max(wall, _FLOAT.unpack(saved)[0]) if saved else wall
+
+    def now(self) -> float:
+        """The job clock, in seconds."""
+        return self._monotonic() + self._ahead
+
+    def _open(self) -> None:
         saved = self._store.get(schema.COUNTERS)
         self.counters.update(json.loads(saved) if saved else {})
-        clean = self._store.get(schema.CLEAN) is not None
-        now, wall = self._monotonic(), self._wall()
-        for key, value in self._store.items(schema.HOST):
-            name = key[1:].decode()
-            host, due = Host.decode(name, domain_of(name), value)
-            host.due = now + min(max(due - wall, 0.0), LONGEST_WAIT)
-            if not clean:
-                # The last request's end may not have reached the disk: wait as if it had ended just now.
-                host.due = max(host.due, now + self._rule.delay(host.pace))
-            if host.queued or host.due > now:
-                self.hosts[name] = host
-                self.queued += host.queued
-                self._heap.push(host)
+        gauges = self._store.get(schema.CLEAN)
+        new = self._store.get(schema.CLOCK) is None
+        # Unless the ends of all requests are on disk, hosts wait as if theirs had ended now.
+        self._unsure = -inf if new or gauges is not None else self.now()
+        counted = self._count() if gauges is None else json.loads(gauges)
+        self.queued: int = counted["queued"]
+        self._due = DueHeap(self._store, counted["hosts"], self._limits.window)
         batch = self._store.batch(sync=True)
         batch.delete(schema.CLEAN)
+        self._put_totals(batch)
         batch.write()
+
+    def _count(self) -> dict[str, int]:
+        """Go through all host records, as the gauges of a process that died are not on disk."""
+        queued = hosts = 0
+        for _, record in self._store.items(schema.HOST):
+            if count := queued_in(record):
+                queued += count
+                hosts += 1
+        return {"queued": queued, "hosts": hosts}
 
     def close(self) -> None:
         """Mark the store as closed in order, and close it. Leases stay queued for the next start."""
         batch = self._store.batch(sync=True)
         for host in self.hosts.values():
             self._put_host(host, batch)
-        batch.put(schema.COUNTERS, json.dumps(self.counters).encode())
-        batch.put(schema.CLEAN, b"")
+        self._put_totals(batch)
+        gauges = {"queued": self.pending, "hosts": self._due.scheduled}
+        batch.put(schema.CLEAN, json.dumps(gauges).encode())
         batch.write()
+        self.seen.save(self.seen.snapshot())
         self._store.close()
+
+    def _put_totals(self, batch: Batch) -> None:
+        batch.put(schema.COUNTERS, json.dumps(self.counters).encode())
+        batch.put(schema.CLOCK, _FLOAT.pack(self.now()))
 
     # --- discovery ---
 
     def host(self, name: str) -> Host:
-        """The host's record: from memory, from disk, or new."""
+        """The host: from memory, from its record on disk, or new."""
         host = self.hosts.get(name)
         if host is None:
             saved = self._store.get(schema.host_key(name))
             if saved is None:
-                host = Host(name, domain_of(name), due=self._monotonic())
+                host = Host(name, due=self.now())
             else:
-                host, due = Host.decode(name, domain_of(name), saved)
-                host.due = self._monotonic() + min(max(due - self._wall(), 0.0), LONGEST_WAIT)
+                host = Host.decode(name, saved)
+                if host.queued:
+                    host.turn = Turn.RESTING
+                    host.place = schema.due_key(host.due, name)
             self.hosts[name] = host
         return host
+
+    def _evict(self) -> None:
+        """With too many hosts in memory, let the oldest tenth go, except those that are busy.
+
+        Not while a batch is open: a host is on disk as it is in memory only when its batch is written.
+        """
+        if len(self.hosts) < self._limits.hosts_in_memory:
+            return
+        oldest = list(islice(self.hosts.values(), self._limits.hosts_in_memory // 10 + 1))
+        for host in oldest:
+            del self.hosts[host.name]
+            if host.pinned:
+                # To the end: it is not looked at again before all others.
+                self.hosts[host.name] = host
 
     def add(self, candidates: Iterable[Candidate]) -> int:
         """Queue what is new, mark it seen, in one batch. Returns how many were queued.
@@ -148,6 +204,7 @@ class Frontier:
         Known ones are counted as ``known``; those a cap refuses as ``dropped/host_queue`` and
         ``dropped/frontier``, and they are not marked seen.
         """
+        self._evict()
         batch = self._store.batch()
         touched: set[Host] = set()
         in_batch: set[bytes] = set()
@@ -160,8 +217,6 @@ class Frontier:
             host = self.host(candidate.host)
             if refusal := self._refusal(host):
                 self.counters[f"dropped/{refusal}"] += 1
-                if host.turn is Turn.IDLE:
-                    self._rest(host)
                 continue
             if key is not None:
                 in_batch.add(key)
@@ -171,6 +226,7 @@ class Frontier:
             added += 1
         for host in touched:
             self._put_host(host, batch)
+        self.seen.end_batch(batch)
         batch.write()
         self.counters["queued"] += added
         return added
@@ -189,40 +245,91 @@ class Frontier:
         key = schema.queue_key(schema.queue_prefix(host.name), priority, sequence)
         batch.put(key, entry.encode())
         if host.turn is Turn.IDLE:
-            host.due = max(host.due, self._monotonic())
-            self._heap.push(host)
+            self._schedule(host, max(host.due, self.now()), batch)
+        elif host.place is None:
+            # Out of the heap, but its entries must be found after a crash.
+            self._due.move(host, host.due, batch)
+
+    def _schedule(self, host: Host, due: float, batch: Batch) -> None:
+        """Put a host in the heap, for ``due``."""
+        self._due.schedule(host, due, batch)
+        host.turn = Turn.RESTING
 
     def _put_host(self, host: Host, batch: Batch) -> None:
-        due = host.due - self._monotonic() + self._wall()
-        batch.put(schema.host_key(host.name), host.encode(due))
+        batch.put(schema.host_key(host.name), host.encode())
 
     # --- popping ---
 
     def pop_host(self) -> Host | None:
-        """Take the host that has been due the longest, and put it in transit."""
-        while (host := self._heap.pop(self._monotonic())) is not None:
-            if host.queued or host.errands:
+        """Take the host that has been due the longest, if its domain has room, and put it in transit."""
+        self._evict()
+        now = self.now()
+        while (name := self._due.pop(now)) is not None:
+            host = self.host(name)
+            if host.turn is not Turn.RESTING or host.due > now:
+                # It has been given another turn or time since; that one has a place of its own.
+                continue
+            if host.recalled and (earliest := self._unsure + self._rule.delay(host.pace)) > now:
+                # The end of its last request may not have reached the disk: wait as if it had been at the start.
+                self._due.push(earliest, name)
+            elif not host.queued and not host.errands:
+                host.turn = Turn.IDLE
+            elif self._enter_transit(host):
                 return host
-            self._heap.leave_transit(host)
-            self._rest(host)
         return None
+
+    def _enter_transit(self, host: Host) -> bool:
+        host.domain = host.domain or domain_of(host.name)
+        if self._in_transit[host.domain] >= self._limits.domain_concurrency:
+            host.turn = Turn.PARKED
+            self._parked.setdefault(host.domain, deque()).append(host)
+            self.parked += 1
+            return False
+        self._in_transit[host.domain] += 1
+        host.turn = Turn.IN_TRANSIT
+        return True
+
+    def _leave_transit(self, host: Host) -> None:
+        """Make room in the host's domain. The caller gives the host its next turn."""
+        if host.turn is not Turn.IN_TRANSIT:
+            raise ValueError(f"{host.name} is {host.turn.value}, not in transit")
+        host.turn = Turn.IDLE
+        self._in_transit[host.domain] -= 1
+        if not self._in_transit[host.domain]:
+            del self._in_transit[host.domain]
+        if parked := self._parked.get(host.domain):
+            self._due_again(parked.popleft())
+            self.parked -= 1
+            if not parked:
+                del self._parked[host.domain]
+
+    def _due_again(self, host: Host) -> None:
+        """A host that was popped without being fetched keeps its time."""
+        self._due.push(host.due, host.name)
+        host.turn = Turn.RESTING
 
     def urge(self, name: str, errand: object) -> None:
         """Give a host an errand: something to fetch before its queue, not kept over a restart."""
         host = self.host(name)
         host.errands.append(errand)
         if host.turn is Turn.IDLE:
-            host.due = max(host.due, self._monotonic())
-            self._heap.push(host)
+            self._due.push(max(host.due, self.now()), name)
+            host.turn = Turn.RESTING
 
     def give_back(self, host: Host) -> None:
         """A popped host that sent no request is due at once, behind those due before it."""
-        self._heap.leave_transit(host)
-        self._heap.push(host)
+        self._leave_transit(host)
+        if host.queued or host.errands:
+            self._due_again(host)
+        elif not host.pending:
+            batch = self._store.batch()
+            self._due.forget(host, batch)
+            self._put_host(host, batch)
+            batch.write()
 
     def next_due(self) -> float | None:
-        """Monotonic time of the next host that rests; None when none does."""
-        return self._heap.next_due()
+        """When to pop again, in seconds of the job clock; None when there is nothing to wait for."""
+        return self._due.next_due()
 
     def pop(self, host: Host) -> Lease | None:
         """Lease the next entry of a host; None when it has none. The entry stays on disk."""
@@ -237,7 +344,7 @@ class Frontier:
             host.queued -= 1
             self.queued -= 1
             self.leased += 1
-            host.leased.add(best)
+            host.leased.append(best)
             return Lease(host, priority, sequence, Entry.decode(saved))
         # Nothing is left: a count that came back too high from a crash ends here.
         self.queued -= host.queued
@@ -249,36 +356,45 @@ class Frontier:
         lease.host.queues[lease.priority].head = lease.sequence
         lease.host.queued += 1
         self.queued += 1
-        self._forget(lease)
+        lease.host.leased.remove((lease.priority, lease.sequence))
+        self.leased -= 1
 
     def release(self, host: Host, wait: float) -> None:
         """The host's request has ended: it is due again ``wait`` seconds from now."""
-        self._heap.leave_transit(host)
-        host.due = self._monotonic() + wait
-        self._heap.push(host)
+        self._leave_transit(host)
         batch = self._store.batch()
-        self._put_host(host, batch)
+        self._rest(host, self.now() + wait, batch)
         batch.write()
 
     def wait(self, host: Host, wait: float) -> None:
         """The host's request has ended, but it stays out of the heap until `resume`."""
-        self._heap.leave_transit(host)
-        host.due = self._monotonic() + wait
+        self._leave_transit(host)
+        batch = self._store.batch()
+        self._rest(host, self.now() + wait, batch)
+        batch.write()
         host.turn = Turn.WAITING
 
     def resume(self, host: Host) -> None:
         """Give a waiting host its place in the heap again, at its own next-fetch time."""
         if host.turn is not Turn.WAITING:
             raise ValueError(f"{host.name} is {host.turn.value}, not waiting")
-        self._heap.push(host)
+        host.turn = Turn.IDLE
+        if host.queued or host.errands:
+            self._due_again(host)
+        # What was learnt while it waited, its crawl-delay.
+        batch = self._store.batch()
+        self._put_host(host, batch)
+        batch.write()
 
-    def _rest(self, host: Host) -> None:
-        """A host with nothing queued stays in the heap until its delay is over, and in memory until its last
-        lease is; its record is on disk."""
-        if host.due > self._monotonic():
-            self._heap.push(host)
-        elif not host.leased:
-            self.hosts.pop(host.name, None)
+    def _rest(self, host: Host, due: float, batch: Batch) -> None:
+        host.due = due
+        if host.pending:
+            self._schedule(host, due, batch)
+        elif host.errands:
+            self._due_again(host)
+        else:
+            host.turn = Turn.IDLE
+        self._put_host(host, batch)
 
     # --- acknowledging ---
 
@@ -297,7 +413,7 @@ class Frontier:
         batch = self._store.batch()
         batch.delete(self._key(lease))
         self._append(lease.host, entry, lease.priority, batch)
-        self._forget(lease)
+        self._forget(lease, batch)
         self._put_host(lease.host, batch)
         batch.write()
 
@@ -310,14 +426,25 @@ class Frontier:
         batch = self._store.batch(sync=True)
         for lease in leases:
             batch.delete(self._key(lease))
-        batch.put(schema.COUNTERS, json.dumps(self.counters).encode())
-        return Commit(batch, leases)
+        self._put_totals(batch)
+        return Commit(batch, leases, self._upkeep(len(leases)))
+
+    def _upkeep(self, acknowledged: int) -> list[Callable[[], None]]:
+        """Work for the thread that writes the commit, when it is due."""
+        also: list[Callable[[], None]] = []
+        if self.seen.due_to_save():
+            also.append(partial(self.seen.save, self.seen.snapshot()))
+        self._consumed += acknowledged
+        if self._consumed >= COMPACT_EVERY:
+            self._consumed = 0
+            also.append(partial(self._store.compact, *self._due.consumed()))
+        return also
 
     def end_commit(self, commit: Commit) -> None:
         """The commit is on disk: its leases are over, and the hosts' records can move on."""
         batch = self._store.batch()
         for lease in commit.leases:
-            self._forget(lease)
+            self._forget(lease, batch)
         for host in {lease.host for lease in commit.leases}:
             self._put_host(host, batch)
         batch.write()
@@ -327,11 +454,13 @@ class Frontier:
             schema.queue_prefix(lease.host.name), lease.priority, lease.sequence
         )
 
-    def _forget(self, lease: Lease) -> None:
-        lease.host.leased.discard((lease.priority, lease.sequence))
+    def _forget(self, lease: Lease, batch: Batch) -> None:
+        """The lease is over; a host without entries leaves the heap on disk."""
+        host = lease.host
+        host.leased.remove((lease.priority, lease.sequence))
         self.leased -= 1
-        if lease.host.turn is Turn.IDLE:
-            self._rest(lease.host)
+        if not host.pending:
+            self._due.forget(host, batch)
 
     # --- robots.txt records, and figures ---
 
@@ -344,15 +473,16 @@ class Frontier:
         batch.put(schema.robots_key(authority), record)
         batch.write()
 
-    def now(self) -> float:
-        """The monotonic clock, in seconds."""
-        return self._monotonic()
-
     @property
     def pending(self) -> int:
         """Entries queued or leased."""
         return self.queued + self.leased
 
+    @property
+    def host_count(self) -> int:
+        """Hosts that have entries."""
+        return self._due.scheduled
+
     def count_due(self) -> int:
-        """Hosts that could be fetched now. Linear in the hosts in memory."""
-        return self._heap.count_due(self._monotonic())
+        """Hosts that could be fetched now, of those in memory: with a long backlog there are more."""
+        return self._due.count_due(self.now()) + self.parked

@@ -1,28 +1,28 @@
-"""Hosts: what is remembered of each, and the heap of those that may be fetched, by next-fetch time."""
+"""What is remembered of a host, and how it is kept on disk."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from heapq import heappop, heappush
 from struct import Struct
 
 from krowlspider.politeness.pace import Pace
 
 _HEAD = Struct(">BdddHHQQQ")
 _QUEUE = Struct(">iQQ")
+_QUEUED = Struct(">Q")
+_QUEUED_AT = 29
 _VERSION = 1
 
 
 class Turn(Enum):
     """Where a host stands in the round of fetching. One host has one turn at a time."""
 
+    IDLE = "idle"  # nothing to pop
     RESTING = "resting"  # in the heap, until its next-fetch time
     PARKED = "parked"  # due, but its domain has all the requests in transit it may have
     IN_TRANSIT = "in transit"  # a request of it is on the way
     WAITING = "waiting"  # its robots.txt is being fetched from another host
-    IDLE = "idle"  # nothing queued and no delay to remember
 
 
 @dataclass(slots=True, eq=False)
@@ -35,24 +35,43 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """One host. ``due`` is its next-fetch time on the monotonic clock, in seconds; ``queued`` counts entries not
-    popped, ``leased`` holds (priority, sequence) of those popped and not acknowledged."""
+    """One host. ``due`` is its next-fetch time in seconds of the job clock; ``queued`` counts entries not popped,
+    ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``place`` is its key in the heap on
+    disk, while it has entries. ``recalled`` says that it was read from disk."""
 
     name: str
-    domain: str
     pace: Pace = field(default_factory=Pace)
     due: float = 0.0
     turn: Turn = Turn.IDLE
+    domain: str = ""
+    place: bytes | None = None
+    recalled: bool = False
     queued: int = 0
     done: int = 0
     dropped: int = 0
     queues: dict[int, Queue] = field(default_factory=dict)
-    leased: set[tuple[int, int]] = field(default_factory=set)
-    errands: deque[object] = field(default_factory=deque)
+    # Lists, as they hold one or two: a set or deque for each host would be half its memory.
+    leased: list[tuple[int, int]] = field(default_factory=list)
+    errands: list[object] = field(default_factory=list)
+
+    @property
+    def pending(self) -> int:
+        """Entries on disk: queued or leased."""
+        return self.queued + len(self.leased)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether memory holds more of it than its record on disk."""
+        return bool(
+            self.leased
+            or self.errands
+            or (self.turn is not Turn.RESTING and self.turn is not Turn.IDLE)
+        )
 
     def best(self) -> tuple[int, int] | None:
         """Priority and sequence of the entry to pop next."""
-        for priority in sorted(self.queues, reverse=True):
+        priorities = self.queues if len(self.queues) == 1 else sorted(self.queues, reverse=True)
+        for priority in priorities:
             queue = self.queues[priority]
             if queue.head < queue.tail:
                 return priority, queue.head
@@ -67,12 +86,12 @@ class Host:
         self.queued += 1
         return queue.tail - 1
 
-    def encode(self, wall_due: float) -> bytes:
+    def encode(self) -> bytes:
         """The host record: it counts leased entries as queued, because that is what they are after a restart."""
         pace = self.pace
-        head = _HEAD.pack(
+        record = _HEAD.pack(
             _VERSION,
-            wall_due,
+            self.due,
             pace.ema,
             pace.floor,
             min(pace.distress, 0xFFFF),
@@ -81,18 +100,20 @@ class Host:
             self.done,
             self.dropped,
         )
-        return head + b"".join(
-            _QUEUE.pack(priority, self._kept_head(priority, queue.head), queue.tail)
-            for priority, queue in self.queues.items()
-        )
-
-    def _kept_head(self, priority: int, head: int) -> int:
-        leased = [sequence for level, sequence in self.leased if level == priority]
-        return min(leased, default=head)
+        for priority, queue in self.queues.items():
+            head = queue.head
+            for level, sequence in self.leased:
+                if level == priority and sequence < head:
+                    head = sequence
+            record += _QUEUE.pack(priority, head, queue.tail)
+        return record
 
     @classmethod
-    def decode(cls, name: str, domain: str, data: bytes) -> tuple[Host, float]:
-        """The host and the wall-clock time (epoch seconds) it is due."""
+    def decode(cls, name: str, data: bytes) -> Host:
+        """The host of a record.
+
+        :raises ValueError: the record is of another version
+        """
         version, due, ema, floor, distress, errors, queued, done, dropped = _HEAD.unpack_from(data)
         if version != _VERSION:
             raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
@@ -101,66 +122,12 @@ class Host:
             for priority, head, tail in _QUEUE.iter_unpack(data[_HEAD.size :])
         }
         pace = Pace(ema=ema, floor=floor, distress=distress, errors=errors)
-        host = cls(name, domain, pace, queued=queued, done=done, dropped=dropped, queues=queues)
-        return host, due
+        host = cls(name, pace, due, recalled=True, queued=queued, done=done, dropped=dropped)
+        host.queues = queues
+        return host
 
 
-class HostHeap:
-    """Hosts by next-fetch time: the longest overdue comes first. Holds a host at most once, as RESTING or PARKED.
-
-    At most ``domain_limit`` hosts of one domain are in transit; a due host above that is parked until one of its
-    domain comes back.
-    """
-
-    def __init__(self, domain_limit: int):
-        self._limit = domain_limit
-        self._heap: list[tuple[float, int, Host]] = []
-        self._pushes = 0
-        self._in_transit: dict[str, int] = {}
-        self._parked: dict[str, deque[Host]] = {}
-        self.parked = 0
-
-    def __len__(self) -> int:
-        return len(self._heap) + self.parked
-
-    def push(self, host: Host) -> None:
-        host.turn = Turn.RESTING
-        # The count keeps hosts due at the same moment first in, first out.
-        self._pushes += 1
-        heappush(self._heap, (host.due, self._pushes, host))
-
-    def next_due(self) -> float | None:
-        return self._heap[0][0] if self._heap else None
-
-    def count_due(self, now: float) -> int:
-        """Hosts whose time has come. Linear: for the status line, not for the hot path."""
-        return sum(due <= now for due, _, _ in self._heap) + self.parked
-
-    def pop(self, now: float) -> Host | None:
-        """Take the longest overdue host whose domain has room, and put it in transit."""
-        while self._heap and self._heap[0][0] <= now:
-            host = heappop(self._heap)[2]
-            if self._in_transit.get(host.domain, 0) < self._limit:
-                self._in_transit[host.domain] = self._in_transit.get(host.domain, 0) + 1
-                host.turn = Turn.IN_TRANSIT
-                return host
-            host.turn = Turn.PARKED
-            self._parked.setdefault(host.domain, deque()).append(host)
-            self.parked += 1
-        return None
-
-    def leave_transit(self, host: Host) -> None:
-        """The host's request has ended: make room in its domain. The caller gives the host its next turn."""
-        if host.turn is not Turn.IN_TRANSIT:
-            raise ValueError(f"{host.name} is {host.turn.value}, not in transit")
-        host.turn = Turn.IDLE
-        left = self._in_transit[host.domain] - 1
-        if left:
-            self._in_transit[host.domain] = left
-        else:
-            del self._in_transit[host.domain]
-        if parked := self._parked.get(host.domain):
-            self.push(parked.popleft())
-            self.parked -= 1
-            if not parked:
-                del self._parked[host.domain]
+def queued_in(record: bytes) -> int:
+    """Entries that a host record counts, without reading the rest of it."""
+    queued: int = _QUEUED.unpack_from(record, _QUEUED_AT)[0]
+    return queued

@@ -4,14 +4,17 @@
 key                                      value
 =======================================  ==================================================================
 ``c``                                    counters of the job, JSON ``{name: number}``
-``d``                                    present after a clean close: host records are exact
+``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``h`` host                               host record, see ``Host.encode``
+``k``                                    the job clock at the last commit, 8-byte float of epoch seconds
+``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
 ``q`` host ``00`` priority sequence      queue entry, see ``Entry.encode``
 ``r`` authority                          robots.txt record
 ``s`` host ``00`` key                    empty; the seen mark of one identity
+``t`` due host                           empty; one for each host that has entries: the heap by next-fetch time
 =======================================  ==================================================================
 
-``host`` is UTF-8 without a zero byte, ``priority`` 4 bytes big-endian so that higher priorities sort first,
+``due`` is 8 bytes big-endian, microseconds of the job clock. ``host`` is UTF-8 without a zero byte, ``priority`` 4 bytes big-endian so that higher priorities sort first,
 ``sequence`` 8 bytes big-endian counting up per host and priority, ``key`` the 8 bytes of an identity. All that
 belongs to a host lies in one range per kind, so that a host can be handed over or forgotten as a whole.
 """
@@ -19,6 +22,7 @@ belongs to a host lies in one range per kind, so that a host can be handed over 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from struct import Struct
 
 FORMAT = 1
@@ -29,6 +33,9 @@ HOST = b"h"
 QUEUE = b"q"
 ROBOTS = b"r"
 SEEN = b"s"
+DUE = b"t"
+NEW_KEYS = b"n"
+CLOCK = b"k"
 
 # Scrapy priorities are any int; beyond ±2^31 they are cut to it.
 PRIORITY_LIMIT = 2**31 - 1
@@ -36,6 +43,11 @@ PRIORITY_LIMIT = 2**31 - 1
 _QUEUE_TAIL = Struct(">IQ")
 _ENTRY_HEAD = Struct(">BHBBBH")
 _BARE = 1
+
+
+def after_all(prefix: bytes) -> bytes:
+    """The first key after all that have the prefix, which does not end in ff."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 def host_key(host: str) -> bytes:
@@ -58,6 +70,33 @@ def split_queue_key(key: bytes) -> tuple[str, int, int]:
 
 def seen_prefix(host: str) -> bytes:
     return b"%b%b\0" % (SEEN, host.encode())
+
+
+def new_keys_key(sequence: int) -> bytes:
+    return NEW_KEYS + sequence.to_bytes(8, "big")
+
+
+def split_new_keys_key(key: bytes) -> int:
+    return int.from_bytes(key[1:], "big")
+
+
+def due_key(due: float, host: str) -> bytes:
+    """The place of a host in the heap on disk; ``due`` in seconds of the job clock."""
+    return b"%b%b%b" % (DUE, due_bytes(due), host.encode())
+
+
+def due_bytes(due: float) -> bytes:
+    return round(due * 1e6).to_bytes(8, "big")
+
+
+def whole_microseconds(due: float) -> float:
+    """A time as the heap on disk keeps it: never earlier than ``due``."""
+    return ceil(due * 1e6) / 1e6
+
+
+def split_due_key(key: bytes) -> tuple[float, str]:
+    """Due time and host of a key of the heap on disk."""
+    return int.from_bytes(key[1:9], "big") / 1e6, key[9:].decode()
 
 
 def robots_key(authority: str) -> bytes:

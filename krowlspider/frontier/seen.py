@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 
 from rbloom import Bloom
 
-from krowlspider.frontier.schema import SEEN, seen_prefix
+from krowlspider.frontier.filterfile import FilterFile, Snapshot
+from krowlspider.frontier.schema import (
+    NEW_KEYS,
+    SEEN,
+    new_keys_key,
+    seen_prefix,
+    split_new_keys_key,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from krowlspider.frontier.store import Batch, Store
 
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 FALSE_POSITIVES = 1e-6
 KEY_SIZE = 8
 _REBUILD_CHUNK = 100_000
+# The filter is saved again when so many keys are new since, and a quarter of all: about a second of replay.
+_SAVE_EVERY = 2_000_000
 
 
 def _hash(key: bytes) -> int:
@@ -54,7 +63,7 @@ class SeenFilter:
         self._layers.append(Bloom(self._room, rate, _hash))
 
     def __contains__(self, key: bytes) -> bool:
-        return any(key in layer for layer in reversed(self._layers))
+        return any(key in layer for layer in self._layers)
 
     def add(self, key: bytes) -> None:
         if self._room == 0:
@@ -66,12 +75,33 @@ class SeenFilter:
     def update(self, keys: Iterable[bytes]) -> None:
         """Add many keys, none of which is in the filter."""
         iterator = iter(keys)
-        while chunk := list(islice(iterator, min(self._room, _REBUILD_CHUNK))):
+        # A full layer is followed by one of twice its size, once there is a key for it.
+        while chunk := list(islice(iterator, min(self._room or self.capacity, _REBUILD_CHUNK))):
+            if self._room == 0:
+                self._grow()
             self._layers[-1].update(chunk)
             self._room -= len(chunk)
             self.count += len(chunk)
-            if self._room == 0:
-                self._grow()
+
+    def snapshot(self, mark: int) -> Snapshot:
+        """What is to be saved, with the sequence of the last batch of new keys that is in it.
+
+        Full layers change no more and are read when they are written; the newest is copied here.
+        """
+        full: list[Bloom] = self._layers[:-1]
+        return Snapshot(
+            mark, self.capacity, self.count, self._room, full, self._layers[-1].save_bytes()
+        )
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> SeenFilter:
+        """The filter that was saved."""
+        found = cls.__new__(cls)
+        found.capacity = snapshot.capacity
+        found.count = snapshot.count
+        found._room = snapshot.room
+        found._layers = [*snapshot.full, Bloom.load_bytes(snapshot.newest, _hash)]
+        return found
 
 
 class SeenSet:
@@ -79,16 +109,44 @@ class SeenSet:
 
     ``verify`` looks each positive of the filter up on disk, which makes the set exact. ``expected_losses`` is
     the number of new URLs the filter is expected to have taken for known so far (0 with ``verify``), and
-    ``false_positives`` how many of its positives the disk has refuted.
+    ``false_positives`` how many of its positives the disk has refuted. ``file`` is where the filter is saved;
+    without one it is rebuilt from the keys on disk at each start.
     """
 
-    def __init__(self, store: Store, capacity: int, *, verify: bool = False):
+    def __init__(
+        self, store: Store, capacity: int, *, verify: bool = False, file: FilterFile | None = None
+    ):
         self._store = store
         self._verify = verify
-        self.filter = SeenFilter(capacity)
-        self.filter.update(key[-KEY_SIZE:] for key in store.keys(SEEN))
+        self._file = file
+        self._new: list[bytes] = []
+        self._sequence = 0
+        self.rebuilt = False
+        self.filter = self._load(capacity)
+        self._saved_count = self.filter.count
         self.expected_losses = 0.0
         self.false_positives = 0
+
+    def _load(self, capacity: int) -> SeenFilter:
+        snapshot = self._file.read(_hash) if self._file is not None else None
+        if snapshot is None:
+            self.rebuilt = True
+            found = SeenFilter(capacity)
+            found.update(key[-KEY_SIZE:] for key in self._store.keys(SEEN))
+            for key in self._store.keys(NEW_KEYS):
+                self._sequence = split_new_keys_key(key)
+            return found
+        found = SeenFilter.of(snapshot)
+        found.update(self._since(snapshot.mark))
+        return found
+
+    def _since(self, mark: int) -> Iterator[bytes]:
+        """Keys of the batches written after a snapshot."""
+        self._sequence = mark
+        for name, keys in self._store.items(NEW_KEYS):
+            if (sequence := split_new_keys_key(name)) > mark:
+                self._sequence = sequence
+                yield from (keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE))
 
     def __len__(self) -> int:
         return self.filter.count
@@ -104,9 +162,41 @@ class SeenSet:
         return False
 
     def mark(self, host: str, key: bytes, batch: Batch) -> None:
-        """Mark an identity as seen; it is on disk once ``batch`` is written."""
+        """Mark an identity as seen; it is on disk once ``batch`` is written, after `end_batch`."""
         self.filter.add(key)
+        self._new.append(key)
         batch.put(seen_prefix(host) + key, b"")
         if not self._verify:
             # An upper bound: the rate the whole filter keeps at its capacity.
             self.expected_losses += FALSE_POSITIVES
+
+    def end_batch(self, batch: Batch) -> None:
+        """List the batch's new keys in one entry, by which a saved filter is brought up to date."""
+        if self._new:
+            self._sequence += 1
+            batch.put(new_keys_key(self._sequence), b"".join(self._new))
+            self._new.clear()
+
+    # --- saving ---
+
+    def due_to_save(self) -> bool:
+        """Whether so much is new that a start after a crash would take long."""
+        new = self.filter.count - self._saved_count
+        return self._file is not None and new >= max(_SAVE_EVERY, self.filter.count // 4)
+
+    def snapshot(self) -> Snapshot:
+        """What `save` writes; taken on the event loop."""
+        self._saved_count = self.filter.count
+        return self.filter.snapshot(self._sequence)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a snapshot, then drop the lists of keys that are in it. Blocks: call it off the event loop."""
+        if self._file is None:
+            return
+        self._file.write(snapshot)
+        batch = self._store.batch()
+        for name in self._store.keys(NEW_KEYS):
+            if split_new_keys_key(name) > snapshot.mark:
+                break
+            batch.delete(name)
+        batch.write()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import plyvel
 
+from krowlspider.frontier.schema import after_all
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -38,7 +40,8 @@ class Store(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
     def batch(self, *, sync: bool = False) -> Batch: ...
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
-    def keys(self, prefix: bytes) -> Iterator[bytes]: ...
+    def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]: ...
+    def compact(self, start: bytes, stop: bytes) -> None: ...
     def close(self) -> None: ...
 
 
@@ -104,9 +107,19 @@ class LevelStore:
         with self._db.iterator(prefix=prefix) as iterator:
             yield from iterator
 
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        with self._db.iterator(prefix=prefix, include_value=False) as iterator:
+    def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
+        """Keys of a prefix in order, those greater than ``after`` only."""
+        with self._db.iterator(
+            start=max(prefix, after),
+            include_start=prefix > after,
+            stop=after_all(prefix),
+            include_value=False,
+        ) as iterator:
             yield from iterator
+
+    def compact(self, start: bytes, stop: bytes) -> None:
+        """Drop what was deleted in a range of keys. Blocks for seconds: call it off the event loop."""
+        self._db.compact_range(start=start, stop=stop)
 
     def close(self) -> None:
         self._db.close()
@@ -150,8 +163,11 @@ class MemoryStore:
         for key in _range(sorted(snapshot), prefix):
             yield key, snapshot[key]
 
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        yield from _range(sorted(self._data), prefix)
+    def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
+        yield from (key for key in _range(sorted(self._data), prefix) if key > after)
+
+    def compact(self, start: bytes, stop: bytes) -> None:
+        """Nothing to drop: a dict keeps no deleted keys."""
 
     def close(self) -> None:
         self._data.clear()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.hosts import Host
-from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,13 +70,13 @@ def look(store: Store, rule: PaceRule, wall: float, most: int) -> FrontierView:
 def _lines(store: Store, rule: PaceRule, wall: float) -> Iterator[HostLine]:
     for key, value in store.items(schema.HOST):
         name = key[1:].decode()
-        host, due = Host.decode(name, domain_of(name), value)
+        host = Host.decode(name, value)
         yield HostLine(
             name,
             host.queued,
             host.done,
             host.dropped,
             round(rule.delay(host.pace), 3),
-            round(max(0.0, due - wall), 3),
+            round(max(0.0, host.due - wall), 3),
             host.pace.errors,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +23,8 @@ RULE = PaceRule(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=3600.0
 )
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
+# Memory for next to nothing: every host and place comes from disk.
+TINY = replace(LIMITS, hosts_in_memory=1, window=1)
 
 
 class KeptMemoryStore(MemoryStore):
@@ -119,6 +121,6 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
         store.close()
 
 
-@pytest.fixture
-def world(open_store: Callable[[], Store]) -> World:
-    return World(open_store)
+@pytest.fixture(params=[LIMITS, TINY], ids=["roomy", "tiny"])
+def world(open_store: Callable[[], Store], request: pytest.FixtureRequest) -> World:
+    return World(open_store, limits=request.param)

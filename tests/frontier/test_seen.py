@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.seen import SeenFilter, SeenSet
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from krowlspider.frontier.store import Store
 
@@ -25,6 +27,7 @@ def mark(store: Store, seen: SeenSet, host: str, *numbers: int) -> None:
     batch = store.batch()
     for number in numbers:
         seen.mark(host, key(number), batch)
+    seen.end_batch(batch)
     batch.write()
 
 
@@ -77,3 +80,90 @@ def test_with_verify_a_false_positive_is_found_out_and_counted(
     assert seen.known("a.test", key(2)) is not verify
     assert seen.false_positives == (1 if verify else 0)
     assert (seen.expected_losses == 0) is verify
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> FilterFile:
+    return FilterFile(tmp_path / "seen")
+
+
+def saved(store: Store, file: FilterFile, *numbers: int) -> SeenSet:
+    """A set with these numbers, saved."""
+    seen = SeenSet(store, 10, file=file)
+    mark(store, seen, "a.test", *numbers)
+    seen.save(seen.snapshot())
+    return seen
+
+
+def test_a_saved_filter_is_read_back_and_what_came_after_it_is_replayed(
+    open_store: Callable[[], Store], file: FilterFile
+) -> None:
+    store = open_store()
+    seen = saved(store, file, *range(30))
+    mark(store, seen, "a.test", *range(30, 50))
+    mark(store, seen, "a.test", 50)
+    again = SeenSet(store, 10, file=file)
+    assert not again.rebuilt
+    assert (len(again), again.filter.layers, again.filter.fill) == (
+        len(seen),
+        seen.filter.layers,
+        seen.filter.fill,
+    )
+    assert all(again.known("a.test", key(number)) for number in range(51))
+    assert not any(again.known("a.test", key(number)) for number in range(100, 1100))
+
+
+def test_saving_again_and_again_keeps_only_what_is_newer(
+    open_store: Callable[[], Store], file: FilterFile
+) -> None:
+    store = open_store()
+    seen = saved(store, file, 1, 2)
+    assert list(store.keys(b"n")) == []
+    mark(store, seen, "a.test", 3)
+    assert len(list(store.keys(b"n"))) == 1
+    again = SeenSet(store, 10, file=file)
+    mark(store, again, "a.test", 4)
+    again.save(again.snapshot())
+    assert list(store.keys(b"n")) == []
+    last = SeenSet(store, 10, file=file)
+    assert not last.rebuilt
+    assert all(last.known("a.test", key(number)) for number in range(1, 5))
+
+
+def test_batches_written_while_a_snapshot_is_saved_are_not_lost(
+    open_store: Callable[[], Store], file: FilterFile
+) -> None:
+    store = open_store()
+    seen = SeenSet(store, 10, file=file)
+    mark(store, seen, "a.test", 1)
+    snapshot = seen.snapshot()
+    mark(store, seen, "a.test", 2)
+    seen.save(snapshot)
+    again = SeenSet(store, 10, file=file)
+    assert not again.rebuilt
+    assert [again.known("a.test", key(number)) for number in (1, 2, 3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("damage", ["absent", "cut", "flipped", "empty", "other version"])
+def test_a_filter_that_is_absent_or_damaged_is_rebuilt_from_the_keys_on_disk(
+    open_store: Callable[[], Store], file: FilterFile, damage: str
+) -> None:
+    store = open_store()
+    saved(store, file, *range(30))
+    data = file.path.read_bytes()
+    middle = len(data) // 2
+    file.path.write_bytes(
+        {
+            "absent": b"",
+            "cut": data[:-1],
+            "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+            "empty": b"",
+            "other version": data.replace(b'"version": 1', b'"version": 9'),
+        }[damage]
+    )
+    if damage == "absent":
+        file.remove()
+    again = SeenSet(store, 10, file=file)
+    assert again.rebuilt
+    assert len(again) == 30
+    assert all(again.known("a.test", key(number)) for number in range(30))

@@ -1,0 +1,93 @@
+"""The saved seen filter: one file with a checksum, replaced as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from rbloom import Bloom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A filter at one moment. ``mark`` is the sequence of the last batch of new keys that is in it, ``room`` how
+    many keys the newest layer still takes; ``newest`` is that layer's bytes."""
+
+    mark: int
+    capacity: int
+    count: int
+    room: int
+    full: list[Bloom]
+    newest: bytes
+
+
+class FilterFile:
+    """A file that holds a snapshot: a line of JSON, then the layers' bytes.
+
+    What is damaged, cut or of another version is not there.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Replace the file; a crash leaves the old one or the new one."""
+        layers = [*(layer.save_bytes() for layer in snapshot.full), snapshot.newest]
+        head = {
+            "version": _VERSION,
+            "mark": snapshot.mark,
+            "capacity": snapshot.capacity,
+            "count": snapshot.count,
+            "room": snapshot.room,
+            "sizes": [len(layer) for layer in layers],
+            "blake2b": [_checksum(layer) for layer in layers],
+        }
+        draft = self.path.with_name(self.path.name + ".new")
+        with draft.open("wb") as file:
+            file.write(json.dumps(head).encode() + b"\n")
+            for layer in layers:
+                file.write(layer)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def read(self, hash_key: Callable[[bytes], int]) -> Snapshot | None:
+        """The snapshot, or None when there is no whole one."""
+        try:
+            with self.path.open("rb") as file:
+                head = json.loads(file.readline())
+                layers = [file.read(size) for size in head["sizes"]]
+            if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
+                return None
+            return Snapshot(
+                head["mark"],
+                head["capacity"],
+                head["count"],
+                head["room"],
+                [Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
+                layers[-1],
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def remove(self) -> None:
+        """The next start rebuilds the filter."""
+        self.path.unlink(missing_ok=True)
+
+
+def _checksum(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
