@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.archive.errors import ArchiveError
 from krowlspider.job import Job
 
 if TYPE_CHECKING:
@@ -46,13 +45,16 @@ class Checkpoint:
             await asyncio.sleep(self._interval)
             try:
                 await self._job.commit()
-            except (ArchiveError, OSError) as error:
-                logger.critical("The crawl stops, nothing is lost: %s", error)
-                self._crawler.stats.set_value("krowl/archive/error", str(error))
-                asyncio.get_running_loop().create_task(
-                    self._crawler.engine.close_spider_async(reason="archive_error")
-                )
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing is acknowledged any more
+                self._stop_crawl(error)
                 return
+
+    def _stop_crawl(self, error: Exception) -> None:
+        logger.critical("The crawl stops; what was not committed stays queued: %s", error)
+        self._job.failure = error
+        self._closing = asyncio.get_running_loop().create_task(
+            self._crawler.engine.close_spider_async(reason="storage_error")
+        )
 
     def _stop(self) -> None:
         if self._task is not None:

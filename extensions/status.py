@@ -48,6 +48,8 @@ class Status:
 
     def _start(self) -> None:
         self._started = self._last_time = time.monotonic()
+        self._publish(self._counted())
+        logger.info("User-Agent: %s", self._job.user_agent)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -56,9 +58,7 @@ class Status:
             self._tick()
 
     def _tick(self) -> None:
-        scheduler = self._crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
-        counted = scheduler.counted()
+        counted = self._counted()
         self._publish(counted)
         now = time.monotonic()
         rate = (counted["done"] - self._last_pages) / (now - self._last_time)
@@ -73,12 +73,23 @@ class Status:
             "hosts": frontier.host_count,
             "due": due,
             "waiting": max(0, frontier.host_count - due),
-            "in_transit": scheduler.in_transit,
+            "in_transit": self._scheduler().on_the_wire,
             "dropped": dropped(counted),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
-        self._job.folder.write_status(status)
+        try:
+            self._job.folder.write_status(status)
+        except OSError as error:
+            logger.warning("The figures for scrapy frontier cannot be written: %s", error)
         logger.info(LINE, status)
+
+    def _scheduler(self) -> Scheduler:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler
+
+    def _counted(self) -> Counter[str]:
+        return self._scheduler().counted()
 
     def _publish(self, counted: Counter[str]) -> None:
         put = self._crawler.stats.set_value
@@ -107,9 +118,7 @@ class Status:
     def _finish(self, spider: Spider, reason: str) -> None:
         if self._task is not None:
             self._task.cancel()
-        scheduler = self._crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
-        counted = scheduler.counted()
+        counted = self._counted()
         self._publish(counted)
         seconds = time.monotonic() - self._started
         logger.info("%s", "\n".join(self._summary(reason, counted, seconds)))
@@ -126,9 +135,11 @@ class Status:
         lines = [
             f"Crawl ended ({reason}) after {seconds:.1f} s",
             f"  pages done   {counted['done']:,} ({counted['done'] / max(seconds, 0.001):.1f}/s)",
-            f"  answers      {_listing(statuses)}",
+            f"  answers      {_listing(statuses)} (robots.txt and retries included)",
             f"  URLs         {urls}",
         ]
+        if failures := _by_last_part(stats.get_stats(), "krowl/fetch/failed_count/"):
+            lines.append(f"  no answer    {_listing(failures)}")
         if reasons := _by_last_part(counted, "dropped/"):
             lines.append(f"  dropped      {_listing(reasons)}")
         lines += [

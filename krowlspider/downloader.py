@@ -71,13 +71,9 @@ class Downloader:
         spider = self._crawler.spider
         send = self._crawler.signals.send_catch_log
         send(signals.request_reached_downloader, request=request, spider=spider)
-        stats = self._crawler.stats
-        stats.inc_value("downloader/request_count")
+        self._crawler.stats.inc_value("downloader/request_count")
         try:
             response = await self.handlers.download_request_async(request)
-            stats.inc_value("downloader/response_count")
-            stats.inc_value(f"downloader/response_status_count/{response.status}")
-            stats.inc_value("downloader/response_bytes", len(response.body))
             send(signals.response_downloaded, response=response, request=request, spider=spider)
         finally:
             send(signals.request_left_downloader, request=request, spider=spider)

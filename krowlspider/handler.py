@@ -63,13 +63,22 @@ _SCRAPY_ERRORS: Sequence[tuple[type[errors.FetchError], type[Exception]]] = (
 def failure_kind(error: BaseException) -> str:
     """One word for why a download failed, for counts."""
     cause = error.__cause__
+    if isinstance(error, StopDownload):
+        return "stopped"
     return cause.kind if isinstance(cause, errors.FetchError) else "error"
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether the same fetch would fail again: no such name, a forbidden address, a body over the limit."""
-    return isinstance(
-        error.__cause__, errors.NameNotFound | errors.AddressForbidden | errors.TooLarge
+    """Whether the same fetch would fail again: no such name, a forbidden address, or an answer of no use."""
+    return isinstance(error.__cause__, errors.NameNotFound | errors.AddressForbidden) or is_answer(
+        error
+    )
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether the host did answer, but for us: a body over the limit, a broken coding, a download stopped."""
+    return isinstance(error, StopDownload) or isinstance(
+        error.__cause__, errors.TooLarge | errors.DecodeFailed
     )
 
 
@@ -151,7 +160,6 @@ class DownloadHandler(BaseDownloadHandler):
                 self._archive(request, error.exchange)
             raise _as_scrapy(error) from error
         self._archive(request, exchange)
-        meta["download_latency"] = exchange.latency
         try:
             response = self._response(request, exchange)
         except errors.FetchError as error:
@@ -197,6 +205,11 @@ class DownloadHandler(BaseDownloadHandler):
         written = self._job.archive.write(capture)
         written.add_done_callback(self._written)
         request.meta["krowl_warc"] = written
+        request.meta["download_latency"] = exchange.latency
+        stats = self.crawler.stats
+        stats.inc_value("downloader/response_count")
+        stats.inc_value(f"downloader/response_status_count/{exchange.status}")
+        stats.inc_value("downloader/response_bytes", len(exchange.response_bytes))
 
     def _written(self, written: Future[Location]) -> None:
         if not written.cancelled() and (error := written.exception()) is not None:
@@ -224,10 +237,11 @@ class DownloadHandler(BaseDownloadHandler):
 
 
 def _headers(pairs: list[tuple[bytes, bytes]]) -> Headers:
-    headers = Headers()
+    # Headers.appendlist copies the list each time: quadratic in the lines of a hostile head.
+    grouped: dict[bytes, list[bytes]] = {}
     for name, value in pairs:
-        headers.appendlist(name, value)
-    return headers
+        grouped.setdefault(name.title(), []).append(value)
+    return Headers(grouped)
 
 
 def _as_scrapy(error: errors.FetchError) -> Exception:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider import __version__
@@ -53,6 +54,8 @@ class Job:
         self.rule = pace_rule(settings)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
+        # Why the crawl cannot go on, once it cannot: the archive or the frontier failed.
+        self.failure: Exception | None = None
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
@@ -75,16 +78,16 @@ class Job:
         self.folder = JobFolder.of(settings["JOBDIR"])
         head = self.folder.take()
         try:
-            self._open_parts(head.seed)
-        except (StoreError, ArchiveError, OSError) as error:
+            self._open_parts(head.seed, new=head.new)
+        except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
             self.folder.leave()
-            raise JobError(str(error)) from error
+            raise JobError(f"JOBDIR {self.folder.path} cannot be used: {error}") from error
         self._opened = True
 
-    def _open_parts(self, seed: int) -> None:
+    def _open_parts(self, seed: int, *, new: bool) -> None:
         settings = self._settings
         self.hasher = IdentityHasher(seed)
-        self.store = LevelStore(self.folder.frontier)
+        self.store = LevelStore(self.folder.frontier, create=new)
         seen = SeenSet(
             self.store,
             settings.getint("KROWL_SEEN_CAPACITY"),
@@ -140,6 +143,7 @@ class Job:
         """Group commit: what is archived goes to disk, then the pages in it are acknowledged in one synced batch.
 
         :raises ArchiveError: the archive cannot be written; nothing was acknowledged
+        :raises StoreError: the frontier cannot be written
         """
         async with self._commit_lock:
             if self._opened:
@@ -152,10 +156,8 @@ class Job:
         self.frontier.end_commit(commit)
 
     async def close(self) -> None:
-        """Commit, close the WARC files and the store, unlock the folder.
-
-        :raises ArchiveError: the archive cannot be written; what it lacks stays queued
-        """
+        """Commit, close the WARC files and the store, unlock the folder. What fails is in ``failure``: pages that
+        could not be committed stay queued."""
         async with self._commit_lock:
             if not self._opened:
                 return
@@ -163,11 +165,15 @@ class Job:
             try:
                 await self._commit()
                 await self.archive.close()
-            finally:
+            except (ArchiveError, StoreError, OSError) as error:
+                self.failure = self.failure or error
+            try:
                 self.frontier.close()
-                await self.client.close()
-                await self._resolver.close()
-                self.folder.leave()
+            except StoreError as error:
+                self.failure = self.failure or error
+            await self.client.close()
+            await self._resolver.close()
+            self.folder.leave()
 
 
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:

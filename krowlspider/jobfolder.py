@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 _LOCK = "lock"
 _STATUS = "status.json"
 _HEAD = "job.json"
+_HEAD_DRAFT = "job.json.new"
 
 
 @dataclass(frozen=True, slots=True)
 class JobHead:
-    """What ``job.json`` says: the folder's format and the seed of its identities."""
+    """What ``job.json`` says: the folder's format and the seed of its identities. ``new`` when it was made now."""
 
     format: int
     seed: int
     software: str
+    new: bool = False
 
 
 class JobInUseError(JobError):
@@ -91,6 +93,8 @@ class JobFolder:
         except JobError:
             self.leave()
             raise
+        # What an earlier process said of itself.
+        (self.path / _STATUS).unlink(missing_ok=True)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         return head
@@ -105,7 +109,7 @@ class JobFolder:
         """The figures last left, or None."""
         try:
             status: dict[str, object] = json.loads((self.path / _STATUS).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             return None
         return status
 
@@ -121,11 +125,12 @@ class JobFolder:
     def _head(self) -> JobHead:
         path = self.path / _HEAD
         try:
-            head = JobHead(**json.loads(path.read_bytes()))
+            said = json.loads(path.read_bytes())
+            head = JobHead(int(said["format"]), int(said["seed"]), str(said["software"]))
         except FileNotFoundError:
             return self._new_head(path)
-        except (OSError, ValueError, TypeError) as error:
-            raise JobError(f"{path} cannot be read as a crawl's head: {error}") from error
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
         if head.format > FORMAT:
             raise JobError(
                 f"JOBDIR {self.path} has format {head.format}, made by {head.software};"
@@ -134,21 +139,32 @@ class JobFolder:
         return head
 
     def _new_head(self, path: Path) -> JobHead:
-        strange = [found.name for found in self.path.iterdir() if found.name != _LOCK]
+        ours = {_LOCK, _HEAD_DRAFT}
+        strange = [found.name for found in self.path.iterdir() if found.name not in ours]
         if strange:
             raise JobError(
                 f"JOBDIR {self.path} is not empty and not a crawl's folder"
                 f" (it holds {min(strange)!r}): give a new or empty folder"
             )
-        head = JobHead(FORMAT, secrets.randbits(63), f"krowlspider {__version__}")
+        head = JobHead(FORMAT, secrets.randbits(63), f"krowlspider {__version__}", new=True)
         text = {"format": head.format, "seed": head.seed, "software": head.software}
-        draft = path.with_suffix(".new")
+        draft = path.with_name(_HEAD_DRAFT)
         try:
             with draft.open("w") as file:
                 json.dump(text, file)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
+            sync_folder(self.path)
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
         return head
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

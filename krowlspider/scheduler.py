@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from scrapy import Request
@@ -17,6 +18,7 @@ from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.schema import Entry
 from krowlspider.job import Job
+from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.scope import Scope
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Bounds of one turn of the event loop when robots.txt refuses much: 20 x 20 entries at about 30 µs are 12 ms.
-_HOSTS_A_TURN = 20
+# Seconds that one turn of the event loop may spend on entries that robots.txt refuses. One verdict takes 4 µs with
+# ordinary rules and some ms with the longest.
+_TURN = 0.01
 _REFUSALS_A_HOST = 20
 
 
@@ -80,6 +83,8 @@ class Scheduler(BaseScheduler):
         self._timer: CallLaterResult | None = None
         self._timer_due = 0.0
         self.page_budget: int | None = None
+        # Requests sent and not ended.
+        self.on_the_wire = 0
         self.scope = Scope(
             max_depth=0,
             allow=(),
@@ -109,6 +114,14 @@ class Scheduler(BaseScheduler):
                 " -s JOBDIR=that folder",
                 self._job.folder.path,
             )
+        if (mended := self._job.mended).files:
+            logger.warning(
+                "%d WARC files of a crawl that was killed are mended: %d bytes without a whole record were cut off",
+                mended.files,
+                mended.bytes_cut,
+            )
+        for damaged in self._job.mended.damaged:
+            logger.error("Damage in a WARC file: what followed it is put aside in %s", damaged)
         if self._frontier.pending:
             logger.info(
                 "Going on with %d URLs queued in %s", self._frontier.pending, self._job.folder.path
@@ -206,27 +219,35 @@ class Scheduler(BaseScheduler):
     # --- out ---
 
     def has_pending_requests(self) -> bool:
-        return self._frontier.queued > 0 and self.page_budget != 0
+        # A response between the downloader and the scraper is in neither of them for a moment.
+        return bool(self._transits) or (self._frontier.hopeful and self.page_budget != 0)
 
     def next_request(self) -> Request | None:
         if self.page_budget == 0:
             return None
-        for _ in range(_HOSTS_A_TURN):
+        end = monotonic() + _TURN
+        while monotonic() < end:
             host = self._frontier.pop_host()
             if host is None:
                 self._wake_when_due()
                 return None
-            request = self._next_of(host)
+            request = self._next_of(host, end)
             if request is not None:
                 return request
         self._wake()
         return None
 
-    def _next_of(self, host: Host) -> Request | None:
-        if host.errands:
+    def _next_of(self, host: Host, end: float) -> Request | None:
+        """The host's next request, None when it has none that may be sent now; not long after ``end``."""
+        # By turns, so that those whose robots.txt leads to this host do not hold up its pages.
+        host.errand_last = bool(host.errands) and not (
+            host.errand_last and host.queued and not host.waits
+        )
+        if host.errand_last:
             errand = host.errands.pop(0)
             assert isinstance(errand, Errand)
             return self._send_errand(host, errand)
+        put_off = False
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.pop(host)
             if lease is None:
@@ -239,29 +260,43 @@ class Scheduler(BaseScheduler):
             if verdict is Verdict.UNKNOWN:
                 self._frontier.unpop(lease)
                 return self._send_errand(host, self._gate.errand(authority, host))
-            self._turn_away(lease, verdict)
-        self._frontier.give_back(host)
+            put_off |= self._turn_away(lease, verdict)
+            if monotonic() > end:
+                break
+        if put_off:
+            self._frontier.put_off(host)
+        else:
+            self._frontier.give_back(host)
         return None
 
-    def _turn_away(self, lease: Lease, verdict: Verdict) -> None:
-        if verdict is Verdict.UNREACHABLE and lease.entry.bare:
+    def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
+        """Drop what robots.txt disallows. True for what stays queued until robots.txt can be had."""
+        if verdict is Verdict.UNREACHABLE and not lease.entry.bare:
+            self._frontier.replace(lease, lease.entry)
+            return True
+        if verdict is Verdict.UNREACHABLE:
             self.fall_back(lease.entry)
         self._frontier.acknowledge(lease, dropped=verdict.value)
+        return False
 
     def fall_back(self, entry: Entry) -> None:
         """A seed given without a scheme did not answer on https: try http."""
         self.discover([entry.url.replace("https:", "http:", 1)], depth=entry.depth)
 
     def _send_page(self, host: Host, lease: Lease) -> Request:
+        host.pace.floor = self._gate.crawl_delay(host.name)
         request = self._codec.request(lease.entry)
         self._transits[request] = Transit(host, lease.entry.url, lease=lease)
+        self.on_the_wire += 1
         if self.page_budget is not None:
             self.page_budget -= 1
         return request
 
     def _send_errand(self, host: Host, errand: Errand) -> Request:
-        request = Request(errand.url, callback=_ignore, dont_filter=True)
+        meta = {"download_maxsize": BODY_MAX + 1}
+        request = Request(errand.url, callback=_ignore, dont_filter=True, meta=meta)
         self._transits[request] = Transit(host, errand.url, errand=errand)
+        self.on_the_wire += 1
         return request
 
     # --- on the way, and the end ---
@@ -273,6 +308,7 @@ class Scheduler(BaseScheduler):
     def ended(self, transit: Transit) -> None:
         """The request has left the wire: its host may be fetched again, after its delay."""
         wait = max(transit.wait, self._job.rule.delay(transit.host.pace))
+        self.on_the_wire -= 1
         if transit.hold:
             self._frontier.wait(transit.host, wait)
         else:
@@ -312,10 +348,6 @@ class Scheduler(BaseScheduler):
         self._wake()
 
     # --- figures ---
-
-    @property
-    def in_transit(self) -> int:
-        return len(self._transits)
 
     def counted(self) -> Counter[str]:
         """What was counted since this start."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
-from krowlspider.handler import failure_kind
+from krowlspider.handler import failure_kind, is_answer
 from krowlspider.job import Job
 from krowlspider.politeness.pace import parse_retry_after
 from krowlspider.scheduler import Scheduler, Transit
@@ -40,7 +40,10 @@ class PolitenessMiddleware:
     def process_response(self, request: Request, response: Response) -> Response:
         if (transit := self._transit(request)) is not None:
             pace = transit.host.pace
-            latency = request.meta.get("download_latency", 0.0)
+            latency = request.meta.get("download_latency")
+            if latency is None:
+                # Another middleware made it up: the host was not asked.
+                return response
             if response.status in DISTRESS:
                 transit.wait = self._rule.after_distress(pace, latency, _retry_after(response))
                 self._crawler.stats.inc_value("krowl/politeness/distress_count")
@@ -58,7 +61,11 @@ class PolitenessMiddleware:
             return
         transit.failure = kind
         self._crawler.stats.inc_value(f"krowl/fetch/failed_count/{kind}")
-        transit.wait = self._rule.after_error(transit.host.pace)
+        pace = transit.host.pace
+        if is_answer(exception):
+            transit.wait = self._rule.after_answer(pace, request.meta.get("download_latency", 0.0))
+        else:
+            transit.wait = self._rule.after_error(pace)
 
     def _transit(self, request: Request) -> Transit | None:
         scheduler = self._crawler.engine.scheduler

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.misc import load_object
 
-from krowlspider.handler import failure_kind, is_final
+from krowlspider.handler import failure_kind, is_answer, is_final
 from krowlspider.scheduler import Scheduler
 from middlewares.politeness import DISTRESS
 
@@ -59,6 +59,8 @@ class RetryMiddleware:
             request, "retry_times", limit, failure_kind(exception)
         ):
             return request
+        if is_answer(exception):
+            return None
         scheduler = self._scheduler()
         transit = scheduler.transit(request)
         if transit is not None and transit.lease is not None and transit.lease.entry.bare:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
+from krowlspider.fetch.errors import AddressForbidden, TooLarge
 from krowlspider.handler import is_final
 from krowlspider.job import Job
 from krowlspider.scheduler import Scheduler
@@ -21,12 +23,19 @@ if TYPE_CHECKING:
     from krowlspider.scheduler import Transit
 
 
+logger = logging.getLogger(__name__)
+
+# Hosts at a forbidden address that are named; the rest is counted.
+_WARNINGS = 5
+
+
 class RobotsMiddleware:
     """Hands what came, or did not come, of a robots.txt to the gate, and ends the request there."""
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._job = Job.of(crawler)
+        self._warned = 0
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -51,9 +60,26 @@ class RobotsMiddleware:
         transit, errand = self._errand(request)
         if transit is None or errand is None:
             return
+        cause = exception.__cause__
+        if isinstance(cause, TooLarge) and cause.exchange is not None:
+            # RFC 9309, section 2.5: what came first counts.
+            cut = cause.exchange
+            transit.hold = self._job.robots.answered(errand, cut.status, cut.body, None)
+            raise IgnoreRequest("robots.txt has been read as far as it goes") from exception
+        if isinstance(cause, AddressForbidden):
+            self._warn(errand, cause)
         self._crawler.stats.inc_value("robotstxt/exception_count")
         transit.hold = self._job.robots.failed(errand, final=is_final(exception))
         raise IgnoreRequest("robots.txt could not be fetched") from exception
+
+    def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
+        self._warned += 1
+        if self._warned <= _WARNINGS:
+            logger.warning(
+                "%s stays queued and is not fetched: %s. KROWL_ALLOW_ADDRESSES opens networks that are not public.",
+                errand.host.name,
+                cause,
+            )
 
     def _errand(self, request: Request) -> tuple[Transit | None, Errand | None]:
         scheduler = self._crawler.engine.scheduler

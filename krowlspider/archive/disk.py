@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from typing import TYPE_CHECKING
+
+from krowlspider.archive.errors import ArchiveError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Held by the process that writes to a folder.
+LOCK = ".krowlspider.lock"
 # The mark of a file that is still written, or was when its process died.
 OPEN = ".open"
 
@@ -48,3 +53,17 @@ def finish(path: Path) -> Path:
     path.rename(final)
     sync_directory(final.parent)
     return final
+
+
+def lock_directory(directory: Path) -> int:
+    """Hold a folder for this process alone, until the returned descriptor is closed.
+
+    Raises ArchiveError when another process holds it, OSError when it cannot be written.
+    """
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise ArchiveError(f"another crawl writes to {directory}: give each its own") from error
+    return descriptor

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.disk import OPEN, finish, finish_name, sync_directory
@@ -13,24 +14,34 @@ from krowlspider.archive.members import read_member
 if TYPE_CHECKING:
     from pathlib import Path
 
+# How a member begins (RFC 1952, 2.3), and how far after a broken one another is looked for.
+_MEMBER = b"\x1f\x8b\x08"
+_SEARCHED = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """One open file mended: ``final`` is None when it held no whole record and was removed."""
+    """One open file mended: ``final`` is None when it held no whole record and was removed.
+
+    ``damaged`` holds what was cut off, where that is more than the record a killed process was at.
+    """
 
     final: Path | None
     records: int
     bytes_cut: int
+    damaged: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MendReport:
-    """What mending a folder did: files kept, files removed, records kept, bytes cut away."""
+    """What mending a folder did: files kept, files removed, records kept, bytes cut away, and the
+    files that damage was put aside in."""
 
     files: int
     removed: int
     records: int
     bytes_cut: int
+    damaged: list[Path] = field(default_factory=list)
 
 
 def mend_folder(directory: Path) -> MendReport:
@@ -41,6 +52,7 @@ def mend_folder(directory: Path) -> MendReport:
         removed=sum(each.final is None for each in mended),
         records=sum(each.records for each in mended),
         bytes_cut=sum(each.bytes_cut for each in mended),
+        damaged=[each.damaged for each in mended if each.damaged is not None],
     )
 
 
@@ -54,15 +66,17 @@ def mend(path: Path) -> Mended:
     finish_name(path)
     with path.open("r+b") as stream:
         records, end = _whole_records(stream)
-        bytes_cut = os.fstat(stream.fileno()).st_size - end
+        size = os.fstat(stream.fileno()).st_size
+        bytes_cut = size - end
+        damaged = _put_aside(stream, end, path) if _holds_records(stream, end, size) else None
         if records:
             stream.truncate(end)
             os.fsync(stream.fileno())
     if records:
-        return Mended(finish(path), records, bytes_cut)
+        return Mended(finish(path), records, bytes_cut, damaged)
     path.unlink()
     sync_directory(path.parent)
-    return Mended(None, 0, bytes_cut)
+    return Mended(None, 0, bytes_cut, damaged)
 
 
 def _whole_records(stream: BinaryIO) -> tuple[int, int]:
@@ -76,6 +90,32 @@ def _whole_records(stream: BinaryIO) -> tuple[int, int]:
             break
         records += 1
     return records, end
+
+
+def _holds_records(stream: BinaryIO, end: int, size: int) -> bool:
+    """Whether whole records follow what is broken: then it is damage, not the cut of a killed process."""
+    stream.seek(end)
+    tail = stream.read(_SEARCHED)
+    place = tail.find(_MEMBER, 1)
+    while place != -1:
+        try:
+            read_member(stream, end + place, _discard)
+        except RecordError:
+            place = tail.find(_MEMBER, place + 1)
+        else:
+            return True
+    return False
+
+
+def _put_aside(stream: BinaryIO, end: int, path: Path) -> Path:
+    """Keep everything from the damage on, for a person to look into."""
+    damaged = path.with_name(f"{path.name}.damaged")
+    stream.seek(end)
+    with damaged.open("wb") as copy:
+        shutil.copyfileobj(stream, copy)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return damaged
 
 
 def _discard(piece: bytes) -> None:

@@ -6,6 +6,8 @@ import re
 
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:[^\n]*\bchunked[ \t]*\r?\n", re.IGNORECASE)
+# RFC 9112, 4 and 5: a status line, then fields without folds or stray lines.
+_REGULAR_HEAD = re.compile(rb"HTTP/[^\r\n\0]*(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*)*")
 # RFC 9112, 7.1: the size in hexadecimal, and perhaps extensions after a semicolon.
 # Fifteen digits, because sixteen may not fit a position in memory.
 _CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
@@ -22,10 +24,14 @@ def payload_of(message: bytes) -> bytes:
     return message[end.end() :]
 
 
-def is_chunked(message: bytes) -> bool:
-    """Whether a request or response has the chunked transfer coding."""
-    end = _HEAD_END.search(message)
-    return end is not None and _CHUNKED.search(message, 0, end.end()) is not None
+def is_plain(message: bytes, payload: bytes) -> bool:
+    """Whether every reader finds this payload in the message: a regular head, and no transfer coding."""
+    end = message.find(b"\r\n\r\n")
+    return (
+        end != -1
+        and _REGULAR_HEAD.fullmatch(message, 0, end) is not None
+        and message[end + 4 :] == payload
+    )
 
 
 def _dechunk(message: bytes, position: int) -> bytes:

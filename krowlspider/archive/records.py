@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from krowlspider.archive.payload import is_chunked
+from krowlspider.archive.payload import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,9 +88,10 @@ def response(capture: Capture, *, identity: str, date: str, info: str) -> bytes:
     Raises ValueError when the capture's URL, address or truncation cannot stand in a record.
     """
     fields = [*_common("response", capture, identity, date, info)]
-    # Of a chunked response the standard digests the entity, warcio the chunks: whichever stood here, one
-    # of them would call the record broken. The block digest guards it.
-    if not is_chunked(capture.response_bytes):
+    # Of a chunked response the standard digests the entity, warcio the chunks, and of an irregular
+    # head tools disagree where it ends: whichever digest stood here, one of them would call the
+    # record broken. The block digest guards it.
+    if is_plain(capture.response_bytes, capture.payload):
         fields.append(("WARC-Payload-Digest", digest(capture.payload)))
     if capture.truncated:
         fields.append(("WARC-Truncated", _reason(capture.truncated)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from krowlspider.archive.disk import make_directory
+from krowlspider.archive.disk import lock_directory, make_directory
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.mend import MendReport, mend_folder
 from krowlspider.archive.series import WarcSeries, WriterStats
@@ -69,16 +70,18 @@ class WarcWriter:
         # A daemon: a process that ends without `close` is mended like one that was killed.
         self._thread = threading.Thread(target=self._run, name="warc-writer", daemon=True)
         self._closed: asyncio.Future[None] | None = None
+        self._lock: int | None = None
         # Why nothing more can be written. The thread's alone.
         self._cause: Exception | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> MendReport:
         """Make the directory, mend what dead processes left open in it, start the thread.
 
-        Blocks, for some 13 s a gigabyte to mend; so call it before the crawl. No other living
-        writer may use the directory. Raises OSError.
+        Blocks, for some 13 s a gigabyte to mend; so call it before the crawl. Raises ArchiveError
+        when another living writer uses the directory, OSError when it cannot be written.
         """
         make_directory(self._directory)
+        self._lock = lock_directory(self._directory)
         report = mend_folder(self._directory)
         self._loop = loop
         self._thread.start()
@@ -124,6 +127,12 @@ class WarcWriter:
         finally:
             if self._closed.done():
                 self._thread.join()
+                self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _order(self, act: Callable[[], _T], size: int = 0) -> asyncio.Future[_T]:
         if self._loop is None or self._closed is not None:

@@ -6,9 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from scrapy.commands.crawl import Command as CrawlCommand
-from scrapy.exceptions import UsageError
+from scrapy.spiderloader import get_spider_loader
 
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.job import Job
 from krowlspider.validation import validate
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 # Exit codes: the caller can tell a mistake in the input from a disk that is full.
 BAD_INPUT = 2
-ARCHIVE_FAILED = 3
+STORAGE_FAILED = 3
 
 
 class Command(CrawlCommand):
@@ -26,13 +27,27 @@ class Command(CrawlCommand):
         assert self.settings is not None
         try:
             validate(self.settings)
+            self._check(args)
         except KrowlError as error:
             print(f"krowlspider: {error}", file=sys.stderr)
             sys.exit(BAD_INPUT)
 
+    def _check(self, args: list[str]) -> None:
+        """:raises SettingsError: the arguments are not the name of one spider"""
+        assert self.settings is not None
+        names = sorted(get_spider_loader(self.settings).list())
+        if not args:
+            raise SettingsError(
+                f"give the name of a spider ({', '.join(names)}): scrapy crawl broad"
+            )
+        if args[0] not in names:
+            raise SettingsError(f"there is no spider {args[0]!r}; there are {', '.join(names)}")
+        if len(args) > 1:
+            raise SettingsError(
+                f"{args[1]!r} is not an option of scrapy crawl; spider arguments are -a name=value"
+            )
+
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        if len(args) != 1:
-            raise UsageError("give the name of one spider, for example: scrapy crawl broad")
         assert self.crawler_process
         crawler = self.crawler_process.create_crawler(args[0])
         crawl: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
@@ -43,5 +58,6 @@ class Command(CrawlCommand):
             self.exitcode = BAD_INPUT
         elif self.crawler_process.bootstrap_failed:
             self.exitcode = 1
-        elif crawler.stats.get_value("finish_reason") == "archive_error":
-            self.exitcode = ARCHIVE_FAILED
+        elif (failure := Job.of(crawler).failure) is not None:
+            print(f"krowlspider: the crawl could not be kept on disk: {failure}", file=sys.stderr)
+            self.exitcode = STORAGE_FAILED

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer
-from krowlspider.fetch.errors import ConnectionLost
 from krowlspider.fetch.pool import Pool
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import build_request, split_target
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
-
-# May be sent twice without a change at the server: RFC 9110, section 9.2.2. Other idempotent
-# methods are not what a crawler sends.
-_REPEATABLE = frozenset({"GET", "HEAD"})
 
 
 class Client:
@@ -63,7 +58,8 @@ class Client:
         """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
-        A kept-alive connection found dead is replaced once, for GET and HEAD.
+        A kept-alive connection that dies is a ConnectionLost like any other: the server may have read the
+        request, and the next one is to wait its turn.
         Raises FetchError (with the partial exchange once there was a head), ValueError for a
         request that cannot be written, and what ``observer`` raises.
         """
@@ -73,13 +69,8 @@ class Client:
         request = build_request(target, method, headers, body)
         order = Order(url, method, request, begun, deadline, self._first_byte_timeout)
         connection = self._pool.take(target.origin)
-        if connection is not None:
-            try:
-                return await self._on(connection, order, max_size, observer)
-            except ConnectionLost:
-                if connection.answered or method not in _REPEATABLE:
-                    raise
-        connection = await self._dialer.dial(target.origin, deadline)
+        if connection is None:
+            connection = await self._dialer.dial(target.origin, deadline)
         return await self._on(connection, order, max_size, observer)
 
     async def close(self) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Real heads take a few KiB; this bounds what a hostile one can make a connection hold.
 HEAD_CAP = 64 * 1024
 HEAD_END = re.compile(rb"\n\r?\n")
+# An exabyte; Python refuses to read numbers of some thousand digits.
+_LENGTH_DIGITS = 18
 _NO_BODY = frozenset({204, 304})
 _FOLD = re.compile(rb"\r?\n[ \t]+")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
@@ -129,6 +131,8 @@ def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, 
         # ends with the response (RFC 9112, section 6.3, rule 3).
         return Framing.CHUNKED, 0, clear and not lengths
     if lengths:
+        if len(lengths[0]) > _LENGTH_DIGITS:
+            raise ProtocolBroken(f"a Content-Length of {len(lengths[0])} digits")
         return Framing.LENGTH, int(lengths[0]), clear and not codings
     return Framing.CLOSE, 0, False
 

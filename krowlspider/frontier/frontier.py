@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 _FLOAT = Struct(">d")
 # Hosts kept in memory beside those that are busy: about 1 kB each.
 HOSTS_IN_MEMORY = 50_000
+# Seconds from one round of tries of the hosts that did not answer to the next.
+ROUND = 3600.0
+# Hosts of a round made due at a time, once a commit: about 15 ms.
+_REVIVED = 1000
 # Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads across what
 # LevelDB keeps of it, 0.3 s for half a million. Queues are read by key, and need none.
 COMPACT_EVERY = 500_000
@@ -45,6 +49,10 @@ class Lease:
     priority: int
     sequence: int
     entry: Entry
+
+
+# A lease that is over, and the reason its entry was dropped, if it was.
+Acknowledged = tuple[Lease, str | None]
 
 
 @dataclass(slots=True)
@@ -62,7 +70,8 @@ class Commit:
     """Acknowledgements on their way to disk. ``write`` blocks for an fsync: call it off the event loop."""
 
     batch: Batch
-    leases: list[Lease]
+    acknowledged: list[Acknowledged]
+    counters: Counter[str]
     also: list[Callable[[], None]]
 
     def write(self) -> None:
@@ -109,7 +118,7 @@ class Frontier:
         self.hosts: dict[str, Host] = {}
         self.leased = 0
         self.counters: Counter[str] = Counter()
-        self._acknowledged: list[Lease] = []
+        self._acknowledged: list[Acknowledged] = []
         self._consumed = 0
         self._in_transit: Counter[str] = Counter()
         self._parked: dict[str, deque[Host]] = {}
@@ -136,35 +145,45 @@ class Frontier:
         self._unsure = -inf if new or gauges is not None else self.now()
         counted = self._count() if gauges is None else json.loads(gauges)
         self.queued: int = counted["queued"]
+        self._put_off_queued: int = counted["put_off"]
         self._due = DueHeap(self._store, counted["hosts"], self._limits.window)
+        # Each start tries the hosts again that did not answer the last one.
+        self._round: bytes | None = schema.PUT_OFF
+        self._next_round = self.now() + ROUND
         batch = self._store.batch(sync=True)
         batch.delete(schema.CLEAN)
-        self._put_totals(batch)
+        self._put_totals(batch, self.counters)
         batch.write()
+        self._revive()
 
     def _count(self) -> dict[str, int]:
         """Go through all host records, as the gauges of a process that died are not on disk."""
-        queued = hosts = 0
+        counted = {"queued": 0, "hosts": 0, "put_off": 0}
         for _, record in self._store.items(schema.HOST):
-            if count := queued_in(record):
-                queued += count
-                hosts += 1
-        return {"queued": queued, "hosts": hosts}
+            queued, put_off = queued_in(record)
+            counted["queued"] += queued
+            counted["put_off"] += queued * put_off
+            counted["hosts"] += bool(queued) and not put_off
+        return counted
 
     def close(self) -> None:
         """Mark the store as closed in order, and close it. Leases stay queued for the next start."""
         batch = self._store.batch(sync=True)
         for host in self.hosts.values():
             self._put_host(host, batch)
-        self._put_totals(batch)
-        gauges = {"queued": self.pending, "hosts": self._due.scheduled}
+        self._put_totals(batch, self.counters)
+        gauges = {
+            "queued": self.pending,
+            "hosts": self._due.scheduled,
+            "put_off": self._put_off_queued,
+        }
         batch.put(schema.CLEAN, json.dumps(gauges).encode())
         batch.write()
         self.seen.save(self.seen.snapshot())
         self._store.close()
 
-    def _put_totals(self, batch: Batch) -> None:
-        batch.put(schema.COUNTERS, json.dumps(self.counters).encode())
+    def _put_totals(self, batch: Batch, counters: Counter[str]) -> None:
+        batch.put(schema.COUNTERS, json.dumps(counters).encode())
         batch.put(schema.CLOCK, _FLOAT.pack(self.now()))
 
     # --- discovery ---
@@ -174,13 +193,7 @@ class Frontier:
         host = self.hosts.get(name)
         if host is None:
             saved = self._store.get(schema.host_key(name))
-            if saved is None:
-                host = Host(name, due=self.now())
-            else:
-                host = Host.decode(name, saved)
-                if host.queued:
-                    host.turn = Turn.RESTING
-                    host.place = schema.due_key(host.due, name)
+            host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
             self.hosts[name] = host
         return host
 
@@ -246,6 +259,8 @@ class Frontier:
         batch.put(key, entry.encode())
         if host.turn is Turn.IDLE:
             self._schedule(host, max(host.due, self.now()), batch)
+        elif host.turn is Turn.PUT_OFF:
+            self._put_off_queued += 1
         elif host.place is None:
             # Out of the heap, but its entries must be found after a crash.
             self._due.move(host, host.due, batch)
@@ -266,17 +281,26 @@ class Frontier:
         now = self.now()
         while (name := self._due.pop(now)) is not None:
             host = self.host(name)
-            if host.turn is not Turn.RESTING or host.due > now:
+            ready = host.turn is Turn.RESTING or host.errands
+            if not ready or host.due > now:
                 # It has been given another turn or time since; that one has a place of its own.
                 continue
             if host.recalled and (earliest := self._unsure + self._rule.delay(host.pace)) > now:
                 # The end of its last request may not have reached the disk: wait as if it had been at the start.
                 self._due.push(earliest, name)
             elif not host.queued and not host.errands:
-                host.turn = Turn.IDLE
+                self._stand_idle(host)
             elif self._enter_transit(host):
                 return host
         return None
+
+    def _stand_idle(self, host: Host) -> None:
+        host.turn = Turn.IDLE
+        if not host.pending:
+            batch = self._store.batch()
+            self._due.forget(host, batch)
+            self._put_host(host, batch)
+            batch.write()
 
     def _enter_transit(self, host: Host) -> bool:
         host.domain = host.domain or domain_of(host.name)
@@ -286,6 +310,8 @@ class Frontier:
             self.parked += 1
             return False
         self._in_transit[host.domain] += 1
+        if host.turn is Turn.PUT_OFF:
+            self._put_off_queued -= host.queued
         host.turn = Turn.IN_TRANSIT
         return True
 
@@ -312,8 +338,9 @@ class Frontier:
         """Give a host an errand: something to fetch before its queue, not kept over a restart."""
         host = self.host(name)
         host.errands.append(errand)
-        if host.turn is Turn.IDLE:
+        if host.turn in (Turn.IDLE, Turn.PUT_OFF, Turn.WAITING):
             self._due.push(max(host.due, self.now()), name)
+        if host.turn is Turn.IDLE:
             host.turn = Turn.RESTING
 
     def give_back(self, host: Host) -> None:
@@ -321,11 +348,8 @@ class Frontier:
         self._leave_transit(host)
         if host.queued or host.errands:
             self._due_again(host)
-        elif not host.pending:
-            batch = self._store.batch()
-            self._due.forget(host, batch)
-            self._put_host(host, batch)
-            batch.write()
+        else:
+            self._stand_idle(host)
 
     def next_due(self) -> float | None:
         """When to pop again, in seconds of the job clock; None when there is nothing to wait for."""
@@ -365,22 +389,28 @@ class Frontier:
         batch = self._store.batch()
         self._rest(host, self.now() + wait, batch)
         batch.write()
+        self._keep_waiting(host)
 
     def wait(self, host: Host, wait: float) -> None:
         """The host's request has ended, but it stays out of the heap until `resume`."""
-        self._leave_transit(host)
-        batch = self._store.batch()
-        self._rest(host, self.now() + wait, batch)
-        batch.write()
-        host.turn = Turn.WAITING
+        host.waits = True
+        self.release(host, wait)
+
+    def _keep_waiting(self, host: Host) -> None:
+        if host.waits:
+            host.turn = Turn.WAITING
+            if host.errands:
+                self._due.push(host.due, host.name)
 
     def resume(self, host: Host) -> None:
         """Give a waiting host its place in the heap again, at its own next-fetch time."""
-        if host.turn is not Turn.WAITING:
+        if not host.waits:
             raise ValueError(f"{host.name} is {host.turn.value}, not waiting")
-        host.turn = Turn.IDLE
-        if host.queued or host.errands:
-            self._due_again(host)
+        host.waits = False
+        if host.turn is Turn.WAITING:
+            host.turn = Turn.IDLE
+            if host.queued or host.errands:
+                self._due_again(host)
         # What was learnt while it waited, its crawl-delay.
         batch = self._store.batch()
         self._put_host(host, batch)
@@ -396,17 +426,51 @@ class Frontier:
             host.turn = Turn.IDLE
         self._put_host(host, batch)
 
+    # --- hosts that do not answer ---
+
+    def put_off(self, host: Host) -> None:
+        """Take a host in transit out of the heap, with all its entries, until the next round."""
+        self._leave_transit(host)
+        batch = self._store.batch()
+        self._due.forget(host, batch)
+        batch.put(schema.put_off_key(host.name), b"")
+        host.turn = Turn.PUT_OFF
+        self._put_off_queued += host.queued
+        self._put_host(host, batch)
+        batch.write()
+        if host.errands:
+            self._due.push(host.due, host.name)
+
+    def _revive(self) -> None:
+        """Go on with a round: hosts that were put off are due again, so many at a time."""
+        if self._round is None:
+            if self.now() < self._next_round:
+                return
+            self._round = schema.PUT_OFF
+            self._next_round = self.now() + ROUND
+        keys = list(islice(self._store.keys(schema.PUT_OFF, self._round), _REVIVED))
+        self._round = keys[-1] if len(keys) == _REVIVED else None
+        batch = self._store.batch()
+        for key in keys:
+            batch.delete(key)
+            host = self.host(key[1:].decode())
+            if host.turn is Turn.PUT_OFF:
+                self._put_off_queued -= host.queued
+                self._schedule(host, max(host.due, self.now()), batch)
+                self._put_host(host, batch)
+        batch.write()
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether entries are queued that can be fetched before the next round."""
+        return self.queued > self._put_off_queued or self._round is not None
+
     # --- acknowledging ---
 
     def acknowledge(self, lease: Lease, dropped: str | None = None) -> None:
-        """The entry has been dealt with, or dropped for a reason; the next commit removes it from disk."""
-        self._acknowledged.append(lease)
-        if dropped is None:
-            lease.host.done += 1
-            self.counters["done"] += 1
-        else:
-            lease.host.dropped += 1
-            self.counters[f"dropped/{dropped}"] += 1
+        """The entry has been dealt with, or dropped for a reason; the next commit counts it and removes it from
+        disk."""
+        self._acknowledged.append((lease, dropped))
 
     def replace(self, lease: Lease, entry: Entry) -> None:
         """Put a leased entry back at the end of its queue, changed, in one batch with its removal."""
@@ -422,12 +486,15 @@ class Frontier:
 
         Their records must be durable before ``write``; after it, `end_commit` follows.
         """
-        leases, self._acknowledged = self._acknowledged, []
+        self._revive()
+        acknowledged, self._acknowledged = self._acknowledged, []
         batch = self._store.batch(sync=True)
-        for lease in leases:
+        counted: Counter[str] = Counter()
+        for lease, dropped in acknowledged:
             batch.delete(self._key(lease))
-        self._put_totals(batch)
-        return Commit(batch, leases, self._upkeep(len(leases)))
+            counted["done" if dropped is None else f"dropped/{dropped}"] += 1
+        self._put_totals(batch, self.counters + counted)
+        return Commit(batch, acknowledged, counted, self._upkeep(len(acknowledged)))
 
     def _upkeep(self, acknowledged: int) -> list[Callable[[], None]]:
         """Work for the thread that writes the commit, when it is due."""
@@ -443,11 +510,16 @@ class Frontier:
     def end_commit(self, commit: Commit) -> None:
         """The commit is on disk: its leases are over, and the hosts' records can move on."""
         batch = self._store.batch()
-        for lease in commit.leases:
+        for lease, dropped in commit.acknowledged:
             self._forget(lease, batch)
-        for host in {lease.host for lease in commit.leases}:
+            if dropped is None:
+                lease.host.done += 1
+            else:
+                lease.host.dropped += 1
+        for host in {lease.host for lease, _ in commit.acknowledged}:
             self._put_host(host, batch)
         batch.write()
+        self.counters.update(commit.counters)
 
     def _key(self, lease: Lease) -> bytes:
         return schema.queue_key(
@@ -469,6 +541,7 @@ class Frontier:
         return self._store.get(schema.robots_key(authority))
 
     def put_robots(self, authority: str, record: bytes) -> None:
+        """Keep a robots.txt record."""
         batch = self._store.batch()
         batch.put(schema.robots_key(authority), record)
         batch.write()

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from struct import Struct
 
+from krowlspider.frontier.schema import due_key
 from krowlspider.politeness.pace import Pace
 
-_HEAD = Struct(">BdddHHQQQ")
+_HEAD = Struct(">BBdddHHQQQ")
 _QUEUE = Struct(">iQQ")
 _QUEUED = Struct(">Q")
-_QUEUED_AT = 29
+_QUEUED_AT = 30
 _VERSION = 1
+_PUT_OFF = 1
 
 
 class Turn(Enum):
@@ -23,6 +25,7 @@ class Turn(Enum):
     PARKED = "parked"  # due, but its domain has all the requests in transit it may have
     IN_TRANSIT = "in transit"  # a request of it is on the way
     WAITING = "waiting"  # its robots.txt is being fetched from another host
+    PUT_OFF = "put off"  # its robots.txt could not be had; tried again in the next round
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +40,8 @@ class Queue:
 class Host:
     """One host. ``due`` is its next-fetch time in seconds of the job clock; ``queued`` counts entries not popped,
     ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``place`` is its key in the heap on
-    disk, while it has entries. ``recalled`` says that it was read from disk."""
+    disk, while it has entries and is not put off. ``recalled`` says that it was read from disk, ``waits`` that its
+    robots.txt is being fetched from another host; it serves errands meanwhile."""
 
     name: str
     pace: Pace = field(default_factory=Pace)
@@ -46,6 +50,8 @@ class Host:
     domain: str = ""
     place: bytes | None = None
     recalled: bool = False
+    waits: bool = False
+    errand_last: bool = False
     queued: int = 0
     done: int = 0
     dropped: int = 0
@@ -63,9 +69,7 @@ class Host:
     def pinned(self) -> bool:
         """Whether memory holds more of it than its record on disk."""
         return bool(
-            self.leased
-            or self.errands
-            or (self.turn is not Turn.RESTING and self.turn is not Turn.IDLE)
+            self.leased or self.errands or self.turn in (Turn.PARKED, Turn.IN_TRANSIT, Turn.WAITING)
         )
 
     def best(self) -> tuple[int, int] | None:
@@ -91,6 +95,7 @@ class Host:
         pace = self.pace
         record = _HEAD.pack(
             _VERSION,
+            _PUT_OFF if self.turn is Turn.PUT_OFF else 0,
             self.due,
             pace.ema,
             pace.floor,
@@ -114,7 +119,9 @@ class Host:
 
         :raises ValueError: the record is of another version
         """
-        version, due, ema, floor, distress, errors, queued, done, dropped = _HEAD.unpack_from(data)
+        version, flags, due, ema, floor, distress, errors, queued, done, dropped = (
+            _HEAD.unpack_from(data)
+        )
         if version != _VERSION:
             raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
         queues = {
@@ -124,10 +131,14 @@ class Host:
         pace = Pace(ema=ema, floor=floor, distress=distress, errors=errors)
         host = cls(name, pace, due, recalled=True, queued=queued, done=done, dropped=dropped)
         host.queues = queues
+        if flags & _PUT_OFF:
+            host.turn = Turn.PUT_OFF
+        elif queued:
+            host.turn = Turn.RESTING
+            host.place = due_key(due, name)
         return host
 
 
-def queued_in(record: bytes) -> int:
-    """Entries that a host record counts, without reading the rest of it."""
-    queued: int = _QUEUED.unpack_from(record, _QUEUED_AT)[0]
-    return queued
+def queued_in(record: bytes) -> tuple[int, bool]:
+    """Entries that a host record counts and whether the host is put off, without reading the rest of it."""
+    return _QUEUED.unpack_from(record, _QUEUED_AT)[0], bool(record[1] & _PUT_OFF)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling, judge
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import host_of
+from krowlspider.urls.host import authority_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 # RFC 9309, section 2.3.1.2: at least five redirects are followed, then robots.txt counts as unavailable.
 REDIRECTS = 5
+# Characters of the longest URL that a redirect of robots.txt is followed to: as URLLENGTH_LIMIT.
+URL_MAX = 2048
 # Parsed rules kept in memory: ordinary ones take about 5 kB, the longest that is read (500 KiB) some MB.
 PARSED_CACHE = 4096
-# Seconds after which a robots.txt that could not be fetched is asked for again.
-UNREACHABLE_TTL = 3600.0
+# Seconds for which a robots.txt that could not be fetched is not asked for: shorter than a round of tries. Not kept
+# over a restart, which tries at once.
+UNREACHABLE_TTL = 1800.0
 
 
 class Verdict(Enum):
@@ -58,6 +61,14 @@ class Patience:
 
     retries: int
     distress: int
+
+
+def _may_be_robots(target: str, errand: Errand) -> bool:
+    """Whether a redirect of robots.txt is followed: on another host only to its /robots.txt, which nothing
+    disallows. Anything else would fetch there what that host's rules were never asked about."""
+    if len(target) > URL_MAX:
+        return False
+    return host_of(target) == errand.host.name or target == authority_of(target) + "/robots.txt"
 
 
 class RobotsGate:
@@ -92,6 +103,12 @@ class RobotsGate:
             return Verdict.UNREACHABLE
         return Verdict.ALLOWED if rules.allowed(url) else Verdict.DISALLOWED
 
+    def crawl_delay(self, host: str) -> float:
+        """The longest that the robots.txt of a host ask for, on http and https; seconds."""
+        both = (self._parsed.get(f"{scheme}://{host}") for scheme in ("http", "https"))
+        asked = (known[1].crawl_delay for known in both if known is not None and known[1])
+        return max((delay for delay in asked if delay is not None), default=0.0)
+
     def errand(self, authority: str, host: Host) -> Errand:
         """The errand that makes an unknown decision known."""
         return Errand(authority, host, authority + "/robots.txt")
@@ -117,7 +134,7 @@ class RobotsGate:
     def _redirected(self, errand: Errand, location: str | None) -> bool:
         errand.redirects += 1
         target = normalise(location, errand.url) if location else None
-        if target is None or errand.redirects > REDIRECTS:
+        if target is None or errand.redirects > REDIRECTS or not _may_be_robots(target, errand):
             return self._conclude(errand, Ruling.ALLOW_ALL, 0, b"")
         errand.url = target
         return self._again(errand, errand.host)
@@ -137,9 +154,10 @@ class RobotsGate:
         now = self._wall()
         life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
         record = RobotsRecord(ruling.value, now, now + life, status, body)
-        self._frontier.put_robots(errand.authority, record.encode())
-        rules = self._keep(errand.authority, record)
-        errand.host.pace.floor = (rules.crawl_delay if rules else None) or 0.0
+        if ruling is not Ruling.RETRY:
+            self._frontier.put_robots(errand.authority, record.encode())
+        self._keep(errand.authority, record)
+        errand.host.pace.floor = self.crawl_delay(errand.host.name)
         if errand.away:
             errand.away = False
             self.waiting -= 1
@@ -153,7 +171,7 @@ class RobotsGate:
         self._keep(authority, RobotsRecord.decode(saved))
         return self._parsed[authority]
 
-    def _keep(self, authority: str, record: RobotsRecord) -> RobotsRules | None:
+    def _keep(self, authority: str, record: RobotsRecord) -> None:
         rules: RobotsRules | None = None
         if record.ruling == Ruling.RULES.value:
             rules = RobotsRules.parse(record.body, self._agent)
@@ -163,4 +181,3 @@ class RobotsGate:
         self._parsed.move_to_end(authority)
         if len(self._parsed) > PARSED_CACHE:
             self._parsed.popitem(last=False)
-        return rules

@@ -11,6 +11,7 @@ key                                      value
 ``q`` host ``00`` priority sequence      queue entry, see ``Entry.encode``
 ``r`` authority                          robots.txt record
 ``s`` host ``00`` key                    empty; the seen mark of one identity
+``u`` host                               empty; a host that is put off
 ``t`` due host                           empty; one for each host that has entries: the heap by next-fetch time
 =======================================  ==================================================================
 
@@ -35,6 +36,7 @@ ROBOTS = b"r"
 SEEN = b"s"
 DUE = b"t"
 NEW_KEYS = b"n"
+PUT_OFF = b"u"
 CLOCK = b"k"
 
 # Scrapy priorities are any int; beyond ±2^31 they are cut to it.
@@ -97,6 +99,10 @@ def whole_microseconds(due: float) -> float:
 def split_due_key(key: bytes) -> tuple[float, str]:
     """Due time and host of a key of the heap on disk."""
     return int.from_bytes(key[1:9], "big") / 1e6, key[9:].decode()
+
+
+def put_off_key(host: str) -> bytes:
+    return PUT_OFF + host.encode()
 
 
 def robots_key(authority: str) -> bytes:

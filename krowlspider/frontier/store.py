@@ -22,7 +22,7 @@ TABLE_FILTER_BITS = 10
 
 
 class StoreError(Exception):
-    """The store cannot be opened: damaged, or not one of ours."""
+    """The store cannot be opened, or nothing more can be written to it."""
 
 
 class Batch(Protocol):
@@ -45,25 +45,34 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class _SyncBatch:
-    """A LevelDB batch whose write also makes durable every batch before it.
+class _LevelBatch:
+    """A LevelDB batch. With ``sync`` its write also makes durable every batch before it.
 
     LevelDB's own sync covers the current log file only: a log that was rotated out in the meantime may still
     sit in the page cache. Syncing every log first closes that gap, so an acknowledgement never outlives the
     links that were written before it.
     """
 
-    def __init__(self, batch: Batch, folder: Path):
-        self.put = batch.put
-        self.delete = batch.delete
-        self._batch = batch
-        self._folder = folder
+    def __init__(self, store: LevelStore, *, sync: bool):
+        self._store = store
+        self._sync = sync
+        self._batch: Batch = store.db.write_batch(sync=sync)
+        self.put = self._batch.put
+        self.delete = self._batch.delete
 
     def write(self) -> None:
-        for log in self._folder.glob("*.log"):
-            _fsync(log)
-        _fsync(self._folder)
-        self._batch.write()
+        store = self._store
+        if store.failure is not None:
+            raise StoreError(str(store.failure)) from store.failure
+        try:
+            if self._sync:
+                for log in store.folder.glob("*.log"):
+                    _fsync(log)
+                _fsync(store.folder)
+            self._batch.write()
+        except (plyvel.Error, OSError) as error:
+            store.failure = error
+            raise StoreError(f"{store.folder}: {error}") from error
 
 
 def _fsync(path: Path) -> None:
@@ -79,17 +88,21 @@ def _fsync(path: Path) -> None:
 
 
 class LevelStore:
-    """A store in a LevelDB folder, made when it is not there.
+    """A store in a LevelDB folder, which is made with ``create``.
 
-    :raises StoreError: the folder is damaged or open in another process
+    The first write that fails is the last: LevelDB would append the next one behind half a record, and lose it
+    with all that follows. Every later write raises StoreError, and the next start finds what was written before.
+
+    :raises StoreError: the folder is missing, damaged or open in another process
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, create: bool = False):
         self.folder = folder
+        self.failure: Exception | None = None
         try:
-            self._db = plyvel.DB(
+            self.db = plyvel.DB(
                 str(folder),
-                create_if_missing=True,
+                create_if_missing=create,
                 paranoid_checks=True,
                 write_buffer_size=WRITE_BUFFER,
                 lru_cache_size=BLOCK_CACHE,
@@ -97,19 +110,18 @@ class LevelStore:
             )
         except (plyvel.Error, OSError) as error:
             raise StoreError(f"{folder}: {error}") from error
-        self.get = self._db.get
+        self.get = self.db.get
 
     def batch(self, *, sync: bool = False) -> Batch:
-        batch: Batch = self._db.write_batch(sync=sync)
-        return _SyncBatch(batch, self.folder) if sync else batch
+        return _LevelBatch(self, sync=sync)
 
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        with self._db.iterator(prefix=prefix) as iterator:
+        with self.db.iterator(prefix=prefix, verify_checksums=True) as iterator:
             yield from iterator
 
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
         """Keys of a prefix in order, those greater than ``after`` only."""
-        with self._db.iterator(
+        with self.db.iterator(
             start=max(prefix, after),
             include_start=prefix > after,
             stop=after_all(prefix),
@@ -119,10 +131,10 @@ class LevelStore:
 
     def compact(self, start: bytes, stop: bytes) -> None:
         """Drop what was deleted in a range of keys. Blocks for seconds: call it off the event loop."""
-        self._db.compact_range(start=start, stop=stop)
+        self.db.compact_range(start=start, stop=stop)
 
     def close(self) -> None:
-        self._db.close()
+        self.db.close()
 
 
 class _MemoryBatch:

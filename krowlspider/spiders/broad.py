@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 # Lines read from the seeds file between two turns of the event loop, about 5 ms.
 _SEED_CHUNK = 500
+# Links queued between two turns of the event loop, about 25 ms when all are new.
+_LINKS_AT_ONCE = 500
 # Bad seed lines that are logged each; the rest is counted.
 _BAD_SEEDS_LOGGED = 20
 # Bytes looked at to tell a text file from a binary one.
@@ -161,7 +163,7 @@ class BroadSpider(Spider):
             page = read_page(response.body, response.url, charset)
             title = page.title
             if page.links and not page.nofollow:
-                self.scheduler.discover(page.links, depth=depth + 1, via=host_of(response.url))
+                await self._discover(page.links, depth + 1, host_of(response.url))
         where = await meta["krowl_warc"]
         yield {
             "url": response.url,
@@ -174,6 +176,13 @@ class BroadSpider(Spider):
             "warc_file": where.file,
             "warc_offset": where.offset,
         }
+
+    async def _discover(self, links: list[str], depth: int, via: str) -> None:
+        """Hand links over, in one batch as a rule; of a huge page some at a time, for the loop's sake."""
+        for start in range(0, len(links), _LINKS_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            self.scheduler.discover(links[start : start + _LINKS_AT_ONCE], depth=depth, via=via)
 
     def _redirect(self, response: Response, location: str, depth: int) -> None:
         redirects = response.meta.get("redirect_times", 0) + 1
@@ -195,7 +204,7 @@ class BroadSpider(Spider):
 
 
 class SeedsFile:
-    """A file of seeds, read in chunks. ``good`` and ``bad`` count its lines so far.
+    """A file of seeds, read in chunks. ``good`` and ``bad`` count its seeds and bad lines so far.
 
     :raises SeedsError: it is missing, unreadable or binary
     """
@@ -244,9 +253,11 @@ class SeedsFile:
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
         """The lines of the file; one that breaks off is read as far as it goes."""
         try:
-            # A line has an end: 64 kB without one is no seed.
             while line := file.readline(_LINE_MAX):
                 yield line
+                # The rest of one that is too long to be a seed.
+                while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
+                    pass
         except (OSError, EOFError, zlib.error) as error:
             logger.error("%s breaks off: %s; the seeds before that are crawled", self.path, error)
 
@@ -254,6 +265,14 @@ class SeedsFile:
         self.bad += 1
         if self.bad <= _BAD_SEEDS_LOGGED:
             logger.warning("%s line %d skipped: %s", self.path, number, error)
+        elif self.bad == _BAD_SEEDS_LOGGED + 1:
+            logger.warning(
+                "%s line %d skipped too; further bad lines are logged with LOG_LEVEL=DEBUG",
+                self.path,
+                number,
+            )
+        else:
+            logger.debug("%s line %d skipped: %s", self.path, number, error)
 
 
 def _header(response: Response, name: bytes) -> str | None:

@@ -28,7 +28,11 @@ def host_of(url: str) -> str:
     The http and the https site of a name are one host. ``url`` is normalised; ValueError when it is
     no absolute http(s) URL with a path.
     """
-    return _split(url)[2]
+    host = _split(url)[2]
+    # A name with and without its root dot is one host.
+    if host[-1] == ".":
+        return host[:-1] or host
+    return host.replace(".:", ":") if ".:" in host else host
 
 
 def authority_of(url: str) -> str:
@@ -51,10 +55,14 @@ def _split(url: str) -> list[str]:
 def domain_of(host: str) -> str:
     """The registrable domain of a host, without port, by the whole Public Suffix List.
 
-    An IP address, a public suffix, and a name without a known suffix are their own domain.
+    A name under an unknown suffix is taken by its last two labels, the list's default rule. An IP
+    address, a public suffix and a single label are their own domain.
     """
     if host.startswith("["):
         return host[: host.index("]") + 1]
     name = host.partition(":")[0]
     found = _SUFFIXES.extract_urllib(SplitResult("", name, "", "", ""))
-    return found.top_domain_under_public_suffix or name.rstrip(".") or name
+    if found.suffix:
+        return found.top_domain_under_public_suffix or name.rstrip(".")
+    labels = name.rstrip(".").split(".")
+    return name if labels[-1].isdigit() else ".".join(labels[-2:]) or name

@@ -144,3 +144,29 @@ def test_only_an_open_file_is_mended(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="open file"):
         mend(path)
     assert path.read_bytes() == b"cut"
+
+
+def test_damage_in_the_middle_is_put_aside_with_what_follows_it(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    for _ in range(5):
+        files.append(capture())
+    files.abandon()
+    path = next(tmp_path.glob("*.open"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    report = mend_folder(tmp_path)
+    assert len(report.damaged) == 1
+    kept = finished(tmp_path)[0].read_bytes()
+    assert kept + report.damaged[0].read_bytes() == bytes(data)
+    assert check_folder(tmp_path).problems == []
+
+
+def test_the_cut_of_a_killed_process_is_not_damage(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    for _ in range(3):
+        files.append(capture())
+    files.abandon()
+    path = next(tmp_path.glob("*.open"))
+    path.write_bytes(path.read_bytes()[:-20])
+    assert mend_folder(tmp_path).damaged == []

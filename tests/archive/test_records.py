@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from krowlspider.archive import records
 from krowlspider.archive.lookup import parse_record
+from krowlspider.archive.payload import is_plain
 
 from .captures import CHUNKED, REQUEST, STARTED, Odd, capture
 
@@ -184,8 +185,25 @@ def test_whatever_comes_in_is_refused_or_is_one_record_with_its_own_fields(
     except ValueError:
         return
     read = parse_record(record, 0)
-    assert len(read.headers) == 10 + bool(truncated)
+    digested = is_plain(response, hostile.payload)
+    assert len(read.headers) == 9 + digested + bool(truncated)
     assert read.headers["WARC-Target-URI"] == url
     assert read.reader.read() == response
     assert len(list(ArchiveIterator(BytesIO(record), parse_http=False))) == 1
     assert len(re.findall(rb"\r\nWARC-Type: ", record.removesuffix(response + b"\r\n\r\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nA: 1\r\n \r\nB: 2",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding\0: chunked",
+        b"HTTP/1.1 200 OK\r\nstray line",
+        b"HTTP/1.1 200 OK\nA: 1",
+    ],
+)
+def test_a_head_that_tools_read_in_different_ways_has_no_payload_digest(head: bytes) -> None:
+    odd = Odd(head + b"\r\n\r\nbody", b"body")
+    record = records.response(capture(odd=odd), identity=ID, date=DATE, info=INFO_ID)
+    assert "WARC-Payload-Digest" not in parse_record(record, 0).headers.to_dict()

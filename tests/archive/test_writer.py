@@ -7,6 +7,7 @@ import pytest
 import uvloop
 
 from krowlspider.archive.check import check_folder
+from krowlspider.archive.disk import LOCK
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.lookup import read_record
 from krowlspider.archive.mend import MendReport, mend_folder
@@ -202,7 +203,7 @@ def test_a_closed_writer_takes_nothing_and_has_nothing_left_to_sync(tmp_path: Pa
             files.write(capture())
 
     asyncio.run(main())
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
 
 
 def test_a_writer_never_opened_can_be_closed_but_not_written_to(tmp_path: Path) -> None:
@@ -300,3 +301,16 @@ def test_after_a_failure_of_the_disk_nothing_can_be_acknowledged(tmp_path: Path)
 def test_a_prefix_that_cannot_be_used_is_refused_at_once(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(ValueError, match="prefix"):
         writer(tmp_path, prefix=prefix)
+
+
+def test_a_folder_that_another_process_writes_to_is_refused_and_left_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        first = opened(tmp_path)
+        await first.write(capture())
+        with pytest.raises(ArchiveError, match="another crawl writes to"):
+            opened(tmp_path)
+        await first.close()
+        assert len(list(tmp_path.glob("*.warc.gz"))) == 1
+        await opened(tmp_path).close()
+
+    asyncio.run(main())

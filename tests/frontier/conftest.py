@@ -112,7 +112,11 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
     kept = KeptMemoryStore()
 
     def open_() -> Store:
-        store = kept if request.param == "memory" else LevelStore(tmp_path / "db")
+        store = (
+            kept
+            if request.param == "memory"
+            else LevelStore(tmp_path / "db", create=not (tmp_path / "db").exists())
+        )
         opened.append(store)
         return store
 

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from krowlspider.frontier.frontier import Limits
+from krowlspider.frontier.frontier import ROUND, Limits
 from krowlspider.frontier.hosts import Turn
 from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.store import Store
@@ -324,11 +324,98 @@ def test_invariant_9_drops_are_counted_with_their_reason_and_kept(world: World) 
     world.frontier.acknowledge(lease, dropped="robots")
     world.frontier.release(lease.host, 0.0)
     assert world.fetch() == A2
+    assert world.frontier.counters == {"queued": 2}
+    world.commit()
     world.restart()
     assert world.frontier.counters == {"queued": 2, "dropped/robots": 1, "done": 1}
     world.add(A3)
     host = world.frontier.host("a.test")
     assert (host.done, host.dropped) == (1, 1)
+
+
+def test_what_was_not_committed_is_not_counted(world: World) -> None:
+    world.add(A1)
+    world.fetch()
+    world.restart()
+    assert world.frontier.counters == {"queued": 1}
+    assert world.frontier.queued == 1
+
+
+def put_off(world: World) -> None:
+    """Take the next host out of the heap, as one that did not answer."""
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.put_off(host)
+
+
+def test_a_host_that_is_put_off_keeps_its_urls_until_the_next_round(world: World) -> None:
+    world.add(A1, A2)
+    world.commit()
+    put_off(world)
+    assert world.frontier.queued == 2
+    assert not world.frontier.hopeful
+    assert world.add(A3) == 1
+    assert not world.frontier.hopeful
+    world.clocks.pass_(ROUND - 1)
+    world.commit()
+    assert world.pop() is None
+    world.clocks.pass_(1)
+    world.commit()
+    assert world.frontier.hopeful
+    assert drain(world) == [A1, A2, A3]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_tries_hosts_that_were_put_off_at_once(world: World, clean: bool) -> None:
+    world.add(A1, A2, B1)
+    put_off(world)
+    if clean:
+        world.restart()
+    else:
+        world.crash()
+    assert world.frontier.queued == 3
+    assert world.frontier.host_count == 2
+    assert world.frontier.hopeful
+    world.clocks.pass_(RULE.minimum)
+    assert sorted(drain(world)) == [A1, A2, B1]
+
+
+def test_a_host_that_is_put_off_still_serves_errands(world: World) -> None:
+    world.add(A1)
+    put_off(world)
+    world.frontier.urge("a.test", "errand")
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert host.errands == ["errand"]
+    host.errands.clear()
+    world.frontier.release(host, 0.25)
+    assert world.frontier.hopeful
+    world.clocks.pass_(0.25)
+    assert world.fetch() == A1
+
+
+def test_hosts_that_wait_for_each_other_serve_each_others_errands(world: World) -> None:
+    world.add(A1, B1)
+    a, b = world.frontier.pop_host(), world.frontier.pop_host()
+    assert a is not None
+    assert b is not None
+    world.frontier.urge("b.test", "of a")
+    world.frontier.urge("a.test", "of b")
+    world.frontier.wait(a, 0.25)
+    world.frontier.wait(b, 0.25)
+    world.clocks.pass_(0.25)
+    served = world.frontier.pop_host()
+    assert served is a
+    served.errands.clear()
+    world.frontier.release(a, 0.25)
+    assert a.turn is Turn.WAITING
+    world.frontier.resume(a)
+    world.frontier.resume(b)
+    assert world.frontier.pop_host() is b
+    b.errands.clear()
+    world.frontier.release(b, 0.0)
+    world.clocks.pass_(0.25)
+    assert sorted(drain(world)) == [A1, B1]
 
 
 def test_robots_records_are_kept(world: World) -> None:

@@ -127,6 +127,7 @@ def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
     errand = errand_of(world, gate)
     origin = errand.host
     assert answer(gate, errand, 302, location=f"{B}/robots.txt")
+    assert list(origin.errands) == []
     world.frontier.wait(origin, 0.25)
     world.clocks.pass_(10)
     host = world.frontier.pop_host()
@@ -162,6 +163,34 @@ def test_after_five_redirects_robots_txt_counts_as_missing(world: World, gate: R
         assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
     answer(gate, errand, 301, location="/6")
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+
+
+def test_the_longest_crawl_delay_of_http_and_https_holds_for_the_host(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 200, RULES)
+    answer(gate, gate.errand("https://a.test", errand.host), 404)
+    assert errand.host.pace.floor == gate.crawl_delay("a.test") == 7.0
+
+
+def test_an_unreachable_decision_does_not_outlive_the_process(
+    world: World, gate: RobotsGate
+) -> None:
+    gate.failed(errand_of(world, gate), final=True)
+    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    world.restart()
+    assert gate_of(world).verdict(A, PAGE) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "location", [f"{B}/private/delete?id=1", f"{B}/other.txt", f"{A}/{'x' * 2048}"]
+)
+def test_a_redirect_to_another_hosts_pages_is_not_followed(
+    world: World, gate: RobotsGate, location: str
+) -> None:
+    assert not answer(gate, errand_of(world, gate), 301, location=location)
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
 @pytest.mark.parametrize("location", [None, "ftp://a.test/robots.txt", "http://"])

