@@ -281,7 +281,8 @@ class Frontier:
         now = self.now()
         while (name := self._due.pop(now)) is not None:
             host = self.host(name)
-            ready = host.turn is Turn.RESTING or host.errands
+            aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
+            ready = host.turn is Turn.RESTING or (aside and host.errands)
             if not ready or host.due > now:
                 # It has been given another turn or time since; that one has a place of its own.
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -392,6 +393,22 @@ def test_a_host_that_is_put_off_still_serves_errands(world: World) -> None:
     assert world.frontier.hopeful
     world.clocks.pass_(0.25)
     assert world.fetch() == A1
+
+
+def test_invariant_1_an_errand_does_not_pop_a_host_that_is_in_transit_or_parked(
+    open_store: OpenStore,
+) -> None:
+    world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
+    hosts = ["a.example.com", "b.example.com"]
+    world.add(*(f"http://{host}/" for host in hosts))
+    first = world.frontier.pop_host()
+    assert first is not None
+    assert world.frontier.pop_host() is None
+    for host in hosts:
+        world.frontier.urge(host, "errand")
+        # A place that is left over in the heap, as after an eviction.
+        world.frontier._due.push(0.0, host)
+    assert world.frontier.pop_host() is None
 
 
 def test_hosts_that_wait_for_each_other_serve_each_others_errands(world: World) -> None:
