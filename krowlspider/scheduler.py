@@ -259,7 +259,7 @@ class Scheduler(BaseScheduler):
                 return self._send_page(host, lease)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.unpop(lease)
-                return self._send_errand(host, self._gate.errand(authority, host))
+                return self._send_errand(host, self._own_errand(host, authority))
             put_off |= self._turn_away(lease, verdict)
             if monotonic() > end:
                 break
@@ -268,6 +268,15 @@ class Scheduler(BaseScheduler):
         else:
             self._frontier.give_back(host)
         return None
+
+    def _own_errand(self, host: Host, authority: str) -> Errand:
+        """The errand for a host's own robots.txt: one that came back to it, or a new one."""
+        for errand in host.errands:
+            assert isinstance(errand, Errand)
+            if errand.authority == authority:
+                host.errands.remove(errand)
+                return errand
+        return self._gate.errand(authority, host)
 
     def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
         """Drop what robots.txt disallows. True for what stays queued until robots.txt can be had."""

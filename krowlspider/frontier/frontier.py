@@ -304,6 +304,8 @@ class Frontier:
             batch.write()
 
     def _enter_transit(self, host: Host) -> bool:
+        if host.turn is Turn.PUT_OFF:
+            self._put_off_queued -= host.queued
         host.domain = host.domain or domain_of(host.name)
         if self._in_transit[host.domain] >= self._limits.domain_concurrency:
             host.turn = Turn.PARKED
@@ -311,8 +313,6 @@ class Frontier:
             self.parked += 1
             return False
         self._in_transit[host.domain] += 1
-        if host.turn is Turn.PUT_OFF:
-            self._put_off_queued -= host.queued
         host.turn = Turn.IN_TRANSIT
         return True
 
@@ -333,7 +333,7 @@ class Frontier:
     def _due_again(self, host: Host) -> None:
         """A host that was popped without being fetched keeps its time."""
         self._due.push(host.due, host.name)
-        host.turn = Turn.RESTING
+        host.turn = Turn.WAITING if host.waits else Turn.RESTING
 
     def urge(self, name: str, errand: object) -> None:
         """Give a host an errand: something to fetch before its queue, not kept over a restart."""
