@@ -46,8 +46,7 @@ check: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(DEV) ## measure
-	@[ -e bench ] || { echo 'make bench: there is no bench/ yet' >&2; exit 2; }
+bench: $(DEV) ## measure the frontier and a whole crawl; some minutes
 	@$(BIN)/python -m bench
 
 # $(call make-venv): a .venv with a pip that runs, made again when it has none.

@@ -29,6 +29,7 @@ class Checkpoint:
         self._interval = crawler.settings.getfloat("KROWL_COMMIT_INTERVAL")
         self._job = Job.of(crawler)
         self._job.open()
+        self._job.on_failure = self._stop_crawl
         self._task: asyncio.Task[None] | None = None
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._stop, signals.spider_closed)
@@ -46,12 +47,11 @@ class Checkpoint:
             try:
                 await self._job.commit()
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing is acknowledged any more
-                self._stop_crawl(error)
+                self._job.fail(error)
                 return
 
     def _stop_crawl(self, error: Exception) -> None:
         logger.critical("The crawl stops; what was not committed stays queued: %s", error)
-        self._job.failure = error
         self._closing = asyncio.get_running_loop().create_task(
             self._crawler.engine.close_spider_async(reason="storage_error")
         )

@@ -29,7 +29,7 @@ from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
@@ -56,6 +56,8 @@ class Job:
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # Why the crawl cannot go on, once it cannot: the archive or the frontier failed.
         self.failure: Exception | None = None
+        # What is to be done then.
+        self.on_failure: Callable[[Exception], None] | None = None
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
@@ -139,6 +141,13 @@ class Job:
             "http-header-user-agent": self.user_agent,
         }
 
+    def fail(self, error: Exception) -> None:
+        """The crawl cannot go on: its disk failed. The first failure counts."""
+        if self.failure is None:
+            self.failure = error
+            if self.on_failure is not None:
+                self.on_failure(error)
+
     async def commit(self) -> None:
         """Group commit: what is archived goes to disk, then the pages in it are acknowledged in one synced batch.
 
@@ -166,11 +175,11 @@ class Job:
                 await self._commit()
                 await self.archive.close()
             except (ArchiveError, StoreError, OSError) as error:
-                self.failure = self.failure or error
+                self.fail(error)
             try:
                 self.frontier.close()
             except StoreError as error:
-                self.failure = self.failure or error
+                self.fail(error)
             await self.client.close()
             await self._resolver.close()
             self.folder.leave()

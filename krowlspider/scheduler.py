@@ -17,6 +17,7 @@ from krowlspider.codec import RequestCodec
 from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.urls.canonical import normalise
@@ -172,7 +173,15 @@ class Scheduler(BaseScheduler):
         if reason := self.scope.refusal(url, host, entry.depth, None):
             return self._refuse(reason)
         key = None if request.dont_filter else self._df.identity(request, url)
-        return bool(self._frontier.add([Candidate(host, key, entry, request.priority)]))
+        return bool(self._add([Candidate(host, key, entry, request.priority)]))
+
+    def _add(self, candidates: list[Candidate]) -> int:
+        """:raises StoreError: they cannot be written; nothing is acknowledged from then on, their page neither"""
+        try:
+            return self._frontier.add(candidates)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
 
     def _put_back(self, transit: Transit, lease: Lease, entry: Entry) -> None:
         entry.url = lease.entry.url
@@ -211,7 +220,7 @@ class Scheduler(BaseScheduler):
                 continue
             entry = Entry(url, depth, redirects, bare=url in bare)
             candidates.append(Candidate(host, key(url), entry))
-        added = self._frontier.add(candidates)
+        added = self._add(candidates)
         if added:
             self._wake()
         return added
@@ -223,8 +232,15 @@ class Scheduler(BaseScheduler):
         return bool(self._transits) or (self._frontier.hopeful and self.page_budget != 0)
 
     def next_request(self) -> Request | None:
-        if self.page_budget == 0:
+        if self.page_budget == 0 or self._job.failure is not None:
             return None
+        try:
+            return self._next()
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            return None
+
+    def _next(self) -> Request | None:
         end = monotonic() + _TURN
         while monotonic() < end:
             host = self._frontier.pop_host()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTACT = "crawl-tests@example.org"
@@ -56,6 +56,7 @@ class Crawl:
     settings: Mapping[str, object] = field(default_factory=dict)
     cwd: Path = ROOT
     log_folder: Path | None = None
+    prefix: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         folder = self.log_folder or self.jobdir.parent
@@ -67,7 +68,8 @@ class Crawl:
 
     def command(self) -> list[str]:
         settings = {**SETTINGS, "JOBDIR": self.jobdir, **self.settings}
-        command = [sys.executable, "-m", "scrapy", "crawl", self.spider, "-o", str(self.items_path)]
+        command = [*self.prefix, sys.executable, "-m", "scrapy", "crawl", self.spider]
+        command += ["-o", str(self.items_path)]
         for name, value in self.arguments.items():
             command += ["-a", f"{name}={value}"]
         for name, value in settings.items():

@@ -26,6 +26,7 @@ FACING = FOLDERS | {
     "handler",
     "job",
     "jobfolder",
+    "singlepage",
     "codec",
     "validation",
     "checkers",

@@ -14,6 +14,7 @@ import pytest
 
 from krowlspider.jobfolder import JobFolder
 from tests.crawling import ROOT, Crawl, write_seeds
+from tests.mockweb import MockWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,8 +162,73 @@ def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path)
 
 
 def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
-    crawl = Crawl(tmp_path / "job").run()
+    crawl = Crawl(tmp_path / "job").run(code=2)
     assert "Nothing to crawl: give -a seeds=FILE" in crawl.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nosuch"], "there is no spider 'nosuch'; there are broad"),
+        (["broad", "--max-pages"], "'--max-pages' is not an option of scrapy crawl"),
+        ([], "give the name of a spider (broad)"),
+    ],
+)
+def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "crawl", *arguments, "-s", "KROWL_CONTACT=a@example.org"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["fetch", "--nolog"], ["shell", "--nolog", "-c", "response.text"]]
+)
+def test_scrapys_commands_for_single_pages_work(command: list[str]) -> None:
+    with MockWeb(spec=[{"path": "/", "body": "hello from the mock web"}]) as web:
+        done = subprocess.run(
+            [sys.executable, "-m", "scrapy", command[0], web.url("127.0.0.1"), *command[1:]],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "hello from the mock web" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "head", ['{"format": null}', '{"format": 1, "seed": "x", "software": ""}', "[]", ""]
+)
+def test_a_head_that_cannot_be_read_is_refused(tmp_path: Path, seeds: Path, head: str) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "job.json").write_text(head)
+    assert "job.json cannot be read" in refused(Crawl(job, arguments={"seeds": seeds}))
+
+
+def test_a_head_that_was_being_written_when_the_process_died_is_written_anew(
+    tmp_path: Path, seeds: Path
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "job.json.new").write_text('{"form')
+    Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    assert (job / "job.json").is_file()
+
+
+def test_two_crawls_that_share_a_warc_folder_are_refused(tmp_path: Path) -> None:
+    with MockWeb(spec=[{"path": "/", "body": "x", "latency": 3}]) as web:
+        path = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
+        shared = {"KROWL_WARC_DIR": tmp_path / "warc"}
+        first = Crawl(tmp_path / "one", arguments={"seeds": path}, settings=shared).start()
+        first.wait_until((tmp_path / "warc" / ".krowlspider.lock").exists)
+        told = refused(Crawl(tmp_path / "two", arguments={"seeds": path}, settings=shared))
+        assert f"another crawl writes to {tmp_path / 'warc'}" in told
 
 
 @pytest.mark.parametrize("folder", ["missing", "foreign"])

@@ -90,6 +90,6 @@ def test_a_folder_in_use_is_refused_and_its_crawl_goes_on(tmp_path: Path) -> Non
             text=True,
             check=True,
         )
-        assert "is being crawled; its last status line:" in shown.stdout
+        assert "is being crawled; its last status line, " in shown.stdout
         first.interrupt()
         assert frontier_view(first.jobdir)["queued"] > 0

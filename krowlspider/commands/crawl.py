@@ -61,3 +61,5 @@ class Command(CrawlCommand):
         elif (failure := Job.of(crawler).failure) is not None:
             print(f"krowlspider: the crawl could not be kept on disk: {failure}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED
+        elif crawler.stats.get_value("finish_reason") == "nothing_to_crawl":
+            self.exitcode = BAD_INPUT

@@ -13,7 +13,7 @@ from scrapy.exceptions import UsageError
 from extensions.status import LINE
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.errors import KrowlError
-from krowlspider.frontier.store import LevelStore, StoreError
+from krowlspider.frontier.store import STORE_ERRORS, LevelStore
 from krowlspider.frontier.view import FrontierView, HostLine, look
 from krowlspider.job import pace_rule
 from krowlspider.jobfolder import JobFolder, JobInUseError
@@ -45,7 +45,7 @@ class Command(ScrapyCommand):
             raise UsageError("give one JOBDIR")
         try:
             self._show(JobFolder.existing(args[0]), as_json=opts.json)
-        except (KrowlError, StoreError) as error:
+        except (KrowlError, *STORE_ERRORS) as error:
             print(f"krowlspider: {error}", file=sys.stderr)
             self.exitcode = BAD_INPUT
 
@@ -54,9 +54,8 @@ class Command(ScrapyCommand):
         try:
             folder.take()
         except JobInUseError:
-            if (status := folder.read_status()) is None:
-                raise
-            print(json.dumps(status) if as_json else _running(folder, status))
+            status = folder.read_status()
+            print(json.dumps({"running": status}) if as_json else _running(folder, status))
             return
         try:
             store = LevelStore(folder.frontier)
@@ -69,8 +68,13 @@ class Command(ScrapyCommand):
         print(json.dumps(view.as_dict()) if as_json else "\n".join(_tables(view)))
 
 
-def _running(folder: JobFolder, status: dict[str, object]) -> str:
-    return f"{folder.path} is being crawled; its last status line:\n{LINE % status}"
+def _running(folder: JobFolder, status: dict[str, object] | None) -> str:
+    if status is None:
+        return f"{folder.path} is being crawled; it has no figures yet"
+    age = time.time() - float(str(status["time"]))
+    return (
+        f"{folder.path} is being crawled; its last status line, {age:.0f} s ago:\n{LINE % status}"
+    )
 
 
 def _tables(view: FrontierView) -> list[str]:

@@ -25,6 +25,10 @@ class StoreError(Exception):
     """The store cannot be opened, or nothing more can be written to it."""
 
 
+# What a store's reads and writes may raise.
+STORE_ERRORS = (StoreError, plyvel.Error)
+
+
 class Batch(Protocol):
     """Changes that reach the store all together or not at all."""
 

@@ -126,6 +126,7 @@ class BroadSpider(Spider):
             await self._plant(self._seeds)
         elif not scheduler.has_pending_requests():
             logger.warning("Nothing to crawl: give -a seeds=FILE, or a JOBDIR that has URLs queued")
+            raise CloseSpider("nothing_to_crawl")
         return
         yield  # an asynchronous generator, as Scrapy requires
 

@@ -1,0 +1,1 @@
+"""Benchmarks: run by hand, reported, never asserted in tests."""

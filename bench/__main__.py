@@ -1,0 +1,36 @@
+"""``make bench``: the frontier at growing sizes, then a whole crawl of real pages, each printed and written as JSON.
+
+``python -m bench frontier --urls 1000000 10000000`` and ``python -m bench crawl`` run one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from bench import crawl, frontier
+
+RESULTS = Path("bench-results")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("all", "frontier", "crawl"), default="all")
+    parser.add_argument("--urls", type=int, nargs="+", default=[10_000, 1_000_000])
+    parser.add_argument("--hosts", type=int, default=0, help="0: one for each 20 URLs")
+    parser.add_argument("--runs", type=int, default=3, help="crawls, of which the median counts")
+    args = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    if args.what in ("all", "frontier"):
+        rows = [frontier.measure(urls, args.hosts or urls // 20) for urls in args.urls]
+        print(frontier.table(rows))
+        (RESULTS / "frontier.json").write_text(json.dumps(rows, indent=1))
+    if args.what in ("all", "crawl"):
+        figures = crawl.measure(args.runs)
+        print(crawl.table(figures))
+        (RESULTS / "crawl.json").write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
