@@ -178,7 +178,7 @@ class Job:
                 self.fail(error)
             try:
                 self.frontier.close()
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 self.fail(error)
             await self.client.close()
             await self._resolver.close()

@@ -1,0 +1,267 @@
+"""Any sequence of what a crawl can do, against a plain model: nothing lost, repeated, hurried or miscounted."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from krowlspider.frontier.frontier import ROUND, Lease
+from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.store import LevelStore, Store
+from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
+
+HOSTS = [f"h{number}.test" for number in range(4)] + ["a.shared.test", "b.shared.test", "c.shared.test"]
+PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
+
+
+@dataclass
+class Page:
+    """A URL of the model: its priority, its place in line, and whether it is leased."""
+
+    priority: int
+    line: int
+    leased: bool = False
+
+
+class FrontierModel(RuleBasedStateMachine):
+    """The frontier beside a dict of pages that are not yet done on disk."""
+
+    open_store: Callable[[], Store]
+
+    @initialize(tiny=st.booleans(), verify=st.booleans())
+    def start(self, tiny: bool, verify: bool) -> None:
+        limits = replace(TINY if tiny else LIMITS, domain_concurrency=2)
+        self.world = World(self.open_store, limits=limits, verify=verify)
+        self.pages: dict[str, Page] = {}
+        self.known: set[str] = set()
+        self.line = 0
+        self.busy: dict[str, Host] = {}
+        self.leases: dict[str, Lease] = {}
+        self.over: set[str] = set()
+        self.earliest: dict[str, float] = {}
+        self.aside: set[str] = set()
+
+    @property
+    def frontier(self) -> object:
+        return self.world.frontier
+
+    @rule(urls=st.lists(st.sampled_from(PAGES), max_size=8), priority=st.sampled_from([0, 0, 5]))
+    def add(self, urls: list[str], priority: int) -> None:
+        new = [url for url in dict.fromkeys(urls) if url not in self.known]
+        assert self.world.add(*urls, priority=priority) == len(new)
+        for url in new:
+            self.known.add(url)
+            self._queue(url, priority)
+
+    def _queue(self, url: str, priority: int) -> None:
+        self.line += 1
+        self.pages[url] = Page(priority, self.line)
+
+    @rule(wait=st.sampled_from([0.0, 0.25, 40.0]))
+    def fetch(self, wait: float) -> None:
+        """Pop and release one page; it is acknowledged by another rule, in any order."""
+        host = self._pop_host()
+        if host is None:
+            return
+        lease = self._pop(host)
+        self._release(host, wait)
+        if lease is not None:
+            self.leases[lease.entry.url] = lease
+
+    def _pop_host(self) -> Host | None:
+        host = self.world.frontier.pop_host()
+        if host is None:
+            return None
+        assert host.name not in self.busy
+        assert host.name not in self.aside
+        # The heap on disk keeps microseconds.
+        assert self.world.frontier.now() >= self.earliest.get(host.name, 0.0) - 1e-6
+        self.busy[host.name] = host
+        shared = [name for name in self.busy if name.endswith("shared.test")]
+        assert len(shared) <= 2
+        return host
+
+    def _pop(self, host: Host) -> Lease | None:
+        lease = self.world.frontier.pop(host)
+        waiting = self._waiting(host.name)
+        assert (lease.entry.url if lease else None) == (waiting[0] if waiting else None)
+        if lease is not None:
+            self.pages[lease.entry.url].leased = True
+        return lease
+
+    def _waiting(self, host: str) -> list[str]:
+        found = [
+            url
+            for url, page in self.pages.items()
+            if url.split("/")[2] == host and not page.leased
+        ]
+        return sorted(found, key=lambda url: (-self.pages[url].priority, self.pages[url].line))
+
+    def _release(self, host: Host, wait: float) -> None:
+        self.world.frontier.release(host, wait)
+        self.earliest[host.name] = self.world.frontier.now() + wait
+        del self.busy[host.name]
+
+    @rule()
+    def pop_and_hold(self) -> None:
+        """A request that stays in transit."""
+        if len(self.busy) < 3:
+            self._pop_host()
+
+    @precondition(lambda self: self.busy)
+    @rule(data=st.data(), what=st.sampled_from(["release", "give back", "unpop", "put off"]))
+    def let_go(self, data: st.DataObject, what: str) -> None:
+        host = self.busy[data.draw(st.sampled_from(sorted(self.busy)))]
+        if what == "release":
+            self._release(host, 1.0)
+            return
+        if what == "unpop" and (lease := self._pop(host)) is not None:
+            self.world.frontier.unpop(lease)
+            self.pages[lease.entry.url].leased = False
+        del self.busy[host.name]
+        if what == "put off" and self._waiting(host.name):
+            self.world.frontier.put_off(host)
+            self.aside.add(host.name)
+        else:
+            self.world.frontier.give_back(host)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), again=st.booleans())
+    def end(self, data: st.DataObject, again: bool) -> None:
+        """A page is done, or goes back to the end of its queue."""
+        lease = self.leases.pop(data.draw(st.sampled_from(sorted(self.leases))))
+        if again:
+            self.world.frontier.replace(lease, lease.entry)
+            self._queue(lease.entry.url, lease.priority)
+        else:
+            self.world.frontier.acknowledge(lease)
+            self.over.add(lease.entry.url)
+
+    @rule(seconds=st.sampled_from([0.1, 0.3, 5.0, 60.0]))
+    def let_time_pass(self, seconds: float) -> None:
+        self.world.clocks.pass_(seconds)
+
+    @rule(written=st.booleans(), added=st.booleans())
+    def commit(self, written: bool, added: bool) -> None:
+        """Written whole, or cut off by a crash before or after its write."""
+        commit = self.world.frontier.begin_commit()
+        self._rounds()
+        over, self.over = self.over, set()
+        if added:
+            self.add(PAGES[:2], 0)
+        commit.write()
+        for url in over:
+            del self.pages[url]
+        if written:
+            self.world.frontier.end_commit(commit)
+        else:
+            self._die(self.world.crash)
+
+    def _rounds(self) -> None:
+        """Hosts that were put off are back when an hour has gone."""
+        if self.world.frontier.hopeful and self.aside:
+            self.aside = {
+                name for name in self.aside if self.world.frontier.host(name).turn.value == "put off"
+            }
+
+    @rule(seconds=st.sampled_from([0.0, 0.3, 100.0]))
+    def crash(self, seconds: float) -> None:
+        self.world.clocks.wall += seconds
+        self._die(self.world.crash)
+
+    @precondition(lambda self: not self.busy)
+    @rule()
+    def restart(self) -> None:
+        self._die(self.world.restart)
+
+    def _die(self, how: Callable[[], object]) -> None:
+        how()
+        self.busy.clear()
+        self.leases.clear()
+        self.over.clear()
+        self.aside.clear()
+        for page in self.pages.values():
+            page.leased = False
+
+    @invariant()
+    def the_counts_agree(self) -> None:
+        if not hasattr(self, "pages"):
+            return
+        frontier = self.world.frontier
+        assert frontier.pending >= len(self.pages)
+        assert frontier.leased == sum(page.leased for page in self.pages.values())
+
+    def teardown(self) -> None:
+        """Whatever happened, all that is not done is delivered, once."""
+        if not hasattr(self, "pages"):
+            return
+        self._die(self.world.crash)
+        left = set(self.pages)
+        for _ in range(400):
+            if not self.pages:
+                break
+            self.world.clocks.pass_(60)
+            while (host := self._pop_host()) is not None:
+                lease = self._pop(host)
+                self._release(host, 0.25)
+                if lease is not None:
+                    left.discard(lease.entry.url)
+                    self.world.frontier.acknowledge(lease)
+                    self.over.add(lease.entry.url)
+            self.commit(written=True, added=False)
+        assert left == set()
+        assert self.world.frontier.queued == 0
+        self.world.clocks.pass_(ROUND + RULE.maximum)
+        assert self.world.frontier.pop_host() is None
+        assert self.world.frontier.host_count == 0
+        self.world.store.close()
+
+
+class MemoryModel(FrontierModel):
+    """Over the in-memory twin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        kept = KeptMemoryStore()
+        self.open_store = lambda: kept
+
+
+class LevelModel(FrontierModel):
+    """Over LevelDB."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="krowl-model-"))
+        self.open_store = self._open
+
+    def _open(self) -> Store:
+        folder = self.folder / "db"
+        return LevelStore(folder, create=not folder.exists())
+
+    def teardown(self) -> None:
+        super().teardown()
+        shutil.rmtree(self.folder)
+
+
+TestMemoryModel = MemoryModel.TestCase
+TestMemoryModel.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestLevelModel = LevelModel.TestCase
+TestLevelModel.settings = settings(
+    max_examples=30,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
