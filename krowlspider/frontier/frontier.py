@@ -419,12 +419,13 @@ class Frontier:
 
     def _rest(self, host: Host, due: float, batch: Batch) -> None:
         host.due = due
+        host.turn = Turn.IDLE
         if host.pending:
             self._schedule(host, due, batch)
-        elif host.errands:
-            self._due_again(host)
         else:
-            host.turn = Turn.IDLE
+            self._due.forget(host, batch)
+            if host.errands:
+                self._due_again(host)
         self._put_host(host, batch)
 
     # --- hosts that do not answer ---

@@ -211,7 +211,8 @@ class FrontierModel(RuleBasedStateMachine):
         self._die(self.world.crash)
         left = set(self.pages)
         for _ in range(400):
-            if not self.pages:
+            # A count that came back too high from a crash ends with the pop that finds nothing.
+            if not self.pages and not self.world.frontier.queued:
                 break
             self.world.clocks.pass_(60)
             while (host := self._pop_host()) is not None:
