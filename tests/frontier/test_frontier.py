@@ -469,3 +469,15 @@ def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(
     assert world.frontier.host_count == 1
     world.commit()
     assert (world.frontier.host_count, world.frontier.next_due()) == (0, None)
+
+
+def test_a_url_queued_while_its_host_is_out_of_the_heap_is_found_after_a_crash(
+    world: World,
+) -> None:
+    world.frontier.urge("a.test", "errand")
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.add(A1)
+    world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert drain(world) == [A1]
