@@ -80,7 +80,7 @@ def _running(folder: JobFolder, status: dict[str, object] | None) -> str:
 def _tables(view: FrontierView) -> list[str]:
     dropped = ", ".join(f"{reason}: {count:,}" for reason, count in view.dropped.items())
     return [
-        f"hosts    {view.hosts:,}",
+        f"hosts    {view.hosts:,}" + (f" ({view.put_off:,} put off)" if view.put_off else ""),
         f"queued   {view.queued:,}",
         f"done     {view.done:,}",
         f"dropped  {sum(view.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
@@ -96,6 +96,6 @@ def _table(title: str, lines: list[HostLine]) -> list[str]:
     head = f"{'queued':>9} {'done':>9} {'dropped':>8} {'delay s':>8} {'due in s':>9} {'errors':>6}  host"
     return ["", title, head] + [
         f"{line.queued:>9,} {line.done:>9,} {line.dropped:>8,} {line.delay:>8.2f} {line.due_in:>9.1f}"
-        f" {line.errors:>6}  {line.host}"
+        f" {line.errors:>6}  {line.host}{' (put off)' if line.put_off else ''}"
         for line in lines
     ]

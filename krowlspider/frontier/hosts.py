@@ -12,7 +12,9 @@ from krowlspider.politeness.pace import Pace
 _HEAD = Struct(">BBdddHHQQQ")
 _QUEUE = Struct(">iQQ")
 _QUEUED = Struct(">Q")
+_TIMES = Struct(">ddd")
 _QUEUED_AT = 30
+_TIMES_AT = 2
 _VERSION = 1
 _PUT_OFF = 1
 
@@ -142,3 +144,8 @@ class Host:
 def queued_in(record: bytes) -> tuple[int, bool]:
     """Entries that a host record counts and whether the host is put off, without reading the rest of it."""
     return _QUEUED.unpack_from(record, _QUEUED_AT)[0], bool(record[1] & _PUT_OFF)
+
+
+def times_in(record: bytes) -> tuple[float, float, float]:
+    """Due time, average latency and crawl-delay of a host record, without reading the rest of it; seconds."""
+    return _TIMES.unpack_from(record, _TIMES_AT)

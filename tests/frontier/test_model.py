@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from krowlspider.frontier.frontier import ROUND, Lease
-from krowlspider.frontier.hosts import Host
 from krowlspider.frontier.store import LevelStore, Store
 from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
 
-HOSTS = [f"h{number}.test" for number in range(4)] + ["a.shared.test", "b.shared.test", "c.shared.test"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.schema import QUEUE
+
+HOSTS = [f"h{number}.test" for number in range(4)] + [
+    "a.shared.test",
+    "b.shared.test",
+    "c.shared.test",
+]
 PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
 
@@ -104,9 +107,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     def _waiting(self, host: str) -> list[str]:
         found = [
-            url
-            for url, page in self.pages.items()
-            if url.split("/")[2] == host and not page.leased
+            url for url, page in self.pages.items() if url.split("/")[2] == host and not page.leased
         ]
         return sorted(found, key=lambda url: (-self.pages[url].priority, self.pages[url].line))
 
@@ -174,7 +175,9 @@ class FrontierModel(RuleBasedStateMachine):
         """Hosts that were put off are back when an hour has gone."""
         if self.world.frontier.hopeful and self.aside:
             self.aside = {
-                name for name in self.aside if self.world.frontier.host(name).turn.value == "put off"
+                name
+                for name in self.aside
+                if self.world.frontier.host(name).turn.value == "put off"
             }
 
     @rule(seconds=st.sampled_from([0.0, 0.3, 100.0]))
@@ -228,6 +231,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.world.clocks.pass_(ROUND + RULE.maximum)
         assert self.world.frontier.pop_host() is None
         assert self.world.frontier.host_count == 0
+        assert list(self.world.store.keys(QUEUE)) == []
         self.world.store.close()
 
 

@@ -1,0 +1,49 @@
+"""What `scrapy frontier` shows of a frontier that no crawl has open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.view import look
+from tests.frontier.conftest import RULE, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+
+def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], Store]) -> None:
+    world = World(open_store)
+    for host in range(5):
+        world.add(*(f"http://h{host}.test/{page}" for page in range(host + 1)))
+    lease = world.pop()
+    assert lease is not None
+    lease.host.pace.ema = 2.0
+    world.frontier.release(lease.host, 100.0)
+    world.frontier.acknowledge(lease)
+    dropped = world.pop()
+    assert dropped is not None
+    world.frontier.acknowledge(dropped, dropped="robots")
+    world.frontier.release(dropped.host, 50.0)
+    aside = world.frontier.pop_host()
+    assert aside is not None
+    world.frontier.put_off(aside)
+    world.commit()
+    view = look(world.store, RULE, world.clocks.wall, most=2)
+    assert (view.hosts, view.put_off, view.queued, view.done) == (5, 1, 13, 1)
+    assert view.dropped == {"robots": 1}
+    assert [(line.host, line.queued) for line in view.biggest] == [("h4.test", 5), ("h3.test", 4)]
+    assert (view.slowest[0].host, view.slowest[0].delay, view.slowest[0].done) == (
+        "h0.test",
+        10.0,
+        1,
+    )
+    assert [line.host for line in view.next_due] == ["h3.test", "h4.test"]
+    every = look(world.store, RULE, world.clocks.wall, most=10)
+    assert {line.host: line.due_in for line in every.next_due} == {
+        "h1.test": 50.0,
+        "h3.test": 0.0,
+        "h4.test": 0.0,
+    }
+    assert [line.host for line in every.biggest if line.put_off] == ["h2.test"]
