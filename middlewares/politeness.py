@@ -9,7 +9,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from krowlspider.handler import failure_kind, is_answer
 from krowlspider.job import Job
-from krowlspider.politeness.pace import parse_retry_after
+from krowlspider.politeness.pace import DISTRESS, parse_retry_after
 from krowlspider.scheduler import Scheduler, Transit
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-# A host that answers so asks to be left alone (RFC 6585, section 4; RFC 9110, section 15.6.4).
-DISTRESS = frozenset({429, 503})
 
 
 class PolitenessMiddleware:
@@ -44,7 +41,9 @@ class PolitenessMiddleware:
             if latency is None:
                 # Another middleware made it up: the host was not asked.
                 return response
-            if response.status in DISTRESS:
+            # A robots.txt that fails says as much: all pages wait for it.
+            failing = transit.errand is not None and response.status >= 500
+            if response.status in DISTRESS or failing:
                 transit.wait = self._rule.after_distress(pace, latency, _retry_after(response))
                 self._crawler.stats.inc_value("krowl/politeness/distress_count")
             else:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from scrapy.utils.misc import load_object
 
 from krowlspider.handler import failure_kind, is_answer, is_final
+from krowlspider.politeness.pace import DISTRESS
 from krowlspider.scheduler import Scheduler
-from middlewares.politeness import DISTRESS
 
 if TYPE_CHECKING:
     from typing import Self

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from krowlspider.politeness.pace import DISTRESS
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling, judge
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
@@ -57,7 +58,7 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Tries after a failure (``retries``) and after 429, 503 or another 5xx (``distress``)."""
+    """Tries after no answer or a 5xx (``retries``), and after a 429 or 503 (``distress``)."""
 
     retries: int
     distress: int
@@ -120,7 +121,9 @@ class RobotsGate:
             return self._redirected(errand, location)
         if ruling is Ruling.RETRY:
             errand.distress += 1
-            if errand.distress <= self._patience.distress:
+            asks_for_rest = status in DISTRESS
+            limit = self._patience.distress if asks_for_rest else self._patience.retries
+            if errand.distress <= limit:
                 return self._again(errand, errand.host)
         return self._conclude(errand, ruling, status, body)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+# A host that answers so asks to be left alone (RFC 6585, section 4; RFC 9110, section 15.6.4).
+DISTRESS = frozenset({429, 503})
 # Weight of the newest latency in the average: the last six make up 90 %.
 ALPHA = 0.3
 # Doublings at most: 0.25 s × 2^12 is 17 minutes.
