@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.frontier import Candidate, Frontier, Limits
+from krowlspider.frontier.frontier import Candidate, Frontier
 from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.turns import Limits
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of

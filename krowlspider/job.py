@@ -20,10 +20,11 @@ from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.frontier import Frontier, Limits
+from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, StoreError
+from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher

@@ -12,13 +12,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from krowlspider.frontier.frontier import ROUND, Lease
 from krowlspider.frontier.store import LevelStore, Store
+from krowlspider.frontier.turns import ROUND
 from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.frontier.frontier import Lease
     from krowlspider.frontier.hosts import Host
 from krowlspider.frontier.schema import QUEUE
 

@@ -1,0 +1,291 @@
+"""Hosts and their turns: which host is fetched next, and when.
+
+A host is in the heap until its time has come, then in transit, with one request, and back in the heap after its
+delay. It knows nothing of what is queued but how much.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.due import WINDOW, DueHeap
+from krowlspider.frontier.hosts import Host, Turn
+from krowlspider.urls.host import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Batch, Store
+    from krowlspider.politeness.pace import PaceRule
+
+_FLOAT = Struct(">d")
+# Hosts kept in memory beside those that are busy: about 1 kB each.
+HOSTS_IN_MEMORY = 50_000
+# Seconds from one round of tries of the hosts that did not answer to the next.
+ROUND = 3600.0
+# Hosts of a round made due at a time, once a commit: about 15 ms.
+_REVIVED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit; and of its memory: hosts
+    kept beside those that are busy, and places of the heap read at a time."""
+
+    host_queue: int
+    total: int
+    domain_concurrency: int
+    hosts_in_memory: int = HOSTS_IN_MEMORY
+    window: int = WINDOW
+
+
+class HostTurns:
+    """The hosts of a store.
+
+    Their clock is the *job clock*: wall time at the start, or the time of the last commit where that is later, and
+    from there on monotonic. So it never goes back, whatever the machine's clock does, and times on disk hold across
+    restarts.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        rule: PaceRule,
+        *,
+        monotonic: Callable[[], float],
+        wall: Callable[[], float],
+    ):
+        self._store = store
+        self._limits = limits
+        self._rule = rule
+        self._monotonic = monotonic
+        self.hosts: dict[str, Host] = {}
+        self._in_transit: Counter[str] = Counter()
+        self._parked: dict[str, deque[Host]] = {}
+        self.parked = 0
+        saved = store.get(schema.CLOCK)
+        self._new = saved is None
+        start = wall() if saved is None else max(wall(), _FLOAT.unpack(saved)[0])
+        self._ahead = start - monotonic()
+
+    def start_turns(self, scheduled: int, put_off: int, *, sure: bool) -> None:
+        """Begin with so many hosts in the heap, and entries of hosts that are put off. Not ``sure`` that the ends
+        of all requests are on disk, hosts wait as if theirs had ended now."""
+        self._unsure = -inf if sure or self._new else self.now()
+        self._put_off_queued = put_off
+        self._due = DueHeap(self._store, scheduled, self._limits.window)
+        # Each start tries the hosts again that did not answer the last one.
+        self._round: bytes | None = schema.PUT_OFF
+        self._next_round = self.now() + ROUND
+        self._revive()
+
+    def now(self) -> float:
+        """The job clock, in seconds."""
+        return self._monotonic() + self._ahead
+
+    def put_clock(self, batch: Batch) -> None:
+        batch.put(schema.CLOCK, _FLOAT.pack(self.now()))
+
+    def host(self, name: str) -> Host:
+        """The host: from memory, from its record on disk, or new."""
+        host = self.hosts.get(name)
+        if host is None:
+            saved = self._store.get(schema.host_key(name))
+            host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
+            self.hosts[name] = host
+        return host
+
+    def _evict(self) -> None:
+        """With too many hosts in memory, let the oldest tenth go, except those that are busy.
+
+        Not while a batch is open: a host is on disk as it is in memory only when its batch is written.
+        """
+        if len(self.hosts) < self._limits.hosts_in_memory:
+            return
+        oldest = list(islice(self.hosts.values(), self._limits.hosts_in_memory // 10 + 1))
+        for host in oldest:
+            del self.hosts[host.name]
+            if host.pinned:
+                # To the end: it is not looked at again before all others.
+                self.hosts[host.name] = host
+
+    def _put_host(self, host: Host, batch: Batch) -> None:
+        batch.put(schema.host_key(host.name), host.encode())
+
+    def _schedule(self, host: Host, due: float, batch: Batch) -> None:
+        """Put a host in the heap, for ``due``."""
+        self._due.schedule(host, due, batch)
+        host.turn = Turn.RESTING
+
+    def pop_host(self) -> Host | None:
+        """Take the host that has been due the longest, if its domain has room, and put it in transit."""
+        self._evict()
+        now = self.now()
+        while (name := self._due.pop(now)) is not None:
+            host = self.host(name)
+            aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
+            ready = host.turn is Turn.RESTING or (aside and host.errands)
+            if not ready or host.due > now:
+                # It has been given another turn or time since; that one has a place of its own.
+                continue
+            if host.recalled and (earliest := self._unsure + self._rule.delay(host.pace)) > now:
+                # The end of its last request may not have reached the disk: wait as if it had been at the start.
+                self._due.push(earliest, name)
+            elif not host.queued and not host.errands:
+                self._stand_idle(host)
+            elif self._enter_transit(host):
+                return host
+        return None
+
+    def _stand_idle(self, host: Host) -> None:
+        host.turn = Turn.IDLE
+        if not host.pending:
+            batch = self._store.batch()
+            self._due.forget(host, batch)
+            self._put_host(host, batch)
+            batch.write()
+
+    def _enter_transit(self, host: Host) -> bool:
+        if host.turn is Turn.PUT_OFF:
+            self._put_off_queued -= host.queued
+        host.domain = host.domain or domain_of(host.name)
+        if self._in_transit[host.domain] >= self._limits.domain_concurrency:
+            host.turn = Turn.PARKED
+            self._parked.setdefault(host.domain, deque()).append(host)
+            self.parked += 1
+            return False
+        self._in_transit[host.domain] += 1
+        host.turn = Turn.IN_TRANSIT
+        return True
+
+    def _leave_transit(self, host: Host) -> None:
+        """Make room in the host's domain. The caller gives the host its next turn."""
+        if host.turn is not Turn.IN_TRANSIT:
+            raise ValueError(f"{host.name} is {host.turn.value}, not in transit")
+        host.turn = Turn.IDLE
+        self._in_transit[host.domain] -= 1
+        if not self._in_transit[host.domain]:
+            del self._in_transit[host.domain]
+        if parked := self._parked.get(host.domain):
+            self._due_again(parked.popleft())
+            self.parked -= 1
+            if not parked:
+                del self._parked[host.domain]
+
+    def _due_again(self, host: Host) -> None:
+        """A host that was popped without being fetched keeps its time."""
+        self._due.push(host.due, host.name)
+        host.turn = Turn.WAITING if host.waits else Turn.RESTING
+
+    def urge(self, name: str, errand: object) -> None:
+        """Give a host an errand: something to fetch before its queue, not kept over a restart."""
+        host = self.host(name)
+        host.errands.append(errand)
+        if host.turn in (Turn.IDLE, Turn.PUT_OFF, Turn.WAITING):
+            self._due.push(max(host.due, self.now()), name)
+        if host.turn is Turn.IDLE:
+            host.turn = Turn.RESTING
+
+    def give_back(self, host: Host) -> None:
+        """A popped host that sent no request is due at once, behind those due before it."""
+        self._leave_transit(host)
+        if host.queued or host.errands:
+            self._due_again(host)
+        else:
+            self._stand_idle(host)
+
+    def next_due(self) -> float | None:
+        """When to pop again, in seconds of the job clock; None when there is nothing to wait for."""
+        return self._due.next_due()
+
+    def release(self, host: Host, wait: float) -> None:
+        """The host's request has ended: it is due again ``wait`` seconds from now."""
+        self._leave_transit(host)
+        batch = self._store.batch()
+        self._rest(host, self.now() + wait, batch)
+        batch.write()
+        self._keep_waiting(host)
+
+    def wait(self, host: Host, wait: float) -> None:
+        """The host's request has ended, but it stays out of the heap until `resume`."""
+        host.waits = True
+        self.release(host, wait)
+
+    def _keep_waiting(self, host: Host) -> None:
+        if host.waits:
+            host.turn = Turn.WAITING
+            if host.errands:
+                self._due.push(host.due, host.name)
+
+    def resume(self, host: Host) -> None:
+        """Give a waiting host its place in the heap again, at its own next-fetch time."""
+        if not host.waits:
+            raise ValueError(f"{host.name} is {host.turn.value}, not waiting")
+        host.waits = False
+        if host.turn is Turn.WAITING:
+            host.turn = Turn.IDLE
+            if host.queued or host.errands:
+                self._due_again(host)
+        # What was learnt while it waited, its crawl-delay.
+        batch = self._store.batch()
+        self._put_host(host, batch)
+        batch.write()
+
+    def _rest(self, host: Host, due: float, batch: Batch) -> None:
+        host.due = due
+        host.turn = Turn.IDLE
+        if host.pending:
+            self._schedule(host, due, batch)
+        else:
+            self._due.forget(host, batch)
+            if host.errands:
+                self._due_again(host)
+        self._put_host(host, batch)
+
+    def put_off(self, host: Host) -> None:
+        """Take a host in transit out of the heap, with all its entries, until the next round."""
+        self._leave_transit(host)
+        batch = self._store.batch()
+        self._due.forget(host, batch)
+        batch.put(schema.put_off_key(host.name), b"")
+        host.turn = Turn.PUT_OFF
+        self._put_off_queued += host.queued
+        self._put_host(host, batch)
+        batch.write()
+        if host.errands:
+            self._due.push(host.due, host.name)
+
+    def _revive(self) -> None:
+        """Go on with a round: hosts that were put off are due again, so many at a time."""
+        if self._round is None:
+            if self.now() < self._next_round:
+                return
+            self._round = schema.PUT_OFF
+            self._next_round = self.now() + ROUND
+        keys = list(islice(self._store.keys(schema.PUT_OFF, self._round), _REVIVED))
+        self._round = keys[-1] if len(keys) == _REVIVED else None
+        batch = self._store.batch()
+        for key in keys:
+            batch.delete(key)
+            host = self.host(key[1:].decode())
+            if host.turn is Turn.PUT_OFF:
+                self._put_off_queued -= host.queued
+                self._schedule(host, max(host.due, self.now()), batch)
+                self._put_host(host, batch)
+        batch.write()
+
+    def count_due(self) -> int:
+        """Hosts that could be fetched now, of those in memory: with a long backlog there are more."""
+        return self._due.count_due(self.now()) + self.parked
+
+    @property
+    def host_count(self) -> int:
+        """Hosts that have entries."""
+        return self._due.scheduled
