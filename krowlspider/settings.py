@@ -62,11 +62,12 @@ CONCURRENT_ITEMS = 1
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 1024 * 1024
 # Seconds for a whole fetch, name look-up to last byte.
 DOWNLOAD_TIMEOUT = 60
-# Seconds to connect, TLS included.
+# Seconds to connect to an address of a host, TLS included; up to three addresses are tried.
 KROWL_CONNECT_TIMEOUT = 10.0
 # Seconds from the request's last byte to the answer's first.
 KROWL_FIRST_BYTE_TIMEOUT = 30.0
-# Bytes of a body, as received and again after decoding. More is cut off, and marked as cut in the WARC file.
+# Bytes of a body, as received and again after decoding. A page with more is dropped; what had come of it is in the
+# WARC file, marked as cut where it was cut.
 DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
 # 0: no warning for large bodies, they are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0
