@@ -281,6 +281,22 @@ def test_a_disk_that_is_full_ends_the_crawl_with_code_3_and_the_next_goes_on(
         assert frontier_view(full.jobdir)["done"] == 31
 
 
+def test_a_disk_that_is_full_for_the_frontier_loses_no_link(tmp_path: Path) -> None:
+    """The links of a page cannot be written: neither the page nor they are lost."""
+    filler = "x" * 300
+    links = "".join(f"<a href=/{filler}{number}>x</a>" for number in range(600))
+    with MockWeb(spec=[ROBOTS, page("/", links), page("^/x", "leaf")]) as web:
+        seeds = [web.url("a.test")]
+        none = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
+        full = crawl_of(
+            web, tmp_path, seeds, settings=none, prefix=["prlimit", "--fsize=100000"]
+        ).run(code=3)
+        assert "frontier" in full.log.splitlines()[-1]
+        crawl_of(web, tmp_path, seeds, settings=none).run()
+        assert len({entry.path for entry in pages(web.log())}) == 601
+        assert frontier_view(full.jobdir)["done"] == 601
+
+
 def test_the_log_says_how_it_goes_and_how_it_ended(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(8))
     with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:

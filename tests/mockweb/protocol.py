@@ -82,6 +82,7 @@ class Connection(asyncio.Protocol):
         web.connections += 1
         self._parser = httptools.HttpRequestParser(self)
         self._read_at = 0.0
+        self._wrote_at = 0.0
         self._reading: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._serving: Exchange | None = None
@@ -173,6 +174,7 @@ class Connection(asyncio.Protocol):
         head_only = exchange.method == "HEAD"
         wire = exchange.reply.wire() if exchange.keep_alive and not head_only else None
         if wire is not None:
+            self._wrote_at = time.monotonic()
             self._transport.write(wire.data)
             exchange.sent, exchange.sha1 = len(wire.data), wire.sha1
             self._finish(exchange)
@@ -193,6 +195,8 @@ class Connection(asyncio.Protocol):
             if piece is None:
                 self._finish(exchange)
                 return
+            # Before the write: a client may have the last byte before this process runs on.
+            self._wrote_at = time.monotonic()
             self._transport.write(piece)
             self._digest.update(piece)
             exchange.sent += len(piece)
@@ -219,7 +223,7 @@ class Connection(asyncio.Protocol):
         log.add(
             Entry(
                 start=exchange.start,
-                end=time.monotonic(),
+                end=max(self._wrote_at, exchange.start) if complete else time.monotonic(),
                 host=exchange.host,
                 path=exchange.target,
                 method=exchange.method,
