@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from math import isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
+
+from krowlspider.fetch.hosts import is_address
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -140,14 +142,6 @@ def contact(settings: BaseSettings, name: str) -> str | None:
 def is_network(part: str) -> bool:
     try:
         ip_network(part)
-    except ValueError:
-        return False
-    return True
-
-
-def is_address(part: str) -> bool:
-    try:
-        ip_address(part)
     except ValueError:
         return False
     return True

@@ -64,12 +64,6 @@ def queue_key(prefix: bytes, priority: int, sequence: int) -> bytes:
     return prefix + _QUEUE_TAIL.pack(PRIORITY_LIMIT - priority, sequence)
 
 
-def split_queue_key(key: bytes) -> tuple[str, int, int]:
-    """Host, priority and sequence of a queue key."""
-    inverted, sequence = _QUEUE_TAIL.unpack(key[-_QUEUE_TAIL.size :])
-    return key[1 : -_QUEUE_TAIL.size - 1].decode(), PRIORITY_LIMIT - inverted, sequence
-
-
 def seen_prefix(host: str) -> bytes:
     return b"%b%b\0" % (SEEN, host.encode())
 
