@@ -93,3 +93,25 @@ def test_a_folder_in_use_is_refused_and_its_crawl_goes_on(tmp_path: Path) -> Non
         assert "is being crawled; its last status line, " in shown.stdout
         first.interrupt()
         assert frontier_view(first.jobdir)["queued"] > 0
+
+
+def test_scrapy_frontier_shows_a_stopped_crawl_as_a_table(tmp_path: Path) -> None:
+    with MockWeb(graph=GRAPH) as web:
+        crawl = crawl_of(web, tmp_path, arguments={"max_pages": 40}).run()
+    view = frontier_view(crawl.jobdir)
+    shown = subprocess.run(
+        [sys.executable, "-m", "scrapy", "frontier", str(crawl.jobdir)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"hosts    {view['hosts']:,}\nqueued   {view['queued']:,}\ndone     40\n" in shown
+    for title in ("most queued", "slowest", "due next"):
+        assert f"\n{title}\n" in shown
+    most = view["biggest"][0]
+    assert any(
+        line.split()[0] == str(most["queued"]) and line.endswith(most["host"])
+        for line in shown.splitlines()
+        if line
+    )

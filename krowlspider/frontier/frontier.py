@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from krowlspider.politeness.pace import PaceRule
 
 # Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads across what
-# LevelDB keeps of it, 0.3 s for half a million. Queues are read by key, and need none.
+# LevelDB keeps of it. Queues are read by key, and need none.
 COMPACT_EVERY = 500_000
 
 

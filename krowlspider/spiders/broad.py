@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Lines read from the seeds file between two turns of the event loop, about 5 ms.
+# Lines read from the seeds file between two turns of the event loop, about 2 ms to read and 8 ms to queue.
 _SEED_CHUNK = 500
-# Links queued between two turns of the event loop, about 25 ms when all are new.
+# Links queued between two turns of the event loop, 6 to 20 ms when all lead to new hosts.
 _LINKS_AT_ONCE = 500
 # Bad seed lines that are logged each; the rest is counted.
 _BAD_SEEDS_LOGGED = 20
