@@ -131,10 +131,10 @@ class JobFolder:
             return self._new_head(path)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
-        if head.format > FORMAT:
+        if head.format != FORMAT:
             raise JobError(
                 f"JOBDIR {self.path} has format {head.format}, made by {head.software};"
-                f" this version reads up to {FORMAT}: use that version, or another JOBDIR"
+                f" this version reads format {FORMAT}: use that version, or another JOBDIR"
             )
         return head
 

@@ -101,18 +101,19 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
     assert f"{path} is binary" in told
 
 
-def test_a_jobdir_of_a_newer_format_is_refused_and_left_as_it_is(
-    tmp_path: Path, seeds: Path
+@pytest.mark.parametrize("number", [1, 99])
+def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
+    tmp_path: Path, seeds: Path, number: int
 ) -> None:
     job = tmp_path / "job"
     folder = JobFolder(job)
     folder.take()
     folder.leave()
     head = json.loads((job / "job.json").read_text())
-    (job / "job.json").write_text(json.dumps({**head, "format": 99, "software": "later"}))
+    (job / "job.json").write_text(json.dumps({**head, "format": number, "software": "other"}))
     before = contents(job)
     told = refused(Crawl(job, arguments={"seeds": seeds}))
-    assert f"JOBDIR {job} has format 99, made by later" in told
+    assert f"JOBDIR {job} has format {number}, made by other" in told
     assert contents(job) == before
 
 

@@ -1,4 +1,4 @@
-"""Keys and values of the frontier's store: format 1.
+"""Keys and values of the frontier's store: format 2.
 
 =======================================  ==================================================================
 key                                      value
@@ -7,7 +7,9 @@ key                                      value
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``h`` host                               host record, see ``Host.encode``
 ``k``                                    the job clock at the last commit, 8-byte float of epoch seconds
+``g`` domain                             URLs of a domain that count against its budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
+``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
 ``q`` host ``00`` priority sequence      queue entry, see ``Entry.encode``
 ``r`` authority                          robots.txt record
 ``s`` host ``00`` key                    empty; the seen mark of one identity
@@ -26,7 +28,7 @@ from dataclasses import dataclass
 from math import ceil
 from struct import Struct
 
-FORMAT = 1
+FORMAT = 2
 
 COUNTERS = b"c"
 CLEAN = b"d"
@@ -38,13 +40,17 @@ DUE = b"t"
 NEW_KEYS = b"n"
 PUT_OFF = b"u"
 CLOCK = b"k"
+POISON = b"p"
+BUDGET = b"g"
 
 # Scrapy priorities are any int; beyond ±2^31 they are cut to it.
 PRIORITY_LIMIT = 2**31 - 1
 
 _QUEUE_TAIL = Struct(">IQ")
-_ENTRY_HEAD = Struct(">BHBBBH")
+_ENTRY_HEAD = Struct(">BHBBBBH")
+_DUE = Struct(">d")
 _BARE = 1
+_DELAYED = 2
 
 
 def after_all(prefix: bytes) -> bytes:
@@ -107,9 +113,10 @@ def robots_key(authority: str) -> bytes:
 class Entry:
     """A queued URL and how it was come by.
 
-    ``url`` is fetched as it stands. ``redirects``, ``retries`` and ``distress`` count hops and tries so far.
-    ``bare`` marks a seed given without a scheme, which falls back from https to http. ``request`` is empty for
-    a page of the broad spider, else a whole serialised Scrapy request.
+    ``url`` is fetched as it stands. ``redirects``, ``retries`` and ``distress`` count hops and tries so far,
+    ``strikes`` how often the process died while it worked on the page. ``due`` is the earliest time of the next
+    try in seconds of the job clock, 0 for at once. ``bare`` marks a seed given without a scheme, which falls back
+    from https to http. ``request`` is empty for a page of the broad spider, else a whole serialised Scrapy request.
     """
 
     url: str
@@ -117,24 +124,33 @@ class Entry:
     redirects: int = 0
     retries: int = 0
     distress: int = 0
+    strikes: int = 0
+    due: float = 0.0
     bare: bool = False
     request: bytes = b""
 
     def encode(self) -> bytes:
         url = self.url.encode()
         head = _ENTRY_HEAD.pack(
-            _BARE if self.bare else 0,
+            self.bare * _BARE | bool(self.due) * _DELAYED,
             min(self.depth, 0xFFFF),
             min(self.redirects, 0xFF),
             min(self.retries, 0xFF),
             min(self.distress, 0xFF),
+            min(self.strikes, 0xFF),
             len(url),
         )
-        return head + url + self.request
+        return head + (_DUE.pack(self.due) if self.due else b"") + url + self.request
 
     @classmethod
     def decode(cls, data: bytes) -> Entry:
-        flags, depth, redirects, retries, distress, length = _ENTRY_HEAD.unpack_from(data)
-        end = _ENTRY_HEAD.size + length
-        url = data[_ENTRY_HEAD.size : end].decode()
-        return cls(url, depth, redirects, retries, distress, bool(flags & _BARE), data[end:])
+        flags, depth, redirects, retries, distress, strikes, length = _ENTRY_HEAD.unpack_from(data)
+        start = _ENTRY_HEAD.size
+        due = 0.0
+        if flags & _DELAYED:
+            (due,) = _DUE.unpack_from(data, start)
+            start += _DUE.size
+        end = start + length
+        url = data[start:end].decode()
+        bare = bool(flags & _BARE)
+        return cls(url, depth, redirects, retries, distress, strikes, due, bare, data[end:])

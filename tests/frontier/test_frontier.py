@@ -449,7 +449,7 @@ def test_with_verify_one_identity_twice_in_a_batch_is_queued_once(open_store: Op
 
 
 def test_an_entry_survives_its_encoding() -> None:
-    entry = Entry("http://a.test/\u00e9?q=1", 3, 2, 1, 4, bare=True, request=b"J{}")
+    entry = Entry("http://a.test/\u00e9?q=1", 3, 2, 1, 4, 2, 17.5, bare=True, request=b"J{}")
     again = Entry.decode(entry.encode())
     assert [getattr(again, name) for name in Entry.__slots__] == [
         getattr(entry, name) for name in Entry.__slots__
