@@ -18,12 +18,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("all", "frontier", "crawl"), default="all")
     parser.add_argument("--urls", type=int, nargs="+", default=[10_000, 1_000_000])
-    parser.add_argument("--hosts", type=int, default=0, help="0: one for each 20 URLs")
+    parser.add_argument("--hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
+    parser.add_argument("--scratch", type=Path, help="folder for the frontiers")
     parser.add_argument("--runs", type=int, default=3, help="crawls, of which the median counts")
     args = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     if args.what in ("all", "frontier"):
-        rows = [frontier.measure(urls, args.hosts or urls // 20) for urls in args.urls]
+        hosts = args.hosts if len(args.hosts) > 1 else args.hosts * len(args.urls)
+        rows = [
+            frontier.measure(urls, most or urls // 4, args.scratch)
+            for urls, most in zip(args.urls, hosts, strict=True)
+        ]
         print(frontier.table(rows))
         (RESULTS / "frontier.json").write_text(json.dumps(rows, indent=1))
     if args.what in ("all", "crawl"):

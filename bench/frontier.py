@@ -1,7 +1,10 @@
 """The frontier alone, without network: how it grows.
 
-Each size is built, closed, opened and popped in a process of its own, so that resident memory is the frontier's.
-Times are CPU seconds of the process, all threads.
+Each size is filled, closed, opened and used in processes of their own, so that memory is the frontier's. Times are
+CPU seconds of the process, all threads, LevelDB's merging of what a step wrote included; latencies are of the wall clock.
+
+A page has 77 links, of which 57 are known. Of its 20 new ones, 16 lead to its own host and 4 to any other, as on
+the pages of real sites; ``scattered`` has all 20 lead to any hosts, which is the worst that can come.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import random
 import shutil
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +32,27 @@ from krowlspider.urls.host import host_of
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-# Links of a page, and how many of them are known already: figures of a real crawl's pages.
-LINKS, KNOWN = 77, 57
-POPS = 20_000
+    from krowlspider.frontier.hosts import Host
+
+LINKS, NEW, OWN = 77, 20, 16
+# Hosts whose URLs go into one batch while the frontier is filled.
+_HOSTS_A_BATCH = 5
+# Enough for LevelDB to write what they change as tables several times.
+POPS = 300_000
+PAGES = 10_000
+# A commit a second at 1,000 pages a second.
 COMMIT_EVERY = 1000
-RULE = PaceRule(factor=5, minimum=0.25, maximum=30, crawl_delay_max=300, retry_after_max=3600)
+DELAY = 0.25
+RULE = PaceRule(factor=5, minimum=DELAY, maximum=30, crawl_delay_max=300, retry_after_max=3600)
 LIMITS = Limits(host_queue=10**9, total=10**9, domain_concurrency=2)
 
 
-def measure(urls: int, hosts: int) -> dict[str, Any]:
+def measure(urls: int, hosts: int, scratch: Path | None = None) -> dict[str, Any]:
     """Figures of a frontier with so many URLs queued over so many hosts."""
-    folder = Path(tempfile.mkdtemp(prefix="krowl-bench-"))
+    folder = Path(tempfile.mkdtemp(prefix="krowl-bench-", dir=scratch))
     figures: dict[str, Any] = {"urls": urls, "hosts": hosts}
     try:
-        for step in (_build, _use):
+        for step in (_fill, _pop, _crawl, _enqueue, _enqueue_scattered):
             figures |= _in_process(step, folder, urls, hosts)
     finally:
         shutil.rmtree(folder)
@@ -65,78 +76,181 @@ def _run(step: Any, pipe: Connection, folder: Path, urls: int, hosts: int) -> No
     pipe.send(json.dumps(step(folder, urls, hosts)))
 
 
-def _open(folder: Path, *, create: bool) -> Frontier:
+def _open(folder: Path, *, create: bool = False) -> Frontier:
     store = LevelStore(folder / "db", create=create)
     seen = SeenSet(store, 1_000_000, file=FilterFile(folder / "seen"))
     return Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
 
 
-def _url(chance: random.Random, hosts: int) -> str:
-    host = chance.randrange(hosts)
-    return f"http://host{host}.example{host % 7}.com/section/{chance.randrange(10**9)}/page.html"
+@dataclass
+class Web:
+    """Where links lead: pages of hosts that are numbered, a host by its number or any."""
+
+    hosts: int
+    hasher: IdentityHasher = field(default_factory=lambda: IdentityHasher(1))
+    chance: random.Random = field(default_factory=random.Random)
+    recent: list[str] = field(default_factory=list)
+
+    def page(self, host: str) -> str:
+        return f"http://{host}/section/{self.chance.randrange(10**9)}/page.html"
+
+    def host(self, number: int | None = None) -> str:
+        number = self.chance.randrange(self.hosts) if number is None else number
+        return f"host{number}.example{number % 7}.com"
+
+    def links(self, host: str, own: int) -> list[str]:
+        """The links of a page of a host, ``own`` new ones of them to that host."""
+        new = [self.page(host) for _ in range(own)]
+        new += [self.page(self.host()) for _ in range(NEW - own)]
+        self.recent = (self.recent + new)[-1000:]
+        return new + self.chance.choices(self.recent[:-NEW] or new, k=LINKS - NEW)
+
+    def add(self, frontier: Frontier, urls: list[str]) -> None:
+        """As the scheduler does it: identity and host of each link, then all in one batch."""
+        key = self.hasher.key
+        frontier.add([Candidate(host_of(url), key(url), Entry(url, 3)) for url in urls])
 
 
-def _build(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
-    frontier, hasher, chance = _open(folder, create=True), IdentityHasher(1), random.Random(1)
-    recent = [_url(chance, hosts) for _ in range(1000)]
-    spent, pages, rss = 0.0, 0, 0.0
-    while frontier.queued < urls:
-        links = [_url(chance, hosts) for _ in range(LINKS - KNOWN)]
-        links += chance.choices(recent, k=KNOWN)
-        recent[: len(links)] = links
-        begun = time.process_time()
-        frontier.add([Candidate(host_of(url), hasher.key(url), Entry(url, 3)) for url in links])
-        spent += time.process_time() - begun
-        pages += 1
-        if pages % 1000 == 0:
-            rss = max(rss, _rss())
+def _fill(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+    frontier, web = _open(folder, create=True), Web(hosts)
+    numbers = list(range(hosts))
+    web.chance.shuffle(numbers)
+    each = urls // hosts
+    begun = time.process_time()
+    for at in range(0, hosts, _HOSTS_A_BATCH):
+        names = [web.host(number) for number in numbers[at : at + _HOSTS_A_BATCH]]
+        web.add(frontier, [web.page(name) for name in names for _ in range(each)])
+        if at % 5000 == 0:
+            _commit(frontier)
+    spent = time.process_time() - begun
+    rss = _memory()
     frontier.close()
     return {
-        "links_per_cpu_second": round(pages * LINKS / spent),
-        "rss_mb_building": round(max(rss, _rss())),
+        "fill_us_per_url": round(spent / urls * 1e6, 1),
+        "rss_mb_filling": rss["rss_mb"],
         "disk_bytes_per_url": round(_size(folder) / urls),
     }
 
 
-def _use(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+    """Pop, release and acknowledge, commits included."""
     begun = time.perf_counter()
-    frontier = _open(folder, create=False)
+    frontier = _open(folder)
     first = frontier.pop_host()
     assert first is not None
     assert frontier.pop(first) is not None
     opened = time.perf_counter() - begun
-    frontier.release(first, 0.25)
-    spent, slowest = time.process_time(), []
+    frontier.release(first, DELAY)
+    _settle()
+    spent, own, latencies = time.process_time(), time.thread_time(), []
     for count in range(min(POPS, urls // 4)):
         before = time.perf_counter()
-        host = frontier.pop_host()
-        if host is None:
-            time.sleep(0.01)
-            continue
-        lease = frontier.pop(host)
-        frontier.release(host, 0.25)
-        if lease is not None:
-            frontier.acknowledge(lease)
-        slowest.append(time.perf_counter() - before)
+        if _next(frontier) is not None:
+            latencies.append(time.perf_counter() - before)
         if count % COMMIT_EVERY == 0:
-            commit = frontier.begin_commit()
-            commit.write()
-            frontier.end_commit(commit)
-    spent = time.process_time() - spent
-    slowest.sort()
-    rss = _rss()
+            _commit(frontier)
+    spent, own = time.process_time() - spent, time.thread_time() - own
+    latencies.sort()
+    memory = _memory()
     frontier.close()
     return {
         "reopen_to_first_pop_s": round(opened, 2),
-        "pop_and_ack_us": round(spent / len(slowest) * 1e6),
-        "pop_p99_ms": round(slowest[int(len(slowest) * 0.99)] * 1e3, 2),
-        "rss_mb_crawling": round(rss),
+        "pop_and_ack_us": round(spent / len(latencies) * 1e6, 1),
+        "pop_and_ack_us_without_merging": round(own / len(latencies) * 1e6, 1),
+        "pop_p99_ms": round(latencies[int(len(latencies) * 0.99)] * 1e3, 2),
+        "pop_worst_ms": round(latencies[-1] * 1e3, 1),
+        **{f"{name}_popping": value for name, value in memory.items()},
     }
 
 
-def _rss() -> float:
-    """Resident memory of this process in MB."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+def _settle() -> None:
+    """Wait until LevelDB has merged what earlier steps wrote: it is not this step's cost."""
+    while True:
+        before = time.process_time()
+        time.sleep(0.5)
+        if time.process_time() - before < 0.01:
+            return
+
+
+def _next(frontier: Frontier) -> Host | None:
+    host = frontier.pop_host()
+    if host is None:
+        # Every host rests.
+        time.sleep(0.005)
+        return None
+    lease = frontier.pop(host)
+    frontier.release(host, DELAY)
+    if lease is not None:
+        frontier.acknowledge(lease)
+    return host
+
+
+def _crawl(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+    """All that the frontier does for a page: pop it, take its links, release, acknowledge, commit."""
+    frontier, web = _open(folder), Web(hosts)
+    _settle()
+    spent, pages, latencies = 0.0, 0, []
+    while pages < PAGES:
+        begun, wall = time.process_time(), time.perf_counter()
+        host = _next(frontier)
+        if host is None:
+            continue
+        popped = time.process_time() - begun
+        latencies.append(time.perf_counter() - wall)
+        links = web.links(host.name, OWN)
+        begun = time.process_time()
+        web.add(frontier, links)
+        pages += 1
+        if pages % COMMIT_EVERY == 0:
+            _commit(frontier)
+        spent += popped + time.process_time() - begun
+    latencies.sort()
+    memory = _memory()
+    frontier.close()
+    return {
+        "page_us": round(spent / pages * 1e6),
+        "pop_p99_ms_with_links": round(latencies[int(len(latencies) * 0.99)] * 1e3, 2),
+        **{f"{name}_crawling": value for name, value in memory.items()},
+    }
+
+
+def _enqueue(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+    return {"links_per_cpu_second": _enqueued(folder, hosts, OWN)}
+
+
+def _enqueue_scattered(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
+    return {"links_per_cpu_second_scattered": _enqueued(folder, hosts, 0)}
+
+
+def _enqueued(folder: Path, hosts: int, own: int) -> int:
+    frontier, web = _open(folder), Web(hosts)
+    _settle()
+    spent = 0.0
+    for page in range(PAGES):
+        links = web.links(web.host(), own)
+        begun = time.process_time()
+        web.add(frontier, links)
+        if page % COMMIT_EVERY == 0:
+            _commit(frontier)
+        spent += time.process_time() - begun
+    frontier.close()
+    return round(PAGES * LINKS / spent)
+
+
+def _commit(frontier: Frontier) -> None:
+    commit = frontier.begin_commit()
+    commit.write()
+    frontier.end_commit(commit)
+
+
+def _memory() -> dict[str, int]:
+    """Resident memory of this process in MB, and the part of it that is not mapped files."""
+    found = {}
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("VmRSS", "RssAnon"):
+            found[name] = round(int(value.split()[0]) / 1000)
+    return {"rss_mb": found["VmRSS"], "anonymous_mb": found["RssAnon"]}
 
 
 def _size(folder: Path) -> int:

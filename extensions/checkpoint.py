@@ -1,4 +1,4 @@
-"""Extension: opens the crawl's folder at the start, and commits at every KROWL_COMMIT_INTERVAL."""
+"""Extension: opens the crawl's folder at the start, commits at every KROWL_COMMIT_INTERVAL, tells of a full disk."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scrapy import signals
 from krowlspider.job import Job
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpoint:
-    """Group commit by the clock.
+    """Group commit by the clock, and a word when the crawl pauses because its disk is full, and when it goes on.
 
     The job is opened here, before the engine exists, so that a folder that cannot be used stops the start.
     """
@@ -30,7 +31,9 @@ class Checkpoint:
         self._job = Job.of(crawler)
         self._job.open()
         self._job.on_failure = self._stop_crawl
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        # The folder that was last seen to have no room.
+        self._full: Path | None = None
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._stop, signals.spider_closed)
 
@@ -39,9 +42,10 @@ class Checkpoint:
         return cls(crawler)
 
     def _start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._watch()), loop.create_task(self._commit())]
 
-    async def _run(self) -> None:
+    async def _commit(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
             try:
@@ -50,6 +54,28 @@ class Checkpoint:
                 self._job.fail(error)
                 return
 
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            self._look()
+
+    def _look(self) -> None:
+        before, self._full = self._full, self._job.full
+        if self._full is not None and before is None:
+            self._crawler.stats.inc_value("krowl/disk/pauses_count")
+            logger.warning(
+                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is lost",
+                self._full,
+            )
+        elif self._full is None and before is not None:
+            logger.info("There is room in %s again: the crawl goes on", before)
+            if self._job.on_room is not None:
+                self._job.on_room()
+        slot = self._crawler.engine._slot
+        if self._full is not None and slot is not None and slot.closing is not None:
+            # The engine waits for requests that wait for room.
+            self._job.give_up()
+
     def _stop_crawl(self, error: Exception) -> None:
         logger.critical("The crawl stops; what was not committed stays queued: %s", error)
         self._closing = asyncio.get_running_loop().create_task(
@@ -57,5 +83,6 @@ class Checkpoint:
         )
 
     def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._look()
+        for task in self._tasks:
+            task.cancel()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from krowlspider.errors import lacks_room
 from krowlspider.job import Job
 from krowlspider.scheduler import Scheduler
 
@@ -77,11 +78,15 @@ class Status:
             "dropped": dropped(counted),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
+        full = self._job.full
         try:
             self._job.folder.write_status(status)
         except OSError as error:
-            logger.warning("The figures for scrapy frontier cannot be written: %s", error)
-        logger.info(LINE, status)
+            # Of a full disk the pause has been told.
+            if not lacks_room(error):
+                logger.warning("The figures for scrapy frontier cannot be written: %s", error)
+        paused = "" if full is None else f" | paused: no room in {full}"
+        logger.info("%s%s", LINE % status, paused)
 
     def _scheduler(self) -> Scheduler:
         scheduler = self._crawler.engine.scheduler

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
+# A quota, and a limit to the size of a file, are a full disk by another name.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 class KrowlError(Exception):
     """A mistake of the user or of the machine. The message is one line: it names the input that is
@@ -19,3 +25,13 @@ class SeedsError(KrowlError):
 
 class JobError(KrowlError):
     """The job folder cannot be used: not writable, in use, or of another job."""
+
+
+def lacks_room(error: BaseException | None) -> bool:
+    """Whether something was not written for want of room on the disk, and may be once there is."""
+    if not isinstance(error, OSError):
+        return False
+    if error.errno is not None:
+        return error.errno in _NO_ROOM
+    # LevelDB's errors have no number: their text ends with the system's words for it.
+    return any(error.args[0].endswith(os.strerror(number).encode()) for number in _NO_ROOM)

@@ -30,7 +30,8 @@ from krowlspider.fetch import errors
 from krowlspider.fetch.decode import decode_body
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.job import Job
-from krowlspider.scheduler import Scheduler
+from krowlspider.processing import page_mark
+from krowlspider.scheduler import Scheduler, Transit
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -143,10 +144,11 @@ class DownloadHandler(BaseDownloadHandler):
             raise NotSupported(
                 "krowlspider fetches directly: the 'proxy' meta key is not supported"
             )
+        transit = self._transit(request)
         observer = self._observer(request)
         try:
             exchange = await self._job.client.fetch(
-                self._url(request),
+                transit.url,
                 request.method,
                 self._request_headers(request),
                 request.body,
@@ -161,7 +163,9 @@ class DownloadHandler(BaseDownloadHandler):
             raise _as_scrapy(error) from error
         self._archive(request, exchange)
         try:
-            response = self._response(request, exchange)
+            # Decoders and parsers in C see bytes of the network here.
+            mark = page_mark(self._job.frontier, transit)
+            response = self._job.mark.during(mark, self._response, request, exchange)
         except errors.FetchError as error:
             raise _as_scrapy(error) from error
         if observer is not None and observer.stop is not None:
@@ -171,13 +175,13 @@ class DownloadHandler(BaseDownloadHandler):
                 raise observer.stop
         return response
 
-    def _url(self, request: Request) -> str:
-        """The URL as discovered: Scrapy's Request may have escaped it differently."""
+    def _transit(self, request: Request) -> Transit:
+        """Its URL is the one discovered: Scrapy's Request may have escaped it differently."""
         scheduler = self.crawler.engine.scheduler
         assert isinstance(scheduler, Scheduler)
         transit = scheduler.transit(request)
         assert transit is not None
-        return transit.url
+        return transit
 
     def _observer(self, request: Request) -> _Signals | None:
         for signal in (signals.headers_received, signals.bytes_received):

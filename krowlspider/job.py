@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -15,15 +17,17 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider import __version__
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.writer import WarcWriter
-from krowlspider.errors import JobError
+from krowlspider.errors import JobError, lacks_room
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.poison import MARK, WorkMark, blame, boot_id
+from krowlspider.frontier.repair import way_out
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore, StoreError
+from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder
 from krowlspider.politeness.pace import PaceRule
@@ -35,6 +39,11 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+logger = logging.getLogger(__name__)
+
+# Seconds between looks for room for the frontier, at first and at most: each may write 100 MB.
+_TRY_AGAIN = 1.0
+_TRY_AGAIN_MAX = 5.0
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
 
@@ -59,6 +68,10 @@ class Job:
         self.failure: Exception | None = None
         # What is to be done then.
         self.on_failure: Callable[[Exception], None] | None = None
+        # What is to be done when there is room again on a disk that was full.
+        self.on_room: Callable[[], None] | None = None
+        # A full disk is no longer waited for: the crawl is to end.
+        self._given_up = asyncio.Event()
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
@@ -84,26 +97,30 @@ class Job:
             self._open_parts(head.seed, new=head.new)
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
             self.folder.leave()
-            raise JobError(f"JOBDIR {self.folder.path} cannot be used: {error}") from error
+            way = way_out(error, self.folder.path)
+            raise JobError(f"JOBDIR {self.folder.path} cannot be used: {error}{way}") from error
         self._opened = True
 
     def _open_parts(self, seed: int, *, new: bool) -> None:
         settings = self._settings
         self.hasher = IdentityHasher(seed)
         self.store = LevelStore(self.folder.frontier, create=new)
+        path, boot = self.folder.path / MARK, boot_id()
+        self.blame = blame(self.store, path, boot)
+        self.mark = WorkMark(path, boot)
         seen = SeenSet(
             self.store,
             settings.getint("KROWL_SEEN_CAPACITY"),
             verify=settings.getbool("KROWL_SEEN_VERIFY"),
             file=FilterFile(self.folder.seen),
         )
-        limits = Limits(
-            settings.getint("KROWL_HOST_QUEUE_MAX"),
-            settings.getint("KROWL_FRONTIER_MAX"),
-            settings.getint("KROWL_DOMAIN_CONCURRENCY"),
-        )
         self.frontier = Frontier(
-            self.store, seen, limits, self.rule, monotonic=time.monotonic, wall=time.time
+            self.store,
+            seen,
+            frontier_limits(settings),
+            self.rule,
+            monotonic=time.monotonic,
+            wall=time.time,
         )
         self.robots = RobotsGate(
             self.frontier,
@@ -112,6 +129,7 @@ class Job:
             patience=Patience(
                 settings.getint("RETRY_TIMES"), settings.getint("KROWL_DISTRESS_TIMES")
             ),
+            crawl_delay_max=self.rule.crawl_delay_max,
             wall=time.time,
         )
         self._resolver = Resolver(
@@ -149,8 +167,22 @@ class Job:
             if self.on_failure is not None:
                 self.on_failure(error)
 
+    @property
+    def full(self) -> Path | None:
+        """The folder for which there is no room on its disk, while there is none. Nothing may be popped then: what
+        is in transit is kept in memory."""
+        if self.store.stalled:
+            return self.store.folder
+        return self.archive.directory if self.archive.stalled else None
+
+    def give_up(self) -> None:
+        """Wait for room no longer: what cannot be written stays queued, and the crawl has failed."""
+        self._given_up.set()
+        self.archive.give_up()
+
     async def commit(self) -> None:
         """Group commit: what is archived goes to disk, then the pages in it are acknowledged in one synced batch.
+        While the disk is full, it lasts until there is room.
 
         :raises ArchiveError: the archive cannot be written; nothing was acknowledged
         :raises StoreError: the frontier cannot be written
@@ -162,34 +194,81 @@ class Job:
     async def _commit(self) -> None:
         commit = self.frontier.begin_commit()
         await self.archive.sync()
-        await run_in_thread(commit.write)
+        try:
+            await run_in_thread(commit.write)
+        except NoRoomError:
+            # The batch is kept with the others; its upkeep can wait for another commit.
+            await self._room_in_store()
+        except OSError as error:
+            self._let_pass(error)
         self.frontier.end_commit(commit)
+
+    async def _room_in_store(self) -> None:
+        """Return when the store has written what it kept.
+
+        :raises NoRoomError: it has not, and nobody waits any longer
+        """
+        wait = _TRY_AGAIN
+        while not await run_in_thread(self.store.recover):
+            if self._given_up.is_set():
+                raise NoRoomError(f"{self.store.folder}: no room")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._given_up.wait(), wait)
+            wait = min(2 * wait, _TRY_AGAIN_MAX)
 
     async def close(self) -> None:
         """Commit, close the WARC files and the store, unlock the folder. What fails is in ``failure``: pages that
         could not be committed stay queued."""
+        self.give_up()
         async with self._commit_lock:
             if not self._opened:
                 return
             self._opened = False
-            try:
-                await self._commit()
-                await self.archive.close()
-            except (ArchiveError, StoreError, OSError) as error:
-                self.fail(error)
-            try:
-                self.frontier.close()
-            except (StoreError, OSError) as error:
-                self.fail(error)
+            for part in (self._last_commit, self.archive.close, self._close_frontier):
+                try:
+                    await part()
+                except (ArchiveError, StoreError, OSError) as error:
+                    self.fail(error)
+            self.store.close()
             await self.client.close()
             await self._resolver.close()
             self.folder.leave()
+
+    async def _last_commit(self) -> None:
+        await self._room_in_store()
+        await self._commit()
+
+    async def _close_frontier(self) -> None:
+        try:
+            self.frontier.close()
+        except OSError as error:
+            self._let_pass(error)
+
+    def _let_pass(self, error: OSError) -> None:
+        """The filter of the seen set found no room: all that it holds is in the store.
+
+        :raises OSError: it was something else
+        """
+        if not lacks_room(error):
+            raise error
+        logger.warning(
+            "The filter of the seen set is not saved, so a start takes longer: %s", error
+        )
 
 
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:
     """Where the WARC files of a job folder are."""
     chosen: str | None = settings["KROWL_WARC_DIR"]
     return Path(chosen) if chosen else folder / "warc"
+
+
+def frontier_limits(settings: BaseSettings) -> Limits:
+    return Limits(
+        settings.getint("KROWL_HOST_QUEUE_MAX"),
+        settings.getint("KROWL_FRONTIER_MAX"),
+        settings.getint("KROWL_DOMAIN_CONCURRENCY"),
+        settings.getint("KROWL_DOMAIN_BUDGET"),
+    )
 
 
 def pace_rule(settings: BaseSettings) -> PaceRule:

@@ -67,6 +67,8 @@ class JobFolder:
         """
         path = Path(jobdir)
         if not (path / _HEAD).is_file():
+            if (path / "frontier").is_dir():
+                raise JobError(_headless(path))
             raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
         return cls(path)
 
@@ -140,6 +142,8 @@ class JobFolder:
 
     def _new_head(self, path: Path) -> JobHead:
         ours = {_LOCK, _HEAD_DRAFT}
+        if self.frontier.is_dir():
+            raise JobError(_headless(self.path))
         strange = [found.name for found in self.path.iterdir() if found.name not in ours]
         if strange:
             raise JobError(
@@ -159,6 +163,13 @@ class JobFolder:
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
         return head
+
+
+def _headless(path: Path) -> str:
+    return (
+        f"JOBDIR {path} has a frontier but no {_HEAD}, without whose seed its seen marks say nothing:"
+        f" put {_HEAD} back from a copy, or give another JOBDIR"
+    )
 
 
 def sync_folder(path: Path) -> None:

@@ -15,11 +15,14 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.codec import RequestCodec
 from krowlspider.frontier.frontier import Candidate, Lease
+from krowlspider.frontier.hosts import State
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
+from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
+from krowlspider.processing import mark_work, tell
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.scope import Scope
@@ -79,6 +82,7 @@ class Scheduler(BaseScheduler):
         self._job = Job.of(crawler)
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._df = build_from_crawler(dupefilter, crawler)
+        self._retry_delay = crawler.settings.getfloat("KROWL_RETRY_DELAY")
         self._obey_robots = crawler.settings.getbool("ROBOTSTXT_OBEY")
         self._transits: dict[Request, Transit] = {}
         self._timer: CallLaterResult | None = None
@@ -108,7 +112,12 @@ class Scheduler(BaseScheduler):
         self._frontier = self._job.frontier
         self._gate = self._job.robots
         self._before = self._frontier.counters.copy()
+        # What this start has set aside counts as dropped by it.
+        self._before["dropped/poison"] -= self._job.blame.poisoned
+        tell(self._job.blame, self._job.folder.path)
         self._watch_completions()
+        self._job.on_room = self._wake
+        mark_work(self._crawler.engine.scraper, self._job, self.transit)
         if self._job.folder.temporary:
             logger.warning(
                 "No JOBDIR: this crawl is kept in %s and cannot go on after another start without"
@@ -184,7 +193,11 @@ class Scheduler(BaseScheduler):
             raise
 
     def _put_back(self, transit: Transit, lease: Lease, entry: Entry) -> None:
-        entry.url = lease.entry.url
+        before = lease.entry
+        entry.url, entry.strikes = before.url, before.strikes
+        tries = entry.retries + entry.distress
+        if tries > before.retries + before.distress:
+            entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
         self._frontier.replace(lease, entry)
         transit.lease = None
         self._return_budget()
@@ -228,11 +241,14 @@ class Scheduler(BaseScheduler):
     # --- out ---
 
     def has_pending_requests(self) -> bool:
-        # A response between the downloader and the scraper is in neither of them for a moment.
+        # On a full disk there is something to write yet. A response between the downloader and the scraper is in
+        # neither of them for a moment.
+        if self._job.full is not None:
+            return True
         return bool(self._transits) or (self._frontier.hopeful and self.page_budget != 0)
 
     def next_request(self) -> Request | None:
-        if self.page_budget == 0 or self._job.failure is not None:
+        if self.page_budget == 0 or self._job.failure is not None or self._job.full is not None:
             return None
         try:
             return self._next()
@@ -270,7 +286,7 @@ class Scheduler(BaseScheduler):
                 break
             url = lease.entry.url
             authority = authority_of(url)
-            verdict = self._gate.verdict(authority, url) if self._obey_robots else Verdict.ALLOWED
+            verdict = self._verdict(host, authority, url)
             if verdict is Verdict.ALLOWED:
                 return self._send_page(host, lease)
             if verdict is Verdict.UNKNOWN:
@@ -284,6 +300,17 @@ class Scheduler(BaseScheduler):
         else:
             self._frontier.give_back(host)
         return None
+
+    def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
+        if not self._obey_robots:
+            return Verdict.ALLOWED
+        if host.state is State.RETIRED:
+            return Verdict.TOO_SLOW
+        verdict = self._gate.verdict(authority, url)
+        if verdict is Verdict.ALLOWED and self._gate.too_slow(host.name):
+            self._frontier.retire(host)
+            return Verdict.TOO_SLOW
+        return verdict
 
     def _own_errand(self, host: Host, authority: str) -> Errand:
         """The errand for a host's own robots.txt: one that came back to it, or a new one."""
@@ -318,6 +345,8 @@ class Scheduler(BaseScheduler):
         return request
 
     def _send_errand(self, host: Host, errand: Errand) -> Request:
+        if errand.host is host:
+            host.become(State.ROBOTS)
         meta = {"download_maxsize": BODY_MAX + 1}
         request = Request(errand.url, callback=_ignore, dont_filter=True, meta=meta)
         self._transits[request] = Transit(host, errand.url, errand=errand)
@@ -332,12 +361,24 @@ class Scheduler(BaseScheduler):
 
     def ended(self, transit: Transit) -> None:
         """The request has left the wire: its host may be fetched again, after its delay."""
-        wait = max(transit.wait, self._job.rule.delay(transit.host.pace))
+        host = transit.host
+        wait = max(transit.wait, self._job.rule.delay(host.pace))
         self.on_the_wire -= 1
+        if host.state is State.RETIRED:
+            # It has served the errand of another host.
+            pass
+        elif host.pace.distress or host.pace.errors:
+            host.become(State.BACKING_OFF)
+        elif not (transit.hold or host.waits):
+            host.become(State.ACTIVE)
+        if transit.errand is not None and self._gate.too_slow(host.name):
+            # Nothing is asked of it any more, so what is queued need not wait to be dropped.
+            self._frontier.retire(host)
+            wait = 0.0
         if transit.hold:
-            self._frontier.wait(transit.host, wait)
+            self._frontier.wait(host, wait)
         else:
-            self._frontier.release(transit.host, wait)
+            self._frontier.release(host, wait)
 
     def _over(self, request: Request) -> None:
         """The request is over for Scrapy: acknowledge its page with the next commit."""

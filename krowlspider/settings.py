@@ -96,7 +96,7 @@ KROWL_DELAY_FACTOR = 5.0
 KROWL_DELAY_MIN = 0.25
 # ... and at most this (seconds); robots.txt's crawl-delay and backing off may ask for more.
 KROWL_DELAY_MAX = 30.0
-# Seconds; a larger crawl-delay in robots.txt counts as this.
+# Seconds; a host whose robots.txt asks for more is retired: its URLs are dropped with the reason "crawl_delay".
 KROWL_CRAWL_DELAY_MAX = 300.0
 # Seconds; a larger Retry-After counts as this.
 KROWL_RETRY_AFTER_MAX = 3600.0
@@ -106,6 +106,9 @@ KROWL_DOMAIN_CONCURRENCY = 2
 KROWL_ROBOTS_TTL = 86_400.0
 # Times a page is asked again after a transport error or a RETRY_HTTP_CODES status.
 RETRY_TIMES = 2
+# Seconds from a failed try of a page to its next, doubled with each try, an hour at most. The host's other pages go
+# on meanwhile.
+KROWL_RETRY_DELAY = 30.0
 # Answers that may be different next time. 429 and 503 are the host asking for rest: see KROWL_DISTRESS_TIMES.
 RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
 # Times a page is asked again after 429 or 503, each time later.
@@ -121,6 +124,9 @@ JOBDIR = None
 KROWL_COMMIT_INTERVAL = 1.0
 # URLs queued for one host, so that no single site fills the frontier.
 KROWL_HOST_QUEUE_MAX = 1000
+# URLs queued for one registrable domain in the whole crawl, all its hosts together; what is dropped does not count.
+# 0: no limit. With one, each page costs a look-up and a put for each domain that its new links lead to.
+KROWL_DOMAIN_BUDGET = 0
 # URLs queued in all; 70 to 90 bytes of disk each, the seen key included.
 KROWL_FRONTIER_MAX = 50_000_000
 # URLs the first layer of the seen filter holds at 1e-6 false positives (29 bits each); further layers double it.

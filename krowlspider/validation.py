@@ -49,9 +49,11 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_DOMAIN_CONCURRENCY": integer(1, "requests"),
     # RFC 9309, section 2.4: not longer than a day.
     "KROWL_ROBOTS_TTL": number(0, _DAY, "seconds", above=True),
+    "KROWL_RETRY_DELAY": number(0, inf, "seconds"),
     "KROWL_DISTRESS_TIMES": integer(0, "times"),
     "KROWL_COMMIT_INTERVAL": number(0, 60, "seconds", above=True),
     "KROWL_HOST_QUEUE_MAX": integer(1, "URLs"),
+    "KROWL_DOMAIN_BUDGET": integer(0, "URLs"),
     "KROWL_FRONTIER_MAX": integer(1, "URLs"),
     "KROWL_SEEN_CAPACITY": integer(1, "URLs"),
     "KROWL_SEEN_VERIFY": checkers.boolean,

@@ -27,6 +27,7 @@ SETTINGS: Mapping[str, object] = {
     "KROWL_RESOLVE": json.dumps({"*.test": "127.0.0.1"}),
     "KROWL_DELAY_MIN": "0.05",
     "KROWL_DELAY_FACTOR": "1",
+    "KROWL_RETRY_DELAY": "0.1",
     "KROWL_COMMIT_INTERVAL": "0.2",
     "KROWL_STATUS_INTERVAL": "1",
     "TELNETCONSOLE_ENABLED": "0",

@@ -26,6 +26,7 @@ FACING = FOLDERS | {
     "handler",
     "job",
     "jobfolder",
+    "processing",
     "singlepage",
     "codec",
     "validation",

@@ -249,3 +249,52 @@ def test_scrapy_frontier_refuses_what_is_no_crawls_folder(tmp_path: Path, folder
     assert done.stderr.strip() == (
         f"krowlspider: {path} is not a crawl's folder: give the JOBDIR of a crawl"
     )
+
+
+@pytest.mark.parametrize("command", ["crawl", "frontier"])
+def test_a_frontier_without_its_head_is_refused_and_left_as_it_is(
+    tmp_path: Path, seeds: Path, command: str
+) -> None:
+    job = tmp_path / "job"
+    crawl = Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    (job / "job.json").unlink()
+    before = contents(job / "frontier")
+    if command == "crawl":
+        told = refused(Crawl(job, arguments=crawl.arguments))
+    else:
+        told = frontier_refusal(job)
+    assert f"JOBDIR {job} has a frontier but no job.json" in told
+    assert "put job.json back from a copy, or give another JOBDIR" in told
+    assert contents(job / "frontier") == before
+    assert not (job / "job.json").exists()
+
+
+@pytest.mark.parametrize("option", ["--export", "--repair"])
+def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, option: str) -> None:
+    job = tmp_path / "job"
+    folder = JobFolder(job)
+    folder.take()
+    folder.leave()
+    head = json.loads((job / "job.json").read_text())
+    (job / "job.json").write_text(json.dumps({**head, "format": 99, "software": "other"}))
+    told = frontier_refusal(job, option)
+    assert f"JOBDIR {job} has format 99, made by other" in told
+    assert not (job / "frontier").exists()
+
+
+def test_two_things_at_once_are_refused(tmp_path: Path) -> None:
+    assert "not allowed with argument" in frontier_refusal(tmp_path, "--repair", "--export")
+
+
+def frontier_refusal(job: Path, *options: str) -> str:
+    """What ``scrapy frontier`` complains of."""
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "frontier", str(job), *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr

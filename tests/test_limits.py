@@ -189,14 +189,22 @@ def test_retry_after_is_kept_and_capped(tmp_path: Path) -> None:
         assert 1.5 <= second.start - first.end < 3
 
 
-def test_crawl_delay_is_kept_and_capped(tmp_path: Path) -> None:
-    robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 500")
+def test_crawl_delay_is_kept(tmp_path: Path) -> None:
+    robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
     with MockWeb(spec=[robots, page("/", "<a href=/p>x</a>"), page("/p", "x")]) as web:
-        one_page(web, tmp_path, "/", KROWL_CRAWL_DELAY_MAX=1)
+        one_page(web, tmp_path, "/")
         entries = web.log()
         assert len(entries) == 3
         assert violations(entries, min_delay=1.0) == []
         assert entries[-1].start - entries[0].start < 4
+
+
+def test_a_host_that_asks_for_too_long_a_delay_is_retired(tmp_path: Path) -> None:
+    robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 500")
+    with MockWeb(spec=[robots, page("/", "x")]) as web:
+        crawl = one_page(web, tmp_path, "/", KROWL_CRAWL_DELAY_MAX=400)
+        assert [entry.path for entry in web.log()] == ["/robots.txt"]
+        assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 1
 
 
 def test_robots_txt_is_asked_again_when_it_has_expired(tmp_path: Path) -> None:
@@ -260,43 +268,6 @@ def test_a_chain_of_pages_is_followed_to_its_end_whatever_wakes_meanwhile(tmp_pa
         assert frontier_view(crawl.jobdir)["queued"] == 0
 
 
-def test_a_disk_that_is_full_ends_the_crawl_with_code_3_and_the_next_goes_on(
-    tmp_path: Path,
-) -> None:
-    """The kernel lets no file grow over a limit, as on a full disk; then it does again."""
-    links = "".join(f"<a href=/{number}>x</a>" for number in range(30))
-    spec: list[dict[str, Any]] = [ROBOTS, page("/", links)]
-    spec += [
-        {"path": f"/{n}", "body_base64": base64.b64encode(_noise(n)[:30_000]).decode()}
-        for n in range(30)
-    ]
-    with MockWeb(spec=spec) as web:
-        seeds = [web.url("a.test")]
-        full = crawl_of(web, tmp_path, seeds, prefix=["prlimit", "--fsize=200000"]).run(code=3)
-        assert "krowlspider: the crawl could not be kept on disk" in full.log
-        done = frontier_view(full.jobdir)["done"]
-        assert done < len(pages(web.log()))
-        crawl_of(web, tmp_path, seeds).run()
-        assert {entry.path for entry in pages(web.log())} == {"/", *(f"/{n}" for n in range(30))}
-        assert frontier_view(full.jobdir)["done"] == 31
-
-
-def test_a_disk_that_is_full_for_the_frontier_loses_no_link(tmp_path: Path) -> None:
-    """The links of a page cannot be written: neither the page nor they are lost."""
-    filler = "x" * 300
-    links = "".join(f"<a href=/{filler}{number}>x</a>" for number in range(600))
-    with MockWeb(spec=[ROBOTS, page("/", links), page("^/x", "leaf")]) as web:
-        seeds = [web.url("a.test")]
-        none = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
-        full = crawl_of(
-            web, tmp_path, seeds, settings=none, prefix=["prlimit", "--fsize=100000"]
-        ).run(code=3)
-        assert "frontier" in full.log.splitlines()[-1]
-        crawl_of(web, tmp_path, seeds, settings=none).run()
-        assert len({entry.path for entry in pages(web.log())}) == 601
-        assert frontier_view(full.jobdir)["done"] == 601
-
-
 def test_the_log_says_how_it_goes_and_how_it_ended(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(8))
     with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
@@ -345,3 +316,32 @@ def test_what_scrapy_says_of_a_download_is_said(tmp_path: Path) -> None:
             True
         ]
         assert crawl.stats["krowl/frontier/dropped_count/stopped"] == 1
+
+
+def test_a_page_that_failed_is_tried_again_later_and_others_go_on_meanwhile(tmp_path: Path) -> None:
+    names = [str(number) for number in range(25)]
+    spec = [
+        ROBOTS,
+        {"path": "/bad", "status": 500, "first": 1},
+        page("/bad", "better"),
+        page("/", "".join(f"<a href=/{name}>x</a>" for name in ["bad", *names])),
+        *(page(f"/{name}", "x") for name in names),
+    ]
+    with MockWeb(spec=spec) as web:
+        crawl = one_page(web, tmp_path, "/", KROWL_RETRY_DELAY=0.4, RETRY_TIMES=1)
+        paths = [entry.path for entry in pages(web.log())]
+        first, second = (entry for entry in pages(web.log()) if entry.path == "/bad")
+        assert second.start - first.end >= 0.4
+        # Neither at once nor after everything else.
+        assert paths[:2] == ["/", "/bad"]
+        assert paths[2] != "/bad" != paths[-1]
+        assert sorted(paths) == sorted(["/", "/bad", "/bad", *(f"/{name}" for name in names)])
+        assert crawl.stats["retry/count"] == 1
+
+
+def test_a_domain_has_a_budget_of_pages(tmp_path: Path) -> None:
+    links = "".join(f"<a href=/{number}>x</a>" for number in range(9))
+    with MockWeb(spec=[ROBOTS, page("/", links), *(page(f"/{n}", "x") for n in range(9))]) as web:
+        crawl = one_page(web, tmp_path, "/", KROWL_DOMAIN_BUDGET=4)
+        assert len(pages(web.log())) == 4
+        assert crawl.stats["krowl/frontier/dropped_count/domain_budget"] == 6

@@ -13,7 +13,7 @@ from isal import isal_zlib
 from krowlspider.archive import records
 from krowlspider.archive.capture import Location
 from krowlspider.archive.disk import OPEN, finish, sync_directory
-from krowlspider.archive.errors import CaptureRefused
+from krowlspider.archive.errors import ArchiveError, CaptureRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +46,9 @@ class WriterStats:
 class WarcSeries:
     """Appends captures, a response and its request side by side, to files of about ``max_size``.
 
-    ``max_size`` is in compressed bytes; a file ends with the pair that reaches it. After an OSError
-    from any method the series may only be abandoned: what the open file ends with is unknown, and
-    an fsync tried again may report success over pages that the kernel has dropped.
+    ``max_size`` is in compressed bytes; a file ends with the pair that reaches it. The open file ends
+    with a whole record also when a write has failed, so what failed with an OSError may be tried
+    again. After an ArchiveError the series may only be abandoned.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class WarcSeries:
     def append(self, capture: Capture) -> Location:
         """Write one pair; durable after the next `sync`.
 
-        Raises CaptureRefused, nothing of the capture being written, or OSError.
+        Raises CaptureRefused or OSError, nothing of the capture being written.
         """
         if self._size >= self._max_size:
             self.close()
@@ -91,21 +91,29 @@ class WarcSeries:
         return location
 
     def sync(self) -> None:
-        """Make durable all that was appended. Raises OSError."""
-        if self._descriptor is not None and not self._content_durable:
-            os.fsync(self._descriptor)
-            self._content_durable = True
-        if not self._name_durable:
-            sync_directory(self._directory)
-            self._name_durable = True
+        """Make durable all that was appended.
+
+        Raises ArchiveError, which is final whatever the disk said: an fsync tried again may report
+        success over pages that the kernel has dropped.
+        """
+        try:
+            if self._descriptor is not None and not self._content_durable:
+                os.fsync(self._descriptor)
+                self._content_durable = True
+            if not self._name_durable:
+                sync_directory(self._directory)
+                self._name_durable = True
+        except OSError as error:
+            raise ArchiveError(f"{self._path} cannot be made durable: {error}") from error
 
     def close(self) -> None:
-        """Make the open file durable and give it its final name. Raises OSError."""
+        """Make the open file durable and give it its final name. Raises OSError or ArchiveError."""
         if self._descriptor is None:
             return
         self.sync()
-        self.abandon()
+        # Let go of only then: without room for the name the file is still the open one.
         finish(self._path)
+        self.abandon()
         self._size = 0
 
     def abandon(self) -> None:
@@ -124,7 +132,13 @@ class WarcSeries:
         head = records.warcinfo(
             self._info_block, identity=self._info_id, date=date, filename=self._path.stem
         )
-        self._write(descriptor, _compress(head))
+        try:
+            self._write(descriptor, _compress(head))
+        except OSError:
+            # A file without its warcinfo is none.
+            self.abandon()
+            self._path.unlink()
+            raise
         self.stats.records += 1
         self.stats.files += 1
         return descriptor
@@ -156,12 +170,24 @@ class WarcSeries:
         return _compress(response), _compress(request)
 
     def _write(self, descriptor: int, content: bytes) -> None:
+        """Append to the open file all of ``content``, or nothing. Raises OSError or ArchiveError."""
         self._content_durable = False
         rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            self._cut_back(descriptor)
+            raise
         self._size += len(content)
         self.stats.bytes_written += len(content)
+
+    def _cut_back(self, descriptor: int) -> None:
+        try:
+            os.ftruncate(descriptor, self._size)
+            os.lseek(descriptor, self._size, os.SEEK_SET)
+        except OSError as error:
+            raise ArchiveError(f"{self._path} cannot be cut back: {error}") from error
 
 
 def _compress(record: bytes) -> bytes:

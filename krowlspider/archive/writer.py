@@ -15,6 +15,7 @@ from krowlspider.archive.disk import lock_directory, make_directory
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.mend import MendReport, mend_folder
 from krowlspider.archive.series import WarcSeries, WriterStats
+from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +29,8 @@ _T = TypeVar("_T")
 # Orders reported to the loop with one wake-up: some 20 ms of the thread's work on 39 KB pages, so
 # that `full` does not lag behind the thread.
 _BATCH = 64
+# Seconds between looks for room on a full disk.
+_TRY_AGAIN = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -44,9 +47,14 @@ class WarcWriter:
 
     ``max_size`` is the size in compressed bytes at which a file is ended, ``queue_bytes`` the bytes
     that may wait in memory before the writer calls itself full, ``info`` the fields of each file's
-    warcinfo record. The first failure of the disk is final: from then on every future, and `sync`,
-    raises ArchiveError, so nothing more can be acknowledged, and the open file is left as it is for
-    the next start to mend. Raises ValueError when prefix, hostname or info cannot be used.
+    warcinfo record.
+
+    When the disk is full the writer is ``stalled``: it tries again every second, and what is handed in
+    waits, until there is room or it is told to `give_up`. Any other failure of the disk is final: from
+    then on every future, and `sync`, raises ArchiveError, so nothing more can be acknowledged, and
+    the open file is left as it is for the next start to mend.
+
+    Raises ValueError when prefix, hostname or info cannot be used.
     """
 
     def __init__(
@@ -62,7 +70,10 @@ class WarcWriter:
         self._series = WarcSeries(
             directory, prefix=prefix, hostname=hostname, max_size=max_size, info=info
         )
-        self._directory = directory
+        self.directory = directory
+        # Kept by the thread.
+        self.stalled = False
+        self._given_up = threading.Event()
         self._queue_bytes = queue_bytes
         self._queued = 0
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
@@ -80,9 +91,9 @@ class WarcWriter:
         Blocks, for some 13 s a gigabyte to mend; so call it before the crawl. Raises ArchiveError
         when another living writer uses the directory, OSError when it cannot be written.
         """
-        make_directory(self._directory)
-        self._lock = lock_directory(self._directory)
-        report = mend_folder(self._directory)
+        make_directory(self.directory)
+        self._lock = lock_directory(self.directory)
+        report = mend_folder(self.directory)
         self._loop = loop
         self._thread.start()
         return report
@@ -106,7 +117,8 @@ class WarcWriter:
         return self._order(partial(self._series.append, capture), capture.size)
 
     async def sync(self) -> None:
-        """Return when everything handed in before is on the disk to stay. Raises ArchiveError."""
+        """Return when everything handed in before is on the disk to stay, while stalled when there is
+        room again. Raises ArchiveError."""
         if self._closed is not None:
             await self.close()
         else:
@@ -115,10 +127,12 @@ class WarcWriter:
     async def close(self) -> None:
         """Write what waits, give the open file its final name, end the thread; idempotent.
 
-        Raises ArchiveError, each time, when the archive has failed.
+        Raises ArchiveError, each time, when the archive has failed, for which want of room is enough
+        now.
         """
         if self._loop is None:
             return
+        self.give_up()
         if self._closed is None:
             self._closed = self._order(self._series.close)
             self._orders.put(None)
@@ -128,6 +142,10 @@ class WarcWriter:
             if self._closed.done():
                 self._thread.join()
                 self._unlock()
+
+    def give_up(self) -> None:
+        """Wait for room no longer: a full disk is a failure from now on."""
+        self._given_up.set()
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -180,7 +198,7 @@ class WarcWriter:
     def _serve(self, order: _Order) -> Callable[[], None]:
         if self._cause is None:
             try:
-                return partial(_resolve, order.future, order.act())
+                return partial(_resolve, order.future, self._act(order))
             except CaptureRefused as error:
                 return partial(_reject, order.future, error)
             except Exception as error:  # noqa: BLE001
@@ -189,6 +207,21 @@ class WarcWriter:
         failure = ArchiveError(f"the archive takes nothing more: {self._cause!r}")
         failure.__cause__ = self._cause
         return partial(_reject, order.future, failure)
+
+    def _act(self, order: _Order) -> Any:
+        """What the order's act returns, as soon as the disk has room for it."""
+        while True:
+            try:
+                result = order.act()
+            except OSError as error:
+                if not lacks_room(error):
+                    raise
+                self.stalled = True
+                if self._given_up.wait(_TRY_AGAIN):
+                    raise
+            else:
+                self.stalled = False
+                return result
 
 
 def _resolve(future: asyncio.Future[_T], result: _T) -> None:

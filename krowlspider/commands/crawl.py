@@ -9,6 +9,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
 from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.frontier.repair import way_out
 from krowlspider.job import Job
 from krowlspider.validation import validate
 
@@ -59,7 +60,10 @@ class Command(CrawlCommand):
         elif self.crawler_process.bootstrap_failed:
             self.exitcode = 1
         elif (failure := Job.of(crawler).failure) is not None:
-            print(f"krowlspider: the crawl could not be kept on disk: {failure}", file=sys.stderr)
+            way = way_out(failure, Job.of(crawler).folder.path)
+            print(
+                f"krowlspider: the crawl could not be kept on disk: {failure}{way}", file=sys.stderr
+            )
             self.exitcode = STORAGE_FAILED
         elif crawler.stats.get_value("finish_reason") == "nothing_to_crawl":
             self.exitcode = BAD_INPUT

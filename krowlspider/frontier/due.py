@@ -11,14 +11,14 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.schema import DUE, due_bytes, due_key, split_due_key, whole_microseconds
+from krowlspider.frontier.schema import DUE, due_bytes, due_key, split_due_key
 
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts import Host
     from krowlspider.frontier.store import Batch, Store
 
 # Hosts read into memory at a time: about 16 ms, and 4 MB.
-WINDOW = 20_000
+WINDOW = 10_000
 # Seconds beyond now that a window covers when it reaches the end of what is on disk.
 LOOKAHEAD = 10.0
 
@@ -37,29 +37,30 @@ class DueHeap:
         self._cursor = DUE
         self._covered = 0.0
 
-    def schedule(self, host: Host, due: float, batch: Batch) -> None:
-        """Give a host its next-fetch time, on disk with ``batch``, and a place in the heap."""
-        self.move(host, due, batch)
-        assert host.place is not None
-        if host.place <= self._cursor:
-            self.push(host.due, host.name)
-
-    def move(self, host: Host, due: float, batch: Batch) -> None:
-        """Change a host's time on disk, for one that is out of the heap until it is pushed."""
-        if host.place is None:
-            self.scheduled += 1
-        else:
-            batch.delete(host.place)
-        host.due = whole_microseconds(due)
-        host.place = due_key(host.due, host.name)
-        batch.put(host.place, b"")
+    def settle(self, host: Host, batch: Batch) -> None:
+        """Write a host's place on disk, by its time. A place that memory has read past is pushed."""
+        if host.placed != host.due:
+            if host.placed is None:
+                self.scheduled += 1
+            else:
+                batch.delete(due_key(host.placed, host.name))
+            host.placed = host.due
+            batch.put(due_key(host.due, host.name), b"")
+        if host.unread:
+            host.unread = False
+            if due_key(host.due, host.name) <= self._cursor:
+                self.push(host.due, host.name)
 
     def forget(self, host: Host, batch: Batch) -> None:
-        """A host has no more entries."""
-        if host.place is not None:
-            batch.delete(host.place)
-            host.place = None
+        """A host has no more entries, or is put off."""
+        if host.placed is not None:
+            batch.delete(due_key(host.placed, host.name))
+            host.placed = None
             self.scheduled -= 1
+
+    def covers(self, due: float) -> bool:
+        """Whether the heap in memory has all hosts of that time."""
+        return due < self._covered
 
     def push(self, due: float, name: str) -> None:
         """A place in memory only."""
@@ -78,19 +79,21 @@ class DueHeap:
         return sum(due <= now for due, _, _ in self._heap)
 
     def pop(self, now: float) -> str | None:
-        """The name of the host that has been due the longest."""
-        while True:
-            if self._heap and self._heap[0][0] <= now:
-                return heappop(self._heap)[2]
-            if now < self._covered or not self.scheduled:
-                return None
-            self._read_window(now)
+        """The name of the host that has been due the longest, of those in memory."""
+        if self._heap and self._heap[0][0] <= now:
+            return heappop(self._heap)[2]
+        return None
+
+    def exhausted(self, now: float) -> bool:
+        """Whether more hosts may be due on disk when memory has none: `read_window` is to follow."""
+        return now >= self._covered and bool(self.scheduled)
 
     def consumed(self) -> tuple[bytes, bytes]:
         """The range of keys that have been read."""
         return DUE, self._cursor
 
-    def _read_window(self, now: float) -> None:
+    def read_window(self, now: float) -> None:
+        """Read the next hosts into memory; the times of all hosts are on disk."""
         keys = list(islice(self._store.keys(DUE, self._cursor), self._window))
         for key in keys:
             due, name = split_due_key(key)

@@ -40,7 +40,10 @@ class FilterFile:
         self.path = path
 
     def write(self, snapshot: Snapshot) -> None:
-        """Replace the file; a crash leaves the old one or the new one."""
+        """Replace the file; a crash leaves the old one or the new one, and so does a full disk.
+
+        :raises OSError: it cannot be written
+        """
         layers = [*(layer.save_bytes() for layer in snapshot.full), snapshot.newest]
         head = {
             "version": _VERSION,
@@ -52,12 +55,17 @@ class FilterFile:
             "blake2b": [_checksum(layer) for layer in layers],
         }
         draft = self.path.with_name(self.path.name + ".new")
-        with draft.open("wb") as file:
-            file.write(json.dumps(head).encode() + b"\n")
-            for layer in layers:
-                file.write(layer)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with draft.open("wb") as file:
+                file.write(json.dumps(head).encode() + b"\n")
+                for layer in layers:
+                    file.write(layer)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            # It would take room that others wait for.
+            draft.unlink(missing_ok=True)
+            raise
         draft.replace(self.path)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
@@ -65,7 +73,7 @@ class FilterFile:
         finally:
             os.close(folder)
 
-    def read(self, hash_key: Callable[[bytes], int]) -> Snapshot | None:
+    def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
         """The snapshot, or None when there is no whole one."""
         try:
             with self.path.open("rb") as file:

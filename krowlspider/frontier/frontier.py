@@ -11,12 +11,16 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
-from krowlspider.frontier.hosts import Host, Turn, queued_in
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.handover import HostBusyError, HostLoad, put_poison, remembered, unload
+from krowlspider.frontier.hosts import Host, State, Turn, level_of, queued_in
+from krowlspider.frontier.schema import Entry, whole_microseconds
 from krowlspider.frontier.turns import HostTurns, Limits
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,6 +88,7 @@ class Frontier(HostTurns):
     ):
         super().__init__(store, limits, rule, monotonic=monotonic, wall=wall)
         self.seen = seen
+        self._budget = DomainBudget(store, limits.domain_budget)
         self.leased = 0
         self.counters: Counter[str] = Counter()
         self._acknowledged: list[Acknowledged] = []
@@ -96,13 +101,13 @@ class Frontier(HostTurns):
         saved = self._store.get(schema.COUNTERS)
         self.counters.update(json.loads(saved) if saved else {})
         gauges = self._store.get(schema.CLEAN)
-        counted = self._count() if gauges is None else json.loads(gauges)
+        counted: dict[str, Any] = self._count() if gauges is None else json.loads(gauges)
         self.queued: int = counted["queued"]
         batch = self._store.batch(sync=True)
         batch.delete(schema.CLEAN)
         self._put_totals(batch, self.counters)
         batch.write()
-        self.start_turns(counted["hosts"], counted["put_off"], sure=gauges is not None)
+        self.start_turns(counted["hosts"], counted["put_off"], counted.get("unsure"))
 
     def _count(self) -> dict[str, int]:
         """Go through all host records, as the gauges of a process that died are not on disk."""
@@ -117,13 +122,13 @@ class Frontier(HostTurns):
     def close(self) -> None:
         """Mark the store as closed in order, and close it. Leases stay queued for the next start."""
         batch = self._store.batch(sync=True)
-        for host in self.hosts.values():
-            self._put_host(host, batch)
+        self._record_changed(batch)
         self._put_totals(batch, self.counters)
         gauges = {
             "queued": self.pending,
             "hosts": self._due.scheduled,
             "put_off": self._put_off_queued,
+            "unsure": self.unsure,
         }
         batch.put(schema.CLEAN, json.dumps(gauges).encode())
         batch.write()
@@ -139,8 +144,8 @@ class Frontier(HostTurns):
     def add(self, candidates: Iterable[Candidate]) -> int:
         """Queue what is new, mark it seen, in one batch. Returns how many were queued.
 
-        Known ones are counted as ``known``; those a cap refuses as ``dropped/host_queue`` and
-        ``dropped/frontier``, and they are not marked seen.
+        Known ones are counted as ``known``; those a cap refuses as ``dropped/host_queue``, ``dropped/frontier``
+        and ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
         """
         self._evict()
         batch = self._store.batch()
@@ -156,6 +161,9 @@ class Frontier(HostTurns):
             if refusal := self._refusal(host):
                 self.counters[f"dropped/{refusal}"] += 1
                 continue
+            if self._budget.most and not self._budget.take(domain_of(host.name)):
+                self.counters["dropped/domain_budget"] += 1
+                continue
             if key is not None:
                 in_batch.add(key)
                 self.seen.mark(candidate.host, key, batch)
@@ -163,13 +171,16 @@ class Frontier(HostTurns):
             touched.add(host)
             added += 1
         for host in touched:
-            self._put_host(host, batch)
+            self._record(host, batch)
+        self._budget.end_batch(batch)
         self.seen.end_batch(batch)
         batch.write()
         self.counters["queued"] += added
         return added
 
     def _refusal(self, host: Host) -> str | None:
+        if host.state is State.RETIRED:
+            return "crawl_delay"
         if host.queued >= self._limits.host_queue:
             return "host_queue"
         if self.queued >= self._limits.total:
@@ -177,44 +188,63 @@ class Frontier(HostTurns):
         return None
 
     def _append(self, host: Host, entry: Entry, priority: int, batch: Batch) -> None:
+        """Queue an entry; `_record` of its host in the same batch follows."""
         priority = max(-schema.PRIORITY_LIMIT, min(priority, schema.PRIORITY_LIMIT))
-        sequence = host.append(priority)
+        sequence = host.append(priority, entry.retries + entry.distress if entry.due else 0)
         self.queued += 1
         key = schema.queue_key(schema.queue_prefix(host.name), priority, sequence)
         batch.put(key, entry.encode())
         if host.turn is Turn.IDLE:
-            self._schedule(host, max(host.due, self.now()), batch)
+            host.due = max(host.due, whole_microseconds(self.now()))
+            self._line_up(host)
+        elif host.turn is Turn.RESTING and host.ready < host.due and not entry.due:
+            self._hurry(host)
         elif host.turn is Turn.PUT_OFF:
             self._put_off_queued += 1
-        elif host.place is None:
-            # Out of the heap, but its entries must be found after a crash.
-            self._due.move(host, host.due, batch)
+
+    def _hurry(self, host: Host) -> None:
+        """A host that rests for a retry has something that need not wait for it."""
+        due = max(host.ready, whole_microseconds(self.now()))
+        if due < host.due:
+            host.due = due
+            self._line_up(host)
 
     # --- popping ---
 
     def pop(self, host: Host) -> Lease | None:
-        """Lease the next entry of a host; None when it has none. The entry stays on disk."""
+        """Lease the next entry of a host; None when it has none that is due. The entry stays on disk."""
         prefix = schema.queue_prefix(host.name)
-        while (best := host.best()) is not None:
-            priority, sequence = best
-            host.queues[priority].head += 1
-            saved = self._store.get(schema.queue_key(prefix, priority, sequence))
-            if saved is None:
-                # Acknowledged before a restart, while an older one of the host was not.
-                continue
-            host.queued -= 1
-            self.queued -= 1
-            self.leased += 1
-            host.leased.append(best)
-            return Lease(host, priority, sequence, Entry.decode(saved))
-        # Nothing is left: a count that came back too high from a crash ends here.
-        self.queued -= host.queued
-        host.queued = 0
+        now = self.now()
+        for level in host.levels():
+            queue = host.queues[level]
+            while queue.head < queue.tail and queue.due <= now:
+                saved = self._store.get(schema.queue_key(prefix, level >> 8, queue.head))
+                if saved is None:
+                    # Acknowledged before a restart, while an older one of the host was not.
+                    queue.head += 1
+                    continue
+                entry = Entry.decode(saved)
+                if entry.due > now:
+                    queue.due = entry.due
+                    break
+                queue.head += 1
+                return self._lease(host, level >> 8, queue.head - 1, entry)
+        if host.earliest() == inf:
+            # Nothing is left: a count that came back too high from a crash ends here.
+            self.queued -= host.queued
+            host.queued = 0
         return None
+
+    def _lease(self, host: Host, priority: int, sequence: int, entry: Entry) -> Lease:
+        host.queued -= 1
+        self.queued -= 1
+        self.leased += 1
+        host.leased.append((priority, sequence))
+        return Lease(host, priority, sequence, entry)
 
     def unpop(self, lease: Lease) -> None:
         """Undo the pop that gave this lease, before any other pop of its host."""
-        lease.host.queues[lease.priority].head = lease.sequence
+        lease.host.queues[level_of(lease.priority, lease.sequence)].head = lease.sequence
         lease.host.queued += 1
         self.queued += 1
         lease.host.leased.remove((lease.priority, lease.sequence))
@@ -228,12 +258,13 @@ class Frontier(HostTurns):
         self._acknowledged.append((lease, dropped))
 
     def replace(self, lease: Lease, entry: Entry) -> None:
-        """Put a leased entry back at the end of its queue, changed, in one batch with its removal."""
+        """Put a leased entry back, changed, in one batch with its removal: at the end of its queue, or where it
+        has a time of its own among the retries of that time."""
         batch = self._store.batch()
-        batch.delete(self._key(lease))
+        batch.delete(self.key_of(lease))
         self._append(lease.host, entry, lease.priority, batch)
-        self._forget(lease, batch)
-        self._put_host(lease.host, batch)
+        self._end_lease(lease)
+        self._record(lease.host, batch)
         batch.write()
 
     def begin_commit(self) -> Commit:
@@ -246,7 +277,7 @@ class Frontier(HostTurns):
         batch = self._store.batch(sync=True)
         counted: Counter[str] = Counter()
         for lease, dropped in acknowledged:
-            batch.delete(self._key(lease))
+            batch.delete(self.key_of(lease))
             counted["done" if dropped is None else f"dropped/{dropped}"] += 1
         self._put_totals(batch, self.counters + counted)
         return Commit(batch, acknowledged, counted, self._upkeep(len(acknowledged)))
@@ -264,30 +295,72 @@ class Frontier(HostTurns):
 
     def end_commit(self, commit: Commit) -> None:
         """The commit is on disk: its leases are over, and the hosts' records can move on."""
-        batch = self._store.batch()
         for lease, dropped in commit.acknowledged:
-            self._forget(lease, batch)
+            self._end_lease(lease)
+            self._note(lease.host)
             if dropped is None:
                 lease.host.done += 1
             else:
                 lease.host.dropped += 1
-        for host in {lease.host for lease, _ in commit.acknowledged}:
-            self._put_host(host, batch)
+                if self._budget.most:
+                    self._budget.give_back(domain_of(lease.host.name))
+        batch = self._store.batch()
+        self._record_changed(batch)
+        self._budget.end_batch(batch)
         batch.write()
         self.counters.update(commit.counters)
 
-    def _key(self, lease: Lease) -> bytes:
-        return schema.queue_key(
-            schema.queue_prefix(lease.host.name), lease.priority, lease.sequence
-        )
+    def key_of(self, lease: Lease) -> bytes:
+        """The key of a lease's entry in the store."""
+        prefix = schema.queue_prefix(lease.host.name)
+        return schema.queue_key(prefix, lease.priority, lease.sequence)
 
-    def _forget(self, lease: Lease, batch: Batch) -> None:
-        """The lease is over; a host without entries leaves the heap on disk."""
-        host = lease.host
-        host.leased.remove((lease.priority, lease.sequence))
+    def _end_lease(self, lease: Lease) -> None:
+        lease.host.end_lease(lease.priority, lease.sequence)
         self.leased -= 1
-        if not host.pending:
-            self._due.forget(host, batch)
+
+    # --- handing hosts over ---
+
+    def hand_over(self, name: str) -> HostLoad:
+        """Take a host out of this frontier, whole, in one synced batch.
+
+        :raises HostBusyError: it is not at rest; nothing has changed
+        """
+        host = self.host(name)
+        if host.leased or host.errands or host.waits or host.turn in (Turn.IN_TRANSIT, Turn.PARKED):
+            raise HostBusyError(f"{name} is {host.turn.value}, with {len(host.leased)} pages open")
+        batch = self._store.batch(sync=True)
+        load = unload(self._store, name, batch)
+        self._due.forget(host, batch)
+        batch.write()
+        self.queued -= host.queued
+        if host.turn is Turn.PUT_OFF:
+            self._put_off_queued -= host.queued
+        host.turn, host.changed = Turn.IDLE, False
+        del self.hosts[name]
+        return load
+
+    def take_over(self, load: HostLoad) -> None:
+        """Put a host that another frontier handed over into this one, in one synced batch: what is queued goes
+        behind what this one has of it, its next-fetch time is the later of both."""
+        batch = self._store.batch(sync=True)
+        known, host = remembered(load), self.host(load.name)
+        if host.state is State.NEW:
+            host.pace, host.state = known.pace, known.state
+        host.due = max(host.due, known.due)
+        host.ready = max(host.ready, known.ready)
+        host.done += known.done
+        host.dropped += known.dropped
+        for key in load.seen:
+            self.seen.restore(load.name, key, batch)
+        for priority, entry in load.entries:
+            self._append(host, entry, priority, batch)
+        if host.state is State.DEAD and host.turn is not Turn.PUT_OFF:
+            host.become(State.BACKING_OFF)
+        put_poison(load, batch)
+        self._record(host, batch)
+        self.seen.end_batch(batch)
+        batch.write()
 
     # --- robots.txt records, and figures ---
 

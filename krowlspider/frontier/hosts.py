@@ -3,20 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
+from math import inf
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from krowlspider.frontier.schema import due_key
 from krowlspider.politeness.pace import Pace
 
-_HEAD = Struct(">BBdddHHQQQ")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HEAD = Struct(">BBddddHHIQQ")
 _QUEUE = Struct(">iQQ")
-_QUEUED = Struct(">Q")
+_QUEUED = Struct(">I")
 _TIMES = Struct(">ddd")
-_QUEUED_AT = 30
+_QUEUED_AT = 38
 _TIMES_AT = 2
-_VERSION = 1
-_PUT_OFF = 1
+_VERSION = 2
+
+# The first byte of a sequence is its lane: 0 for what is new, n for what has been tried n times. So each try has a
+# queue of its own, in order of the times at which its entries are due.
+_LANE_AT = 56
+_LANES = 0xFF
+
+
+class State(IntEnum):
+    """What is known of a host's health; the number is the one in its record."""
+
+    NEW = 0  # never asked
+    ROBOTS = 1  # waiting for its robots.txt
+    ACTIVE = 2  # its last answer was an ordinary one
+    BACKING_OFF = 3  # it asked for rest, or did not answer
+    DEAD = 4  # its robots.txt cannot be had: put off until the next round
+    RETIRED = 5  # it asks for a slower pace than this crawl keeps
+
+    @property
+    def words(self) -> str:
+        """The state as people read it."""
+        return "waiting for robots" if self is State.ROBOTS else self.name.lower().replace("_", " ")
+
+
+# Where a host may go from each state. A retired one is new again when it has been forgotten.
+LEGAL_MOVES: dict[State, frozenset[State]] = {
+    State.NEW: frozenset(
+        {State.ROBOTS, State.ACTIVE, State.BACKING_OFF, State.DEAD, State.RETIRED}
+    ),
+    State.ROBOTS: frozenset({State.ACTIVE, State.BACKING_OFF, State.DEAD, State.RETIRED}),
+    State.ACTIVE: frozenset({State.ROBOTS, State.BACKING_OFF, State.DEAD, State.RETIRED}),
+    State.BACKING_OFF: frozenset({State.ROBOTS, State.ACTIVE, State.DEAD, State.RETIRED}),
+    State.DEAD: frozenset({State.ACTIVE, State.BACKING_OFF}),
+    State.RETIRED: frozenset(),
+}
+
+
+class IllegalMove(Exception):
+    """A host was to go where its state does not lead."""
 
 
 class Turn(Enum):
@@ -30,27 +72,43 @@ class Turn(Enum):
     PUT_OFF = "put off"  # its robots.txt could not be had; tried again in the next round
 
 
+def level_of(priority: int, sequence: int) -> int:
+    """The queue of a host that an entry is in: greater ones are popped first. Within a priority, what has been
+    tried before goes first when it is due, as it has waited longer."""
+    return priority << 8 | sequence >> _LANE_AT
+
+
 @dataclass(slots=True, eq=False)
 class Queue:
-    """Sequences of one priority: entries from ``head`` up to, not including, ``tail`` are queued."""
+    """Sequences of one level: entries from ``head`` up to, not including, ``tail`` are queued. The first of them
+    is not due before ``due``, as far as is known."""
 
     head: int
     tail: int
+    due: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """One host. ``due`` is its next-fetch time in seconds of the job clock; ``queued`` counts entries not popped,
-    ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``place`` is its key in the heap on
-    disk, while it has entries and is not put off. ``recalled`` says that it was read from disk, ``waits`` that its
-    robots.txt is being fetched from another host; it serves errands meanwhile."""
+    """One host. ``due`` is its next-fetch time in seconds of the job clock, ``ready`` the end of its last wait: they
+    differ where nothing but retries is queued, and none of them is due. ``queued`` counts entries not popped,
+    ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``placed`` is the time by which it is
+    in the heap on disk, ``unread`` says that it is to be in the heap and not yet in memory's part of it.
+    ``recorded`` is the delay by its record on disk, ``changed`` says that memory knows more than the record.
+    ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
+    it serves errands meanwhile."""
 
     name: str
     pace: Pace = field(default_factory=Pace)
     due: float = 0.0
+    ready: float = 0.0
     turn: Turn = Turn.IDLE
+    state: State = State.NEW
     domain: str = ""
-    place: bytes | None = None
+    placed: float | None = None
+    unread: bool = False
+    recorded: float = 0.0
+    changed: bool = False
     recalled: bool = False
     waits: bool = False
     errand_last: bool = False
@@ -62,57 +120,93 @@ class Host:
     leased: list[tuple[int, int]] = field(default_factory=list)
     errands: list[object] = field(default_factory=list)
 
+    def become(self, state: State) -> None:
+        """:raises IllegalMove: the state does not lead there; nothing has changed"""
+        if state is self.state:
+            return
+        if state not in LEGAL_MOVES[self.state]:
+            raise IllegalMove(f"{self.name} is {self.state.words} and cannot be {state.words}")
+        self.state = state
+
     @property
     def pending(self) -> int:
         """Entries on disk: queued or leased."""
         return self.queued + len(self.leased)
 
     @property
+    def place(self) -> bytes | None:
+        """Its key in the heap on disk."""
+        return None if self.placed is None else due_key(self.placed, self.name)
+
+    @property
     def pinned(self) -> bool:
         """Whether memory holds more of it than its record on disk."""
         return bool(
-            self.leased or self.errands or self.turn in (Turn.PARKED, Turn.IN_TRANSIT, Turn.WAITING)
+            self.changed
+            or self.leased
+            or self.errands
+            or self.turn in (Turn.PARKED, Turn.IN_TRANSIT, Turn.WAITING)
         )
 
-    def best(self) -> tuple[int, int] | None:
-        """Priority and sequence of the entry to pop next."""
-        priorities = self.queues if len(self.queues) == 1 else sorted(self.queues, reverse=True)
-        for priority in priorities:
-            queue = self.queues[priority]
-            if queue.head < queue.tail:
-                return priority, queue.head
-        return None
+    def levels(self) -> Iterable[int]:
+        """The keys of its queues, those to pop from first in front."""
+        return self.queues if len(self.queues) == 1 else sorted(self.queues, reverse=True)
 
-    def append(self, priority: int) -> int:
-        """The sequence for a new entry at the end of a priority."""
-        queue = self.queues.get(priority)
+    def earliest(self) -> float:
+        """When the first of its queued entries is due, as far as is known; seconds of the job clock."""
+        return min(
+            (queue.due for queue in self.queues.values() if queue.head < queue.tail), default=inf
+        )
+
+    def append(self, priority: int, tries: int = 0) -> int:
+        """The sequence for a new entry at the end of a level. ``tries`` says how often it has been tried, when
+        its next try has a time of its own."""
+        lane = min(tries, _LANES)
+        level = priority << 8 | lane
+        queue = self.queues.get(level)
         if queue is None:
-            queue = self.queues[priority] = Queue(0, 0)
+            start = lane << _LANE_AT
+            queue = self.queues[level] = Queue(start, start)
         queue.tail += 1
         self.queued += 1
         return queue.tail - 1
+
+    def end_lease(self, priority: int, sequence: int) -> None:
+        """A lease is over, on disk too. A lane of retries that nothing is in ends with it."""
+        self.leased.remove((priority, sequence))
+        if sequence >> _LANE_AT:
+            level = level_of(priority, sequence)
+            queue = self.queues.get(level)
+            # Its sequences start anew only when no key of the old ones is left to be removed.
+            if (
+                queue
+                and queue.head == queue.tail
+                and level not in [level_of(*at) for at in self.leased]
+            ):
+                del self.queues[level]
 
     def encode(self) -> bytes:
         """The host record: it counts leased entries as queued, because that is what they are after a restart."""
         pace = self.pace
         record = _HEAD.pack(
             _VERSION,
-            _PUT_OFF if self.turn is Turn.PUT_OFF else 0,
+            self.state,
             self.due,
             pace.ema,
             pace.floor,
+            self.ready,
             min(pace.distress, 0xFFFF),
             min(pace.errors, 0xFFFF),
             self.queued + len(self.leased),
             self.done,
             self.dropped,
         )
-        for priority, queue in self.queues.items():
+        for level, queue in self.queues.items():
             head = queue.head
-            for level, sequence in self.leased:
-                if level == priority and sequence < head:
+            for priority, sequence in self.leased:
+                if sequence < head and level_of(priority, sequence) == level:
                     head = sequence
-            record += _QUEUE.pack(priority, head, queue.tail)
+            record += _QUEUE.pack(level >> 8, head, queue.tail)
         return record
 
     @classmethod
@@ -121,29 +215,34 @@ class Host:
 
         :raises ValueError: the record is of another version
         """
-        version, flags, due, ema, floor, distress, errors, queued, done, dropped = (
+        version, state, due, ema, floor, ready, distress, errors, queued, done, dropped = (
             _HEAD.unpack_from(data)
         )
         if version != _VERSION:
             raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
-        queues = {
-            priority: Queue(head, tail)
-            for priority, head, tail in _QUEUE.iter_unpack(data[_HEAD.size :])
-        }
-        pace = Pace(ema=ema, floor=floor, distress=distress, errors=errors)
-        host = cls(name, pace, due, recalled=True, queued=queued, done=done, dropped=dropped)
-        host.queues = queues
-        if flags & _PUT_OFF:
+        host = cls(name, Pace(ema, floor, distress, errors), due)
+        host.ready = ready
+        host.state = _STATES[state]
+        host.recalled = True
+        host.queued = queued
+        host.done = done
+        host.dropped = dropped
+        for priority, head, tail in _QUEUE.iter_unpack(data[_HEAD.size :]):
+            host.queues[level_of(priority, tail)] = Queue(head, tail)
+        if state == State.DEAD:
             host.turn = Turn.PUT_OFF
         elif queued:
             host.turn = Turn.RESTING
-            host.place = due_key(due, name)
+            host.placed = due
         return host
+
+
+_STATES = tuple(State)
 
 
 def queued_in(record: bytes) -> tuple[int, bool]:
     """Entries that a host record counts and whether the host is put off, without reading the rest of it."""
-    return _QUEUED.unpack_from(record, _QUEUED_AT)[0], bool(record[1] & _PUT_OFF)
+    return _QUEUED.unpack_from(record, _QUEUED_AT)[0], record[1] == State.DEAD
 
 
 def times_in(record: bytes) -> tuple[float, float, float]:

@@ -40,6 +40,7 @@ class Verdict(Enum):
     ALLOWED = "allowed"
     DISALLOWED = "robots"
     UNREACHABLE = "robots_unreachable"
+    TOO_SLOW = "crawl_delay"
     UNKNOWN = "unknown"
 
 
@@ -73,7 +74,8 @@ def _may_be_robots(target: str, errand: Errand) -> bool:
 
 
 class RobotsGate:
-    """Decides by stored robots.txt records; ``wall`` is a clock in epoch seconds, ``ttl`` their life in seconds."""
+    """Decides by stored robots.txt records; ``wall`` is a clock in epoch seconds, ``ttl`` their life in seconds,
+    ``crawl_delay_max`` the longest delay in seconds that this crawl keeps."""
 
     def __init__(
         self,
@@ -82,12 +84,14 @@ class RobotsGate:
         agent: str,
         ttl: float,
         patience: Patience,
+        crawl_delay_max: float,
         wall: Callable[[], float],
     ):
         self._frontier = frontier
         self._agent = agent
         self._ttl = ttl
         self._patience = patience
+        self._crawl_delay_max = crawl_delay_max
         self._wall = wall
         self._parsed: OrderedDict[str, tuple[float, RobotsRules | None]] = OrderedDict()
         self.waiting = 0
@@ -109,6 +113,10 @@ class RobotsGate:
         both = (self._parsed.get(f"{scheme}://{host}") for scheme in ("http", "https"))
         asked = (known[1].crawl_delay for known in both if known is not None and known[1])
         return max((delay for delay in asked if delay is not None), default=0.0)
+
+    def too_slow(self, host: str) -> bool:
+        """Whether its robots.txt asks for a longer delay than this crawl keeps."""
+        return self.crawl_delay(host) > self._crawl_delay_max
 
     def errand(self, authority: str, host: Host) -> Errand:
         """The errand that makes an unknown decision known."""

@@ -7,7 +7,7 @@ key                                      value
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``h`` host                               host record, see ``Host.encode``
 ``k``                                    the job clock at the last commit, 8-byte float of epoch seconds
-``g`` domain                             URLs of a domain that count against its budget, 8 bytes big-endian
+``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
 ``q`` host ``00`` priority sequence      queue entry, see ``Entry.encode``

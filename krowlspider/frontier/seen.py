@@ -6,7 +6,8 @@ the false positives of the one before, so that the whole stays below the stated 
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, repeat
+from operator import contains, index
 from typing import TYPE_CHECKING
 
 from rbloom import Bloom
@@ -33,8 +34,9 @@ _REBUILD_CHUNK = 100_000
 _SAVE_EVERY = 2_000_000
 
 
-def _hash(key: bytes) -> int:
-    # The keys are seeded xxh3 digests, uniform already.
+def _number(key: bytes) -> int:
+    """What the filter's layers hold of a key: they hash nothing, as the keys are seeded xxh3 digests, uniform
+    already."""
     return int.from_bytes(key, "big", signed=True)
 
 
@@ -60,15 +62,17 @@ class SeenFilter:
     def _grow(self) -> None:
         rate = FALSE_POSITIVES / (2 << self.layers)
         self._room = self.capacity << self.layers
-        self._layers.append(Bloom(self._room, rate, _hash))
+        self._layers.append(Bloom(self._room, rate, index))
 
     def __contains__(self, key: bytes) -> bool:
-        return any(key in layer for layer in self._layers)
+        number = _number(key)
+        # The newest layer has half of all keys.
+        return any(map(contains, reversed(self._layers), repeat(number)))
 
     def add(self, key: bytes) -> None:
         if self._room == 0:
             self._grow()
-        self._layers[-1].add(key)
+        self._layers[-1].add(_number(key))
         self._room -= 1
         self.count += 1
 
@@ -79,7 +83,7 @@ class SeenFilter:
         while chunk := list(islice(iterator, min(self._room or self.capacity, _REBUILD_CHUNK))):
             if self._room == 0:
                 self._grow()
-            self._layers[-1].update(chunk)
+            self._layers[-1].update(map(_number, chunk))
             self._room -= len(chunk)
             self.count += len(chunk)
 
@@ -100,7 +104,7 @@ class SeenFilter:
         found.capacity = snapshot.capacity
         found.count = snapshot.count
         found._room = snapshot.room
-        found._layers = [*snapshot.full, Bloom.load_bytes(snapshot.newest, _hash)]
+        found._layers = [*snapshot.full, Bloom.load_bytes(snapshot.newest, index)]
         return found
 
 
@@ -128,7 +132,7 @@ class SeenSet:
         self.false_positives = 0
 
     def _load(self, capacity: int) -> SeenFilter:
-        snapshot = self._file.read(_hash) if self._file is not None else None
+        snapshot = self._file.read(index) if self._file is not None else None
         if snapshot is None:
             self.rebuilt = True
             found = SeenFilter(capacity)
@@ -169,6 +173,13 @@ class SeenSet:
         if not self._verify:
             # An upper bound: the rate the whole filter keeps at its capacity.
             self.expected_losses += FALSE_POSITIVES
+
+    def restore(self, host: str, key: bytes, batch: Batch) -> None:
+        """Mark an identity as seen that another frontier knows, and this one may know too."""
+        if key in self.filter:
+            batch.put(seen_prefix(host) + key, b"")
+        else:
+            self.mark(host, key, batch)
 
     def end_batch(self, batch: Batch) -> None:
         """List the batch's new keys in one entry, by which a saved filter is brought up to date."""

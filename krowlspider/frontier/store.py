@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
+from errno import ENOSPC
+from heapq import merge
+from threading import RLock
 from typing import TYPE_CHECKING, Protocol
 
 import plyvel
 
+from krowlspider.errors import lacks_room
+from krowlspider.frontier.disk import has_room, log_bytes, remove_probe, sync_logs
 from krowlspider.frontier.schema import after_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 # LevelDB's own write buffer and cache: a larger buffer means fewer, larger table files while links pour in.
@@ -20,9 +24,22 @@ BLOCK_CACHE = 64 * 1024 * 1024
 # Bits per key of the table filters: 10 give 1 % of needless block reads for keys that are not there.
 TABLE_FILTER_BITS = 10
 
+# The most that may wait in memory for room on the disk. What is in transit when the disk fills needs some MB, unless
+# every page has thousands of new links; seeds that are still being read may need more.
+UNWRITTEN_MAX = 256 * 1024 * 1024
+# What a waiting change takes beside its bytes: two bytes objects and their places in a dict.
+_CHANGE_OVERHEAD = 200
+# Room that must be there, beyond what waits, before the store is opened again: LevelDB writes the logs it finds as
+# tables, and merges tables soon after.
+ROOM = 64 * 1024 * 1024
+
 
 class StoreError(Exception):
     """The store cannot be opened, or nothing more can be written to it."""
+
+
+class NoRoomError(StoreError):
+    """The disk is full: what was to be made durable is kept in memory, in order, until `LevelStore.recover`."""
 
 
 # What a store's reads and writes may raise.
@@ -50,78 +67,213 @@ class Store(Protocol):
 
 
 class _LevelBatch:
-    """A LevelDB batch. With ``sync`` its write also makes durable every batch before it.
+    """Changes of a batch: a key is put or deleted, as the last call for it says.
 
-    LevelDB's own sync covers the current log file only: a log that was rotated out in the meantime may still
-    sit in the page cache. Syncing every log first closes that gap, so an acknowledgement never outlives the
-    links that were written before it.
+    They stand in Python's own containers so that they can be kept and looked up when they cannot be written.
     """
+
+    __slots__ = ("_store", "_sync", "deletes", "put", "puts")
 
     def __init__(self, store: LevelStore, *, sync: bool):
         self._store = store
         self._sync = sync
-        self._batch: Batch = store.db.write_batch(sync=sync)
-        self.put = self._batch.put
-        self.delete = self._batch.delete
+        self.puts: dict[bytes, bytes] = {}
+        # A key that is put after it was deleted stands in both.
+        self.deletes: list[bytes] = []
+        self.put = self.puts.__setitem__
+
+    def delete(self, key: bytes) -> None:
+        self.puts.pop(key, None)
+        self.deletes.append(key)
 
     def write(self) -> None:
-        store = self._store
-        if store.failure is not None:
-            raise StoreError(str(store.failure)) from store.failure
-        try:
-            if self._sync:
-                for log in store.folder.glob("*.log"):
-                    _fsync(log)
-                _fsync(store.folder)
-            self._batch.write()
-        except (plyvel.Error, OSError) as error:
-            store.failure = error
-            raise StoreError(f"{store.folder}: {error}") from error
-
-
-def _fsync(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        # A log that LevelDB has deleted since: its content is in a synced table.
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        if self._sync:
+            self._store.apply_durably(self)
+        else:
+            self._store.apply(self)
 
 
 class LevelStore:
-    """A store in a LevelDB folder, which is made with ``create``.
+    """A store in a LevelDB folder, which is made with ``create``. ``room`` is how many bytes beyond its own the disk
+    must take before the store goes on after a full one.
 
-    The first write that fails is the last: LevelDB would append the next one behind half a record, and lose it
-    with all that follows. Every later write raises StoreError, and the next start finds what was written before.
+    **When the disk is full** (no space, a quota, a limit to the size of files) the store is ``stalled``: what cannot
+    be written is kept in memory, `get`, `items` and `keys` show it, and writes raise nothing, except that one with
+    ``sync`` raises NoRoomError because it is not durable. `recover` writes all of it in one batch.
+
+    Any other failed write is the last: every later one raises StoreError, and the next start finds what was
+    written before. Nothing is ever appended to a log behind a failed write, because LevelDB would lose it behind
+    half a record, with all that follows.
 
     :raises StoreError: the folder is missing, damaged or open in another process
     """
 
-    def __init__(self, folder: Path, *, create: bool = False):
+    def __init__(self, folder: Path, *, create: bool = False, room: int = ROOM):
         self.folder = folder
+        self._room = room
         self.failure: Exception | None = None
+        self.stalled = False
+        # Kept while stalled; None is a deletion.
+        self._unwritten: dict[bytes, bytes | None] = {}
+        self._unwritten_size = 0
+        # Held by whoever writes, so that none does between another's failure and its being known. LevelDB lets
+        # one write at a time anyway. Re-entrant, as an iteration may write.
+        self._lock = RLock()
         try:
-            self.db = plyvel.DB(
-                str(folder),
-                create_if_missing=create,
-                paranoid_checks=True,
-                write_buffer_size=WRITE_BUFFER,
-                lru_cache_size=BLOCK_CACHE,
-                bloom_filter_bits=TABLE_FILTER_BITS,
-            )
+            remove_probe(folder)
+            self.db = self._opened(create=create)
         except (plyvel.Error, OSError) as error:
             raise StoreError(f"{folder}: {error}") from error
         self.get = self.db.get
 
+    def _opened(self, *, create: bool = False) -> plyvel.DB:
+        return plyvel.DB(
+            str(self.folder),
+            create_if_missing=create,
+            paranoid_checks=True,
+            write_buffer_size=WRITE_BUFFER,
+            lru_cache_size=BLOCK_CACHE,
+            bloom_filter_bits=TABLE_FILTER_BITS,
+        )
+
     def batch(self, *, sync: bool = False) -> Batch:
         return _LevelBatch(self, sync=sync)
 
+    # --- writing ---
+
+    def apply(self, batch: _LevelBatch) -> None:
+        """Write changes all together. While stalled they are kept.
+
+        :raises StoreError: the disk failed, or too much waits for room on it
+        """
+        with self._lock:
+            if self.failure is not None:
+                raise StoreError(str(self.failure)) from self.failure
+            if not self.stalled:
+                try:
+                    self._write(batch.deletes, batch.puts)
+                except plyvel.Error as error:
+                    if not lacks_room(error):
+                        raise self._failed(error) from error
+                    self.stalled = True
+                    self.get = self._get_while_stalled
+            if self.stalled:
+                self._keep(batch)
+
+    def apply_durably(self, batch: _LevelBatch) -> None:
+        """Write changes, and make them durable with every one before.
+
+        The sync of LevelDB itself covers its current log only: one that was rotated out in the meantime may still
+        sit in the page cache. So every log is synced, before the write too, because an acknowledgement must not
+        outlive the links that were written before it. A sync of its own is also known as one when it fails: it is
+        final, where a write for which there is no room is not.
+
+        :raises NoRoomError: they are kept, and not durable
+        :raises StoreError: the disk failed, or too much waits for room on it
+        """
+        if not self.stalled:
+            self._sync()
+        self.apply(batch)
+        if not self.stalled:
+            self._sync()
+        if self.stalled:
+            raise NoRoomError(f"{self.folder}: no room")
+
+    def _write(self, deletes: Iterable[bytes], puts: dict[bytes, bytes]) -> None:
+        batch = self.db.write_batch()
+        for key in deletes:
+            batch.delete(key)
+        put = batch.put
+        for key, value in puts.items():
+            put(key, value)
+        batch.write()
+
+    def _sync(self) -> None:
+        try:
+            sync_logs(self.folder)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> StoreError:
+        self.failure = self.failure or error
+        return StoreError(f"{self.folder}: {error}")
+
+    # --- a full disk ---
+
+    def _keep(self, batch: _LevelBatch) -> None:
+        self._unwritten.update(dict.fromkeys(batch.deletes))
+        self._unwritten.update(batch.puts)
+        self._unwritten_size += sum(map(len, batch.puts)) + sum(map(len, batch.puts.values()))
+        self._unwritten_size += sum(map(len, batch.deletes))
+        self._unwritten_size += _CHANGE_OVERHEAD * (len(batch.puts) + len(batch.deletes))
+        if self._unwritten_size > UNWRITTEN_MAX:
+            error = OSError(ENOSPC, "no room, and too much waits for it in memory")
+            raise self._failed(error)
+
+    def _get_while_stalled(self, key: bytes) -> bytes | None:
+        with self._lock:
+            if key in self._unwritten:
+                return self._unwritten[key]
+            if self.db.closed:
+                raise StoreError(f"{self.folder}: no room to open it again")
+            value: bytes | None = self.db.get(key)
+            return value
+
+    def _kept(self) -> tuple[list[bytes], dict[bytes, bytes]]:
+        """The keys deleted and the values put that are not written."""
+        kept = self._unwritten.copy()
+        deletes = [key for key, value in kept.items() if value is None]
+        return deletes, {key: value for key, value in kept.items() if value is not None}
+
+    def recover(self) -> bool:
+        """Open the store again and write what was kept, durably; False when there is still no room for it.
+
+        Blocks; call it off the event loop. What others read and write meanwhile waits for it. Nobody may be
+        iterating, or write with ``sync``.
+
+        The failed write may have left half a record at the end of the log, and a background merge that failed
+        makes LevelDB refuse all writes: opening it again mends both. Room is looked for before, because a store
+        that is closed and cannot be opened has no answer for `get`.
+
+        :raises StoreError: the disk failed in another way
+        """
+        if not self.stalled:
+            return True
+        try:
+            needed = log_bytes(self.folder) + self._unwritten_size + self._room
+            if not has_room(self.folder, needed):
+                return False
+        except OSError as error:
+            raise self._failed(error) from error
+        with self._lock:
+            # What LevelDB reads back from its logs must be what was written.
+            self._sync()
+            try:
+                self.db.close()
+                self.db = self._opened()
+                self._write(*self._kept())
+            except plyvel.Error as error:
+                if lacks_room(error):
+                    return False
+                raise self._failed(error) from error
+            self._sync()
+            self._unwritten = {}
+            self._unwritten_size = 0
+            self.stalled = False
+            self.get = self.db.get
+            return True
+
+    # --- reading in order ---
+
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self.db.iterator(prefix=prefix, verify_checksums=True) as iterator:
-            yield from iterator
+            if not self.stalled:
+                yield from iterator
+                return
+            kept = self._unwritten.copy()
+            _, puts = self._kept()
+            ours = sorted(pair for pair in puts.items() if pair[0].startswith(prefix))
+            yield from merge((pair for pair in iterator if pair[0] not in kept), ours)
 
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
         """Keys of a prefix in order, those greater than ``after`` only."""
@@ -131,13 +283,20 @@ class LevelStore:
             stop=after_all(prefix),
             include_value=False,
         ) as iterator:
-            yield from iterator
+            if not self.stalled:
+                yield from iterator
+                return
+            kept = self._unwritten.copy()
+            _, puts = self._kept()
+            ours = sorted(key for key in puts if key.startswith(prefix) and key > after)
+            yield from merge((key for key in iterator if key not in kept), ours)
 
     def compact(self, start: bytes, stop: bytes) -> None:
         """Drop what was deleted in a range of keys. Blocks for seconds: call it off the event loop."""
         self.db.compact_range(start=start, stop=stop)
 
     def close(self) -> None:
+        """Close LevelDB. What is still kept for want of room is lost, as in a crash."""
         self.db.close()
 
 

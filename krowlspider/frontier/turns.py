@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.due import WINDOW, DueHeap
-from krowlspider.frontier.hosts import Host, Turn
+from krowlspider.frontier.hosts import Host, State, Turn
+from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -31,16 +31,20 @@ HOSTS_IN_MEMORY = 50_000
 ROUND = 3600.0
 # Hosts of a round made due at a time, once a commit: about 5 ms.
 _REVIVED = 1000
+# Seconds that a process takes at least to die and be started again. A wait that is longer than the one by the
+# host's record, by more than that, is written at once: a restart must not cut it short.
+_RESTART = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit; and of its memory: hosts
-    kept beside those that are busy, and places of the heap read at a time."""
+    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, URLs of one domain ever (0:
+    no cap); and of its memory: hosts kept beside those that are busy, and places of the heap read at a time."""
 
     host_queue: int
     total: int
     domain_concurrency: int
+    domain_budget: int = 0
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
 
@@ -70,15 +74,17 @@ class HostTurns:
         self._in_transit: Counter[str] = Counter()
         self._parked: dict[str, deque[Host]] = {}
         self.parked = 0
+        self._changed: list[Host] = []
         saved = store.get(schema.CLOCK)
         self._new = saved is None
         start = wall() if saved is None else max(wall(), _FLOAT.unpack(saved)[0])
         self._ahead = start - monotonic()
 
-    def start_turns(self, scheduled: int, put_off: int, *, sure: bool) -> None:
-        """Begin with so many hosts in the heap, and entries of hosts that are put off. Not ``sure`` that the ends
-        of all requests are on disk, hosts wait as if theirs had ended now."""
-        self._unsure = -inf if sure or self._new else self.now()
+    def start_turns(self, scheduled: int, put_off: int, unsure: float | None) -> None:
+        """Begin with so many hosts in the heap, and entries of hosts that are put off. Hosts of which the disk knows
+        no more wait as if their last request had ended at ``unsure``, a time of the job clock: an earlier start
+        that followed on a death, None for now."""
+        self.unsure = 0.0 if self._new else self.now() if unsure is None else unsure
         self._put_off_queued = put_off
         self._due = DueHeap(self._store, scheduled, self._limits.window)
         # Each start tries the hosts again that did not answer the last one.
@@ -116,26 +122,45 @@ class HostTurns:
                 # To the end: it is not looked at again before all others.
                 self.hosts[host.name] = host
 
-    def _put_host(self, host: Host, batch: Batch) -> None:
-        batch.put(schema.host_key(host.name), host.encode())
+    def _note(self, host: Host) -> None:
+        """Memory knows more of a host than its record: the next commit writes it."""
+        if not host.changed:
+            host.changed = True
+            self._changed.append(host)
 
-    def _schedule(self, host: Host, due: float, batch: Batch) -> None:
-        """Put a host in the heap, for ``due``."""
-        self._due.schedule(host, due, batch)
-        host.turn = Turn.RESTING
+    def _record(self, host: Host, batch: Batch) -> None:
+        """Have the disk say what memory knows of a host: its record, and its place in the heap."""
+        if host.turn is Turn.PUT_OFF or not host.pending:
+            self._due.forget(host, batch)
+        else:
+            self._due.settle(host, batch)
+        batch.put(schema.host_key(host.name), host.encode())
+        host.recorded = self._rule.delay(host.pace)
+        host.changed = False
+
+    def _record_changed(self, batch: Batch) -> None:
+        changed, self._changed = self._changed, []
+        for host in changed:
+            if host.changed:
+                self._record(host, batch)
+
+    def _record_now(self, host: Host) -> None:
+        batch = self._store.batch()
+        self._record(host, batch)
+        batch.write()
 
     def pop_host(self) -> Host | None:
         """Take the host that has been due the longest, if its domain has room, and put it in transit."""
         self._evict()
         now = self.now()
-        while (name := self._due.pop(now)) is not None:
+        while (name := self._pop_name(now)) is not None:
             host = self.host(name)
             aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
             ready = host.turn is Turn.RESTING or (aside and host.errands)
             if not ready or host.due > now:
                 # It has been given another turn or time since; that one has a place of its own.
                 continue
-            if host.recalled and (earliest := self._unsure + self._rule.delay(host.pace)) > now:
+            if host.recalled and (earliest := self.unsure + self._rule.delay(host.pace)) > now:
                 # The end of its last request may not have reached the disk: wait as if it had been at the start.
                 self._due.push(earliest, name)
             elif not host.queued and not host.errands:
@@ -144,17 +169,25 @@ class HostTurns:
                 return host
         return None
 
+    def _pop_name(self, now: float) -> str | None:
+        while (name := self._due.pop(now)) is None:
+            if not self._due.exhausted(now):
+                return None
+            batch = self._store.batch()
+            self._record_changed(batch)
+            batch.write()
+            self._due.read_window(now)
+        return name
+
     def _stand_idle(self, host: Host) -> None:
         host.turn = Turn.IDLE
         if not host.pending:
-            batch = self._store.batch()
-            self._due.forget(host, batch)
-            self._put_host(host, batch)
-            batch.write()
+            self._note(host)
 
     def _enter_transit(self, host: Host) -> bool:
         if host.turn is Turn.PUT_OFF:
             self._put_off_queued -= host.queued
+            host.become(State.BACKING_OFF)
         host.domain = host.domain or domain_of(host.name)
         if self._in_transit[host.domain] >= self._limits.domain_concurrency:
             host.turn = Turn.PARKED
@@ -194,9 +227,12 @@ class HostTurns:
             host.turn = Turn.RESTING
 
     def give_back(self, host: Host) -> None:
-        """A popped host that sent no request is due at once, behind those due before it."""
+        """A popped host that sent no request: it is due at once, behind those due before it, or with the first of
+        its retries where it has nothing else."""
         self._leave_transit(host)
-        if host.queued or host.errands:
+        if host.queued and not host.errands and (earliest := host.earliest()) > self.now():
+            self._rest(host, earliest)
+        elif host.queued or host.errands:
             self._due_again(host)
         else:
             self._stand_idle(host)
@@ -208,21 +244,17 @@ class HostTurns:
     def release(self, host: Host, wait: float) -> None:
         """The host's request has ended: it is due again ``wait`` seconds from now."""
         self._leave_transit(host)
-        batch = self._store.batch()
-        self._rest(host, self.now() + wait, batch)
-        batch.write()
-        self._keep_waiting(host)
+        self._rest(host, self.now() + wait)
+        host.ready = host.due
+        longer = max(wait, self._rule.delay(host.pace)) > host.recorded + _RESTART
+        # One without a place, as it was put off, would be in neither part of the heap.
+        if longer or (host.queued and host.placed is None):
+            self._record_now(host)
 
     def wait(self, host: Host, wait: float) -> None:
         """The host's request has ended, but it stays out of the heap until `resume`."""
         host.waits = True
         self.release(host, wait)
-
-    def _keep_waiting(self, host: Host) -> None:
-        if host.waits:
-            host.turn = Turn.WAITING
-            if host.errands:
-                self._due.push(host.due, host.name)
 
     def resume(self, host: Host) -> None:
         """Give a waiting host its place in the heap again, at its own next-fetch time."""
@@ -234,30 +266,43 @@ class HostTurns:
             if host.queued or host.errands:
                 self._due_again(host)
         # What was learnt while it waited, its crawl-delay.
-        batch = self._store.batch()
-        self._put_host(host, batch)
-        batch.write()
+        self._record_now(host)
 
-    def _rest(self, host: Host, due: float, batch: Batch) -> None:
-        host.due = due
-        host.turn = Turn.IDLE
-        if host.pending:
-            self._schedule(host, due, batch)
-        else:
-            self._due.forget(host, batch)
+    def _rest(self, host: Host, due: float) -> None:
+        """A host out of transit is due at a time, if it has anything to fetch. The next commit writes it."""
+        host.due = whole_microseconds(due)
+        self._note(host)
+        if host.waits:
+            host.turn = Turn.WAITING
             if host.errands:
-                self._due_again(host)
-        self._put_host(host, batch)
+                self._due.push(host.due, host.name)
+        elif host.queued:
+            self._line_up(host)
+        elif host.errands:
+            self._due_again(host)
+
+    def _line_up(self, host: Host) -> None:
+        """Into the heap: in memory as far as it reaches, on disk with the host's next record."""
+        host.turn = Turn.RESTING
+        host.unread = not self._due.covers(host.due)
+        if not host.unread:
+            self._due.push(host.due, host.name)
+
+    def retire(self, host: Host) -> None:
+        """A host asks for a slower pace than this crawl keeps: what is queued for it is dropped as it is popped,
+        what is discovered is refused, until the host is forgotten."""
+        host.become(State.RETIRED)
+        self._record_now(host)
 
     def put_off(self, host: Host) -> None:
         """Take a host in transit out of the heap, with all its entries, until the next round."""
+        host.become(State.DEAD)
         self._leave_transit(host)
-        batch = self._store.batch()
-        self._due.forget(host, batch)
-        batch.put(schema.put_off_key(host.name), b"")
         host.turn = Turn.PUT_OFF
         self._put_off_queued += host.queued
-        self._put_host(host, batch)
+        batch = self._store.batch()
+        batch.put(schema.put_off_key(host.name), b"")
+        self._record(host, batch)
         batch.write()
         if host.errands:
             self._due.push(host.due, host.name)
@@ -277,8 +322,10 @@ class HostTurns:
             host = self.host(key[1:].decode())
             if host.turn is Turn.PUT_OFF:
                 self._put_off_queued -= host.queued
-                self._schedule(host, max(host.due, self.now()), batch)
-                self._put_host(host, batch)
+                host.become(State.BACKING_OFF)
+                host.due = max(host.due, whole_microseconds(self.now()))
+                self._line_up(host)
+            self._record(host, batch)
         batch.write()
 
     def count_due(self) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from heapq import heappush, heapreplace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.hosts import Host, queued_in, times_in
+from krowlspider.frontier.hostview import EntryLine, entry_line
+from krowlspider.frontier.schema import Entry
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store import Store
@@ -32,16 +35,18 @@ class HostLine:
 
 @dataclass(frozen=True, slots=True)
 class FrontierView:
-    """What `look` found. ``dropped`` is by reason."""
+    """What `look` found. ``dropped`` is by reason, ``poison`` the URLs set aside, ``poisoned`` the first of them."""
 
     hosts: int
     put_off: int
     queued: int
     done: int
     dropped: dict[str, int]
+    poison: int
     biggest: list[HostLine]
     slowest: list[HostLine]
     next_due: list[HostLine]
+    poisoned: list[EntryLine]
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -93,9 +98,14 @@ def look(store: Store, rule: PaceRule, wall: float, most: int) -> FrontierView:
             for name, count in sorted(counters.items())
             if name.startswith("dropped/")
         },
+        poison=sum(1 for _ in store.keys(schema.POISON)),
         biggest=biggest.lines(rule, wall),
         slowest=slowest.lines(rule, wall),
         next_due=soonest.lines(rule, wall),
+        poisoned=[
+            entry_line(key, Entry.decode(value), wall)
+            for key, value in islice(store.items(schema.POISON), most)
+        ],
     )
 
 

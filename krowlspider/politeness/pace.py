@@ -82,6 +82,12 @@ class PaceRule:
         pace.ema = latency if pace.ema == 0.0 else pace.ema + ALPHA * (latency - pace.ema)
 
 
+def next_try(tries: int, first: float) -> float:
+    """Seconds until a page that failed is tried again: ``first`` after the first try, doubled with each, an hour
+    at most."""
+    return min(first * 2.0 ** min(tries - 1, DISTRESS_MAX), BACKOFF_MAX)
+
+
 def parse_retry_after(value: str, now: float) -> float | None:
     """The seconds that a Retry-After asks for: RFC 9110, section 10.2.3.
 

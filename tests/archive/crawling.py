@@ -2,8 +2,8 @@
 
 ``python -m tests.archive.crawling DIR COUNT SIZE`` hands in captures of page 0, 1, 2 ... and
 prints, after each sync, how many are durable. COUNT 0 goes on for ever. With a SIZE other than 0
-the kernel lets no file grow beyond so many bytes. When the archive fails it prints ``failed`` and
-the name of the cause. It syncs after each capture then, so that the one cut off is the last before a sync;
+the kernel lets no file grow beyond so many bytes, until it is told otherwise. When there is no room
+it prints ``stalled``. It syncs after each capture then, so that the one cut off is the last before a sync;
 after ten captures else.
 """
 
@@ -15,7 +15,6 @@ import resource
 import sys
 from pathlib import Path
 
-from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.writer import WarcWriter
 
 from .captures import Odd, capture
@@ -29,26 +28,26 @@ async def crawl(directory: Path, count: int, burst: int) -> None:
         directory, prefix="k", max_size=60_000, queue_bytes=10**6, info={}, hostname="here"
     )
     files.open(asyncio.get_running_loop())
+    watching = asyncio.create_task(watch(files))
     number = 0
-    try:
-        while not count or number < count:
-            for _ in range(burst):
-                # Refusals of the failed archive come again with the sync.
-                files.write(capture(number, PAGE)).add_done_callback(asyncio.Future.exception)
-                number += 1
-            await files.sync()
-            print(number, flush=True)
-        await files.close()
-    except ArchiveError as error:
-        print("failed", type(error.__cause__).__name__, flush=True)
-        try:
-            await files.sync()
-        except ArchiveError:
-            print("still failed", flush=True)
+    while not count or number < count:
+        for _ in range(burst):
+            files.write(capture(number, PAGE))
+            number += 1
+        await files.sync()
+        print(number, flush=True)
+    watching.cancel()
+    await files.close()
+
+
+async def watch(files: WarcWriter) -> None:
+    while not files.stalled:  # noqa: ASYNC110 - the thread tells no loop
+        await asyncio.sleep(0.001)
+    print("stalled", flush=True)
 
 
 if __name__ == "__main__":
     size = int(sys.argv[3])
     if size:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     asyncio.run(crawl(Path(sys.argv[1]), int(sys.argv[2]), 1 if size else 10))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -269,6 +270,33 @@ def test_open_makes_the_folder_and_mends_what_it_finds(tmp_path: Path) -> None:
         stream.write(b"half a mem")
     assert asyncio.run(main(directory)) == MendReport(files=1, removed=0, records=3, bytes_cut=10)
     assert check_folder(directory).problem_count == 0
+
+
+def test_a_full_disk_fails_whoever_does_not_wait_for_room(tmp_path: Path) -> None:
+    """Told to give up, or closed, the writer keeps what was written and refuses the rest."""
+
+    async def main() -> None:
+        files = opened(tmp_path)
+        await files.write(capture(1))
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        try:
+            written = files.write(capture(2))
+            while not files.stalled:  # noqa: ASYNC110 - the thread tells no loop
+                await asyncio.sleep(0)
+            syncing = asyncio.create_task(files.sync())
+            await asyncio.sleep(0)
+            assert not written.done()
+            files.give_up()
+            for refused in (written, syncing, files.write(capture(3)), files.close()):
+                with pytest.raises(ArchiveError, match="File too large"):
+                    await refused
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    asyncio.run(main())
+    assert mend_folder(tmp_path) == MendReport(files=1, removed=0, records=3, bytes_cut=0)
+    assert check_folder(tmp_path).problem_count == 0
 
 
 def test_after_a_failure_of_the_disk_nothing_can_be_acknowledged(tmp_path: Path) -> None:

@@ -89,8 +89,11 @@ class World:
 
     def pop(self) -> Lease | None:
         """Pop the next due entry, leaving its host in transit."""
-        host = self.frontier.pop_host()
-        return None if host is None else self.frontier.pop(host)
+        while (host := self.frontier.pop_host()) is not None:
+            if (lease := self.frontier.pop(host)) is not None:
+                return lease
+            self.frontier.give_back(host)
+        return None
 
     def fetch(self, wait: float = 0.25) -> str | None:
         """Pop, fetch and acknowledge one page."""

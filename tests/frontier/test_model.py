@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from krowlspider.frontier.handover import HostBusyError
+from krowlspider.frontier.schema import QUEUE, queue_prefix, seen_prefix
 from krowlspider.frontier.store import LevelStore, Store
 from krowlspider.frontier.turns import ROUND
+from krowlspider.politeness.pace import next_try
+from krowlspider.urls.host import host_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Lease
     from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import QUEUE
 
 HOSTS = [f"h{number}.test" for number in range(4)] + [
     "a.shared.test",
@@ -33,11 +37,14 @@ PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
 @dataclass
 class Page:
-    """A URL of the model: its priority, its place in line, and whether it is leased."""
+    """A URL of the model: its priority, its place in line, whether it is leased, and of a retry how often it has been
+    tried and when it is due."""
 
     priority: int
     line: int
     leased: bool = False
+    tries: int = 0
+    due: float = 0.0
 
 
 class FrontierModel(RuleBasedStateMachine):
@@ -70,9 +77,9 @@ class FrontierModel(RuleBasedStateMachine):
             self.known.add(url)
             self._queue(url, priority)
 
-    def _queue(self, url: str, priority: int) -> None:
+    def _queue(self, url: str, priority: int, tries: int = 0, due: float = 0.0) -> None:
         self.line += 1
-        self.pages[url] = Page(priority, self.line)
+        self.pages[url] = Page(priority, self.line, tries=tries, due=due)
 
     @rule(wait=st.sampled_from([0.0, 0.25, 40.0]))
     def fetch(self, wait: float) -> None:
@@ -107,10 +114,23 @@ class FrontierModel(RuleBasedStateMachine):
         return lease
 
     def _waiting(self, host: str) -> list[str]:
+        """What may be popped from a host now, in order: retries that are due go before what has not been tried."""
+        now = self.world.frontier.now()
         found = [
-            url for url, page in self.pages.items() if url.split("/")[2] == host and not page.leased
+            (-page.priority, -page.tries, page.line, url)
+            for url, page in self.pages.items()
+            if host_of(url) == host and not page.leased and page.due <= now
         ]
-        return sorted(found, key=lambda url: (-self.pages[url].priority, self.pages[url].line))
+        return [url for *_, url in sorted(found)]
+
+    def _queued(self, host: str) -> list[str]:
+        """What a host has queued, due or not, in the order of its keys."""
+        found = [
+            (-page.priority, page.tries, page.line, url)
+            for url, page in self.pages.items()
+            if host_of(url) == host and not page.leased
+        ]
+        return [url for *_, url in sorted(found)]
 
     def _release(self, host: Host, wait: float) -> None:
         self.world.frontier.release(host, wait)
@@ -134,23 +154,54 @@ class FrontierModel(RuleBasedStateMachine):
             self.world.frontier.unpop(lease)
             self.pages[lease.entry.url].leased = False
         del self.busy[host.name]
-        if what == "put off" and self._waiting(host.name):
+        if what == "put off" and self._queued(host.name):
             self.world.frontier.put_off(host)
             self.aside.add(host.name)
         else:
             self.world.frontier.give_back(host)
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), again=st.booleans())
-    def end(self, data: st.DataObject, again: bool) -> None:
-        """A page is done, or goes back to the end of its queue."""
+    @rule(data=st.data(), how=st.sampled_from(["done", "done", "again", "later"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        """A page is done, goes back to the end of its queue, or is tried again later."""
         lease = self.leases.pop(data.draw(st.sampled_from(sorted(self.leases))))
-        if again:
-            self.world.frontier.replace(lease, lease.entry)
-            self._queue(lease.entry.url, lease.priority)
+        entry = lease.entry
+        if how == "again":
+            self.world.frontier.replace(lease, replace(entry, due=0.0))
+            self._queue(entry.url, lease.priority)
+        elif how == "later":
+            tries = entry.retries + 1
+            due = self.world.frontier.now() + next_try(tries, 10.0)
+            self.world.frontier.replace(lease, replace(entry, retries=tries, due=due))
+            self._queue(entry.url, lease.priority, tries, due)
         else:
             self.world.frontier.acknowledge(lease)
             self.over.add(lease.entry.url)
+
+    @rule(name=st.sampled_from(HOSTS))
+    def hand_over_and_take_back(self, name: str) -> None:
+        """Another frontier has the host meanwhile, with all that is queued, in order, and known of it."""
+        frontier = self.world.frontier
+        if frontier.host(name).pinned and not frontier.host(name).changed:
+            with pytest.raises(HostBusyError):
+                frontier.hand_over(name)
+            return
+        waiting = self._queued(name)
+        if name in self.busy or any(host_of(url) == name for url in {*self.leases, *self.over}):
+            return
+        load = frontier.hand_over(name)
+        assert list(self.world.store.keys(queue_prefix(name))) == []
+        assert list(self.world.store.keys(seen_prefix(name))) == []
+        other = World(KeptMemoryStore, limits=self.world.limits, verify=self.world.verify)
+        other.clocks = self.world.clocks
+        other.open()
+        other.frontier.take_over(load)
+        assert [entry.url for _, entry in load.entries] == waiting
+        assert other.frontier.queued == len(waiting)
+        known = {url for url in self.known if host_of(url) == name}
+        assert other.add(*known) == 0
+        frontier.take_over(other.frontier.hand_over(name))
+        self.aside.discard(name)
 
     @rule(seconds=st.sampled_from([0.1, 0.3, 5.0, 60.0]))
     def let_time_pass(self, seconds: float) -> None:

@@ -29,6 +29,7 @@ def gate_of(world: World) -> RobotsGate:
         agent="krowlspider",
         ttl=TTL,
         patience=Patience(retries=1, distress=2),
+        crawl_delay_max=300.0,
         wall=lambda: world.clocks.wall,
     )
 
@@ -45,6 +46,16 @@ def answer(
     gate: RobotsGate, errand: Errand, status: int, body: bytes = b"", location: str | None = None
 ) -> bool:
     return gate.answered(errand, status, body, location)
+
+
+def test_a_host_that_asks_for_a_longer_delay_than_the_crawl_keeps_is_too_slow(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 200, b"User-agent: *\nCrawl-delay: 300\n")
+    assert not gate.too_slow("a.test")
+    answer(gate, errand, 200, b"User-agent: *\nCrawl-delay: 301\n")
+    assert gate.too_slow("a.test")
 
 
 def test_invariant_3_an_authority_never_asked_is_unknown(gate: RobotsGate) -> None:

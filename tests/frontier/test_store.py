@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.frontier.store import LevelStore, MemoryStore, Store, StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from krowlspider.frontier.store import (
+    UNWRITTEN_MAX,
+    LevelStore,
+    MemoryStore,
+    NoRoomError,
+    Store,
+    StoreError,
+)
 
 OpenStore = Callable[[], Store]
 
@@ -105,43 +112,210 @@ def test_a_folder_that_is_missing_or_has_lost_its_current_file_is_not_made_anew(
     assert list((tmp_path / "db").glob("*.log"))
 
 
-def test_the_first_write_that_fails_is_the_last_and_what_was_before_it_is_kept(
-    tmp_path: Path,
-) -> None:
-    """The log file may not grow any more, as on a full disk; then it may again."""
-    script = """
-import resource, signal, sys
-from pathlib import Path
-from krowlspider.frontier.store import LevelStore, StoreError
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-store = LevelStore(Path(sys.argv[1]), create=True)
-def put(key, size):
-    batch = store.batch()
-    batch.put(key, b"x" * size)
-    batch.write()
-put(b"a", 1000)
-resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
-for key in (b"b", b"c"):
+# --- a full disk ---
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow, and the kernel says so in the words of a full disk or nearly."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
-        put(key, 5000 if key == b"b" else 10)
-    except StoreError as error:
-        print("refused", key.decode())
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-store.close()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "db")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split("\n")[:2] == ["refused b", "refused c"]
-    store = LevelStore(tmp_path / "db")
-    try:
-        assert store.get(b"a") == b"x" * 1000
-        assert store.get(b"c") is None
+        yield
     finally:
-        store.close()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def level_store(tmp_path: Path) -> Iterator[LevelStore]:
+    store = LevelStore(tmp_path / "db", create=True, room=1000)
+    yield store
+    store.close()
+
+
+def copy_of(store: LevelStore, target: Path) -> LevelStore:
+    """What a process that is killed now leaves, opened."""
+    shutil.copytree(store.folder, target, ignore=shutil.ignore_patterns("LOCK"))
+    return LevelStore(target)
+
+
+def test_on_a_full_disk_writes_raise_nothing_and_show_and_are_written_when_there_is_room(
+    level_store: LevelStore, tmp_path: Path
+) -> None:
+    store = level_store
+    put(store, (b"a", b"1"), (b"b", b"1"))
+    with full_disk():
+        put(store, (b"b", b"2"), (b"c", b"2"))
+        assert store.stalled
+        assert store.recover() is False
+    batch = store.batch()
+    batch.delete(b"a")
+    batch.put(b"d", b"3")
+    batch.write()
+    assert store.stalled
+    assert [store.get(key) for key in (b"a", b"b", b"c", b"d")] == [None, b"2", b"2", b"3"]
+    killed = copy_of(store, tmp_path / "killed")
+    assert list(killed.items(b"")) == [(b"a", b"1"), (b"b", b"1")]
+    killed.close()
+    assert store.recover()
+    assert not store.stalled
+    expected = [(b"b", b"2"), (b"c", b"2"), (b"d", b"3")]
+    assert list(store.items(b"")) == expected
+    killed = copy_of(store, tmp_path / "later")
+    assert list(killed.items(b"")) == expected
+    killed.close()
+
+
+def test_a_record_cut_in_half_by_the_full_disk_takes_nothing_after_it_along(
+    level_store: LevelStore,
+) -> None:
+    """The kernel takes the first part of a write, as it does when a disk fills."""
+    store = level_store
+    put(store, (b"a", b"x" * 1000))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limit[1]))
+    try:
+        put(store, (b"b", b"y" * 5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert max(log.stat().st_size for log in store.folder.glob("*.log")) == 3000
+    put(store, (b"c", b"z"))
+    assert store.recover()
+    put(store, (b"d", b"z"))
+    store.close()
+    store = LevelStore(store.folder)
+    assert [key for key, _ in store.items(b"")] == [b"a", b"b", b"c", b"d"]
+    store.close()
+
+
+def test_a_synced_write_on_a_full_disk_is_kept_but_not_called_durable(
+    level_store: LevelStore,
+) -> None:
+    with full_disk(), pytest.raises(NoRoomError):
+        put(level_store, (b"a", b"1"), sync=True)
+    with pytest.raises(NoRoomError):
+        put(level_store, (b"b", b"1"), sync=True)
+    assert level_store.recover()
+    put(level_store, (b"c", b"1"), sync=True)
+    assert [key for key, _ in level_store.items(b"")] == [b"a", b"b", b"c"]
+
+
+def test_a_merge_of_tables_that_finds_no_room_is_a_full_disk_too(
+    level_store: LevelStore,
+) -> None:
+    """LevelDB then refuses every write, until it is opened again."""
+    put(level_store, *((b"%d" % number, b"x" * 1000) for number in range(100)))
+    with full_disk():
+        level_store.compact(b"\0", b"\xff")
+    put(level_store, (b"new", b"1"))
+    assert level_store.stalled
+    assert level_store.recover()
+    assert level_store.get(b"new") == b"1"
+    assert len(list(level_store.items(b""))) == 101
+
+
+def test_what_waits_for_room_has_a_bound(level_store: LevelStore) -> None:
+    half = bytes(UNWRITTEN_MAX // 2)
+    with full_disk():
+        put(level_store, (b"a", half))
+        with pytest.raises(StoreError, match="too much waits"):
+            put(level_store, (b"b", half))
+    with pytest.raises(StoreError):
+        put(level_store, (b"c", b"1"))
+
+
+def test_reads_while_the_store_is_opened_again_wait_for_it(level_store: LevelStore) -> None:
+    store = level_store
+    put(store, *((b"%d" % number, b"old") for number in range(1000)))
+    with full_disk():
+        put(store, *((b"%d" % number, b"new") for number in range(0, 1000, 2)))
+    recovering = Thread(target=store.recover)
+    recovering.start()
+    number = 0
+    while store.stalled:
+        key = b"%d" % (number % 1000)
+        assert store.get(key) == (b"old" if number % 2 else b"new")
+        put(store, (b"more-%d" % number, b"1"))
+        number += 1
+    recovering.join()
+    assert store.recover()
+    assert all(store.get(b"more-%d" % each) == b"1" for each in range(number))
+    assert not any(store.get(b"%d" % each) != b"new" for each in range(0, 1000, 2))
+
+
+def test_a_write_that_fails_for_another_reason_is_the_last(tmp_path: Path) -> None:
+    """The names of the logs lead nowhere: what they hold cannot be made durable."""
+    store = LevelStore(tmp_path / "db", create=True)
+    put(store, (b"a", b"1"))
+    (tmp_path / "db" / "loop.log").symlink_to("loop.log")
+    with pytest.raises(StoreError):
+        put(store, (b"b", b"1"), sync=True)
+    (tmp_path / "db" / "loop.log").unlink()
+    with pytest.raises(StoreError):
+        put(store, (b"c", b"1"))
+    assert not store.stalled
+    store.close()
+
+
+def test_what_a_look_for_room_left_when_it_was_killed_is_removed(tmp_path: Path) -> None:
+    LevelStore(tmp_path / "db", create=True).close()
+    (tmp_path / "db" / "room.probe").write_bytes(bytes(1000))
+    LevelStore(tmp_path / "db").close()
+    assert not (tmp_path / "db" / "room.probe").exists()
+
+
+# So few that batches change the same ones.
+KEYS = [b"a", b"a\x00", b"aa", b"a\xff", b"b", b"ba", b"bb"]
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.one_of(st.none(), st.binary(max_size=3))), max_size=10
+)
+
+
+@settings(max_examples=40)
+@given(
+    before=CHANGES, during=st.lists(CHANGES, max_size=3), prefix=st.sampled_from([b"a", b"b", b"c"])
+)
+def test_a_stalled_store_agrees_with_a_plain_dict_and_so_does_a_recovered_one(
+    before: list[tuple[bytes, bytes | None]],
+    during: list[list[tuple[bytes, bytes | None]]],
+    prefix: bytes,
+) -> None:
+    model: dict[bytes, bytes] = {}
+
+    def change(changes: list[tuple[bytes, bytes | None]]) -> None:
+        batch = store.batch()
+        for key, value in changes:
+            if value is None:
+                batch.delete(key)
+                model.pop(key, None)
+            else:
+                batch.put(key, value)
+                model[key] = value
+        batch.write()
+
+    def agree() -> None:
+        expected = sorted(pair for pair in model.items() if pair[0].startswith(prefix))
+        assert list(store.items(prefix)) == expected
+        after = prefix + b"a"
+        keys = [key for key, _ in expected]
+        assert list(store.keys(prefix)) == keys
+        assert list(store.keys(prefix, after)) == [key for key in keys if key > after]
+        assert {key: store.get(key) for key in model} == model
+
+    with TemporaryDirectory() as folder:
+        store = LevelStore(Path(folder) / "db", create=True, room=1000)
+        try:
+            change(before)
+            with full_disk():
+                change([(b"stall", b"1")])
+            for changes in during:
+                change(changes)
+            assert store.stalled
+            agree()
+            assert store.recover()
+            agree()
+        finally:
+            store.close()
 
 
 @given(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.queuekeys import poison_prefix
+from krowlspider.frontier.schema import Entry, queue_key
 from krowlspider.frontier.view import look
 from tests.frontier.conftest import RULE, World
 
@@ -47,3 +49,18 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
         "h4.test": 0.0,
     }
     assert [line.host for line in every.biggest if line.put_off] == ["h2.test"]
+
+
+def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
+    world = World(open_store)
+    batch = world.store.batch()
+    for page in range(3):
+        entry = Entry(f"http://a.test/{page}", strikes=3)
+        batch.put(queue_key(poison_prefix("a.test"), 0, page), entry.encode())
+    batch.write()
+    view = look(world.store, RULE, world.clocks.wall, most=2)
+    assert view.poison == 3
+    assert [(line.url, line.strikes) for line in view.poisoned] == [
+        ("http://a.test/0", 3),
+        ("http://a.test/1", 3),
+    ]

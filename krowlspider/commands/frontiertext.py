@@ -1,0 +1,114 @@
+"""What ``scrapy frontier`` says, as text."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from extensions.status import LINE
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.hostview import EntryLine, HostView
+    from krowlspider.frontier.repair import Repaired
+    from krowlspider.frontier.view import FrontierView, HostLine
+    from krowlspider.jobfolder import JobFolder
+
+
+def running(folder: JobFolder, status: dict[str, object] | None) -> str:
+    """A crawl that is running, by the figures it last left."""
+    if status is None:
+        return f"{folder.path} is being crawled; it has no figures yet"
+    age = time.time() - float(str(status["time"]))
+    return (
+        f"{folder.path} is being crawled; its last status line, {age:.0f} s ago:\n{LINE % status}"
+    )
+
+
+def whole(view: FrontierView) -> str:
+    """All hosts: totals and tables."""
+    dropped = ", ".join(f"{reason}: {count:,}" for reason, count in view.dropped.items())
+    lines = [
+        f"hosts    {view.hosts:,}" + (f" ({view.put_off:,} put off)" if view.put_off else ""),
+        f"queued   {view.queued:,}",
+        f"done     {view.done:,}",
+        f"dropped  {sum(view.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
+        *([f"poison   {view.poison:,}"] if view.poison else []),
+        *_hosts("most queued", view.biggest),
+        *_hosts("slowest", view.slowest),
+        *_hosts("due next", view.next_due),
+        *_entries("poison", view.poisoned),
+    ]
+    return "\n".join(lines)
+
+
+def _hosts(title: str, lines: list[HostLine]) -> list[str]:
+    if not lines:
+        return []
+    head = f"{'queued':>9} {'done':>9} {'dropped':>8} {'delay s':>8} {'due in s':>9} {'errors':>6}  host"
+    return ["", title, head] + [
+        f"{line.queued:>9,} {line.done:>9,} {line.dropped:>8,} {line.delay:>8.2f} {line.due_in:>9.1f}"
+        f" {line.errors:>6}  {line.host}{' (put off)' if line.put_off else ''}"
+        for line in lines
+    ]
+
+
+def _entries(title: str, lines: list[EntryLine]) -> list[str]:
+    if not lines:
+        return []
+    head = f"{'priority':>8} {'depth':>6} {'tries':>6} {'strikes':>7} {'due in s':>9}  url"
+    return ["", title, head] + [
+        f"{line.priority:>8} {line.depth:>6} {line.tries:>6} {line.strikes:>7} {line.due_in:>9.1f}  {line.url}"
+        for line in lines
+    ]
+
+
+def one_host(view: HostView) -> str:
+    """One host, and why it is not being fetched."""
+    asked = f" (its robots.txt asks for {view.crawl_delay:.2f} s)" if view.crawl_delay else ""
+    retries = f" ({view.retries:,} wait for another try)" if view.retries else ""
+    lines = [
+        f"{view.host}: {view.why}",
+        f"state    {view.state}",
+        f"delay    {view.delay:.2f} s{asked}",
+        f"backoff  {view.errors} errors in a row, slowed down {view.distress} times",
+        f"due in   {view.due_in:.1f} s",
+        f"queued   {view.queued:,}{retries}",
+        f"done     {view.done:,}",
+        f"dropped  {view.dropped:,}",
+        f"poison   {view.poisoned:,}",
+    ]
+    lines += [
+        f"robots   {known.authority}: {known.ruling}, status {known.status}, fetched {_moment(known.fetched)},"
+        f" expires {_moment(known.expires)}"
+        for known in view.robots
+    ]
+    return "\n".join([*lines, *_entries("queue", view.queue), *_entries("poison", view.poison)])
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+
+
+def repaired(report: Repaired) -> str:
+    """What a repair found, and what to do about what it did not find."""
+    found = report.found
+    kept = ", ".join(f"{name} {count:,}" for name, count in found.kept.items())
+    lines = [
+        f"repaired: {kept}",
+        f"seen marks made anew for queued URLs: {found.marked:,}",
+    ]
+    if report.tables:
+        lines.append(
+            f"tables that could not be read whole: {len(report.tables)}, {report.table_bytes:,} bytes"
+            f" ({', '.join(report.tables)})"
+        )
+    if report.log_bytes:
+        lines.append(f"bytes of logs that could not be read: {report.log_bytes:,}")
+    if found.short_hosts:
+        lost = f"at most {found.short_urls:,} of {found.short_hosts:,} hosts, most of"
+        again = "those that were seen come back only when their host is forgotten: --forget HOST"
+        lines.append(f"queued URLs that are not there any more: {lost}")
+        lines += [f"{count:>9,}  {host}" for count, host in found.short]
+        lines.append(again)
+    lines.append(f"the files as they were are in {report.copy}: remove it when the crawl goes well")
+    return "\n".join(lines)

@@ -1,0 +1,60 @@
+"""How many URLs each domain may still take from a crawl."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.schema import BUDGET
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.store import Batch, Store
+
+# Domains whose count is kept in memory: about 150 bytes each.
+_DOMAINS_IN_MEMORY = 65_536
+
+
+class DomainBudget:
+    """URLs that were queued for a domain, all its hosts together, against ``most``; 0 is no limit, and no cost.
+
+    A URL that is dropped gives its place back. The counts change with the batch that queues or drops, so they
+    hold across restarts; a death between a drop's commit and its record leaves the count one too high.
+    """
+
+    def __init__(self, store: Store, most: int):
+        self._store = store
+        self.most = most
+        self._counts: dict[str, int] = {}
+        self._changed: set[str] = set()
+
+    def take(self, domain: str) -> bool:
+        """Count one more URL; False, and nothing counted, when there is no room."""
+        count = self.count(domain)
+        if count >= self.most:
+            return False
+        self._set(domain, count + 1)
+        return True
+
+    def give_back(self, domain: str) -> None:
+        self._set(domain, max(0, self.count(domain) - 1))
+
+    def count(self, domain: str) -> int:
+        """URLs that count against the domain's budget."""
+        count = self._counts.get(domain)
+        if count is None:
+            saved = self._store.get(BUDGET + domain.encode())
+            count = self._counts[domain] = 0 if saved is None else int.from_bytes(saved, "big")
+        return count
+
+    def _set(self, domain: str, count: int) -> None:
+        self._counts[domain] = count
+        self._changed.add(domain)
+
+    def end_batch(self, batch: Batch) -> None:
+        """Put what has changed into the batch."""
+        for domain in self._changed:
+            batch.put(BUDGET + domain.encode(), self._counts[domain].to_bytes(8, "big"))
+        self._changed.clear()
+        if len(self._counts) > _DOMAINS_IN_MEMORY:
+            for domain in list(islice(self._counts, _DOMAINS_IN_MEMORY // 10)):
+                del self._counts[domain]

@@ -1,0 +1,162 @@
+"""What a frontier's store holds twice, put right from the queue entries: they are what counts.
+
+Host records count entries and know where queues begin and end, the heap has a key for each host that has entries,
+each queued URL has a seen mark. A damaged store may have lost one without the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
+from krowlspider.frontier.queuekeys import host_in, split_queue_key
+from krowlspider.frontier.schema import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from krowlspider.frontier.store import Store
+    from krowlspider.urls.canonical import IdentityHasher
+
+# Changes in one batch: about 1 MB.
+_BATCH = 10_000
+_KINDS = {
+    "hosts": schema.HOST,
+    "queued": schema.QUEUE,
+    "poison": schema.POISON,
+    "seen": schema.SEEN,
+    "robots": schema.ROBOTS,
+}
+
+
+@dataclass(slots=True)
+class Found:
+    """What is left of a frontier. ``kept`` counts keys by kind, ``marked`` the seen marks that were made anew.
+
+    ``short`` are the hosts whose records count more entries than there are, with how many: those that lost most.
+    ``short_hosts`` and ``short_urls`` are the totals. After a kill they include what was done in its last second.
+    """
+
+    kept: dict[str, int] = field(default_factory=dict)
+    marked: int = 0
+    short: list[tuple[int, str]] = field(default_factory=list)
+    short_hosts: int = 0
+    short_urls: int = 0
+
+
+def put_right(store: Store, hasher: IdentityHasher, now: float, most: int) -> Found:
+    """Make host records, heap and seen marks agree with the queue entries.
+
+    Pace, counters, clock, robots.txt records and what is put off stay as they are; a host without a record is due
+    ``now``, in seconds of the job clock. ``most`` is the length of ``Found.short``. The mark of a clean end goes,
+    and so do the lists that bring a saved seen filter up to date: the filter must have been removed.
+    """
+    work = _Work(store, hasher, now, most)
+    work.clear()
+    for name, record, entries in _joined(store):
+        work.put_host(name, record, entries)
+    work.end()
+    work.found.kept = {kind: sum(1 for _ in store.keys(prefix)) for kind, prefix in _KINDS.items()}
+    work.found.short.sort(reverse=True)
+    return work.found
+
+
+def _joined(store: Store) -> Iterator[tuple[str, bytes | None, Iterable[tuple[bytes, bytes]]]]:
+    """Each host that has a record or entries, with both. Both ranges are in the order of the hosts' names."""
+    records = ((key[1:].decode(), record) for key, record in store.items(schema.HOST))
+    record = next(records, None)
+    for name, entries in groupby(store.items(schema.QUEUE), key=lambda item: host_in(item[0])):
+        while record is not None and record[0] < name:
+            yield *record, ()
+            record = next(records, None)
+        if record is not None and record[0] == name:
+            yield *record, entries
+            record = next(records, None)
+        else:
+            yield name, None, entries
+    while record is not None:
+        yield *record, ()
+        record = next(records, None)
+
+
+class _Work:
+    """One pass over a store, in batches of a bounded size."""
+
+    def __init__(self, store: Store, hasher: IdentityHasher, now: float, most: int):
+        self._store = store
+        self._hasher = hasher
+        self._now = schema.whole_microseconds(now)
+        self._most = most
+        self._changes = 0
+        self._batch = store.batch()
+        self.found = Found()
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self._batch.put(key, value)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        if self._changes == _BATCH:
+            self._batch.write()
+            self._batch = self._store.batch()
+            self._changes = 0
+
+    def clear(self) -> None:
+        """Remove what is made anew, here or by the next start."""
+        self._batch.delete(schema.CLEAN)
+        for kind in (schema.DUE, schema.NEW_KEYS):
+            for key in self._store.keys(kind):
+                self._batch.delete(key)
+                self._changed()
+
+    def end(self) -> None:
+        self._batch.write()
+        self._store.batch(sync=True).write()
+
+    def put_host(
+        self, name: str, record: bytes | None, entries: Iterable[tuple[bytes, bytes]]
+    ) -> None:
+        """Write a host's record and its place in the heap, and the seen marks that its entries lack."""
+        host = Host(name, due=self._now) if record is None else Host.decode(name, record)
+        counted = host.queued
+        host.queued = 0
+        host.queues = {}
+        for key, value in entries:
+            self._take(host, *split_queue_key(key)[1:])
+            self._mark(name, Entry.decode(value))
+        if host.queued < counted:
+            self._miss(name, counted - host.queued)
+        if host.turn is Turn.PUT_OFF:
+            self._put(schema.put_off_key(name), b"")
+        elif host.queued:
+            self._put(schema.due_key(host.due, name), b"")
+        if host.queued or counted:
+            self._put(schema.host_key(name), host.encode())
+
+    def _take(self, host: Host, priority: int, sequence: int) -> None:
+        queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
+        queue.tail = sequence + 1
+        host.queued += 1
+
+    def _mark(self, name: str, entry: Entry) -> None:
+        if entry.request:
+            # It may have no identity, or a body that is part of it. At worst it is queued once more.
+            return
+        key = schema.seen_prefix(name) + self._hasher.key(entry.url)
+        if self._store.get(key) is None:
+            self._put(key, b"")
+            self.found.marked += 1
+
+    def _miss(self, name: str, count: int) -> None:
+        found = self.found
+        found.short_hosts += 1
+        found.short_urls += count
+        if len(found.short) < self._most:
+            heappush(found.short, (count, name))
+        else:
+            heappushpop(found.short, (count, name))

@@ -1,0 +1,152 @@
+"""Changes by hand to a frontier that no crawl has open: drop what a host has queued, or forget the host.
+
+Each batch leaves a frontier that a crawl can go on from, so a change that was cut short is made whole by asking for
+it again. The mark of a clean end goes with the first batch: the next start counts the hosts anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from krowlspider.errors import KrowlError
+from krowlspider.frontier import schema
+from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.queuekeys import in_chunks, poison_prefix
+from krowlspider.urls.host import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Batch, Store
+
+# Keys removed in one batch: about 1 MB.
+BATCH = 10_000
+_DROPPED = "dropped/operator"
+
+
+class UnknownHostError(KrowlError):
+    """The frontier has nothing of a host."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"the frontier has nothing of host {name!r}: give it as it stands in a URL,"
+            " with its port unless that is the scheme's own"
+        )
+
+
+def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
+    """Remove all that a host has queued, counted as ``dropped/operator``; returns how many URLs that were.
+    ``size`` is that of a batch, in keys.
+
+    Its seen marks stay, so they do not come back, and so do its pace, its robots.txt and its poison.
+
+    :raises UnknownHostError: there is no such host
+    """
+    if store.get(schema.host_key(name)) is None:
+        raise UnknownHostError(name)
+    return _drop_entries(store, name, size)
+
+
+def _drop_entries(store: Store, name: str, size: int) -> int:
+    record = store.get(schema.host_key(name))
+    host = Host(name) if record is None else Host.decode(name, record)
+    if not host.queued and next(store.keys(schema.queue_prefix(name)), None) is None:
+        return 0
+    dropped = 0
+    for keys in in_chunks(store.keys(schema.queue_prefix(name)), size):
+        batch = _batch(store)
+        for key in keys:
+            batch.delete(key)
+        host.queued = max(0, host.queued - len(keys))
+        host.dropped += len(keys)
+        _count_dropped(store, len(keys), batch)
+        _give_back(store, name, len(keys), batch)
+        _put_host(host, batch)
+        batch.write()
+        dropped += len(keys)
+    if host.queued:
+        # A count that came back too high from a crash ends here.
+        host.queued = 0
+        batch = _batch(store)
+        _put_host(host, batch)
+        batch.write()
+    return dropped
+
+
+def _put_host(host: Host, batch: Batch) -> None:
+    """Write a host's record; without entries it has no place in the heap. One that is put off stays so."""
+    if not host.queued:
+        host.queues = {}
+        if host.placed is not None:
+            batch.delete(schema.due_key(host.placed, host.name))
+    batch.put(schema.host_key(host.name), host.encode())
+
+
+def _count_dropped(store: Store, count: int, batch: Batch) -> None:
+    saved = store.get(schema.COUNTERS)
+    counters: Counter[str] = Counter(json.loads(saved) if saved else {})
+    counters[_DROPPED] += count
+    batch.put(schema.COUNTERS, json.dumps(counters).encode())
+
+
+def _give_back(store: Store, name: str, count: int, batch: Batch) -> None:
+    """URLs of a host no longer count against its domain's budget, where there is one."""
+    budget = DomainBudget(store, 0)
+    domain = domain_of(name)
+    if budget.count(domain):
+        for _ in range(count):
+            budget.give_back(domain)
+        budget.end_batch(batch)
+
+
+def forget_host(
+    store: Store, name: str, remove_filter: Callable[[], None], *, size: int = BATCH
+) -> tuple[int, int]:
+    """Remove all that is known of a host, so that it can be discovered anew; returns how many seen marks and
+    how many queued URLs that were. ``remove_filter`` removes the saved seen filter, durably; ``size`` is that of a
+    batch, in keys.
+
+    The order keeps a URL that is not done from being seen and not queued, wherever this is cut short: the filter
+    first, because it would still know keys whose marks are gone; then the marks, before the entries. A URL
+    discovered in between would be queued twice, and none is lost.
+
+    :raises UnknownHostError: there is nothing of it
+    """
+    robots = [schema.robots_key(f"{scheme}://{name}") for scheme in ("http", "https")]
+    prefixes = (schema.seen_prefix(name), schema.queue_prefix(name), poison_prefix(name))
+    firsts = (next(store.keys(prefix), None) for prefix in prefixes)
+    singles = (store.get(key) for key in (schema.host_key(name), *robots))
+    if all(found is None for found in chain(firsts, singles)):
+        raise UnknownHostError(name)
+    remove_filter()
+    seen = _remove(store, prefixes[0], size)
+    dropped = _drop_entries(store, name, size)
+    _remove(store, prefixes[2], size)
+    batch = _batch(store)
+    if (record := store.get(schema.host_key(name))) is not None:
+        _give_back(store, name, Host.decode(name, record).done, batch)
+    for key in (schema.put_off_key(name), schema.host_key(name), *robots):
+        batch.delete(key)
+    batch.write()
+    return seen, dropped
+
+
+def _remove(store: Store, prefix: bytes, size: int) -> int:
+    removed = 0
+    for keys in in_chunks(store.keys(prefix), size):
+        batch = _batch(store)
+        for key in keys:
+            batch.delete(key)
+        batch.write()
+        removed += len(keys)
+    return removed
+
+
+def _batch(store: Store) -> Batch:
+    batch = store.batch(sync=True)
+    batch.delete(schema.CLEAN)
+    return batch

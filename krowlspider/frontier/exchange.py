@@ -1,0 +1,189 @@
+"""URLs out of a frontier and in again: one JSON object a line.
+
+``url``, ``depth``, ``priority``, ``redirects``, ``retries``, ``distress`` and ``bare`` are those of the entry,
+``request`` is the whole request in base64 where the entry has one, ``state`` is ``queued`` or ``poison``. Only
+``url`` must be there to come in.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.queuekeys import split_queue_key
+from krowlspider.frontier.schema import Entry
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.store import Store
+
+_STATES = {schema.QUEUE: "queued", schema.POISON: "poison"}
+_COUNTS = ("depth", "redirects", "retries", "distress")
+# Lines that become one batch: about 1 MB.
+_BATCH = 1000
+# Batches between two commits.
+_COMMIT_EVERY = 100
+
+
+class BadLine(ValueError):
+    """A line that cannot be imported; the message says why."""
+
+
+@dataclass(slots=True)
+class Imported:
+    """What became of the lines of an import; ``refused`` is by the cap that refused."""
+
+    imported: int = 0
+    known: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    bad: int = 0
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in self.refused.items())
+        refused = f"refused {self.refused.total()}" + (f" ({reasons})" if reasons else "")
+        return f"imported {self.imported}, known {self.known}, {refused}, bad {self.bad}"
+
+
+def export_lines(store: Store) -> Iterator[str]:
+    """A line for each queued URL, then for each poison one, by host."""
+    for kind, state in _STATES.items():
+        for key, value in store.items(kind):
+            yield json.dumps(_as_dict(split_queue_key(key)[1], Entry.decode(value), state))
+
+
+def _as_dict(priority: int, entry: Entry, state: str) -> dict[str, object]:
+    line: dict[str, object] = {"url": entry.url, "priority": priority, "bare": entry.bare}
+    line |= {name: getattr(entry, name) for name in _COUNTS}
+    if entry.request:
+        line["request"] = b64encode(entry.request).decode()
+    return {**line, "state": state}
+
+
+def parse_line(
+    line: bytes,
+    identify: Callable[[Entry], bytes | None],
+    *,
+    url_max: int,
+) -> Candidate | None:
+    """The candidate in a line, None for a blank one. ``identify`` gives the identity of an entry, None for one
+    that is queued without, and raises ValueError for a request that cannot be taken.
+
+    :raises BadLine: it is none
+    """
+    if not line.strip():
+        return None
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine("not JSON") from error
+    if not isinstance(said, dict) or not isinstance(said.get("url"), str):
+        raise BadLine("not a JSON object with a url")
+    url = normalise(said["url"])
+    if url is None:
+        raise BadLine(f"not an http or https URL, or one with a user name: {said['url'][:80]!r}")
+    if len(url) > url_max:
+        raise BadLine(f"a URL of more than {url_max} characters")
+    counts = {name: _count(said, name) for name in _COUNTS}
+    priority, bare = said.get("priority", 0), said.get("bare", False)
+    if type(priority) is not int or type(bare) is not bool:
+        raise BadLine("priority is not a whole number, or bare neither true nor false")
+    try:
+        entry = Entry(url, **counts, bare=bare, request=_request(said))
+        return Candidate(host_of(url), identify(entry), entry, priority)
+    except ValueError as error:
+        raise BadLine(str(error)) from error
+
+
+def _count(said: dict[str, Any], name: str) -> int:
+    value = said.get(name, 0)
+    if type(value) is not int or value < 0:
+        raise BadLine(f"{name} is not a whole number of 0 or more")
+    return value
+
+
+def _request(said: dict[str, Any]) -> bytes:
+    value = said.get("request", "")
+    if not isinstance(value, str):
+        raise BadLine("request is not a text")
+    try:
+        return b64decode(value, validate=True)
+    except ValueError as error:
+        raise BadLine("request is not base64") from error
+
+
+def import_lines(
+    frontier: Frontier,
+    store: Store,
+    lines: Iterable[bytes],
+    parse: Callable[[bytes], Candidate | None],
+    complain: Callable[[int, str], None],
+) -> Imported:
+    """Queue what is new in lines, in batches, as if it had been discovered; ``complain`` is told the number and
+    the mistake of each bad one.
+
+    A URL this frontier knows stays as it is, except one that lies in its poison: asked for by hand, it goes back
+    to the queue with no strikes.
+    """
+    result = Imported()
+    # Small: each of them has cost three processes.
+    poison = {Entry.decode(value).url: key for key, value in store.items(schema.POISON)}
+    batch: list[Candidate] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            candidate = parse(line)
+        except BadLine as error:
+            complain(number, str(error))
+            result.bad += 1
+            continue
+        if candidate is None:
+            continue
+        if (key := poison.pop(candidate.entry.url, None)) is not None:
+            _free(frontier, store, key, candidate, result)
+            continue
+        batch.append(candidate)
+        if len(batch) == _BATCH:
+            _add(frontier, batch, result)
+            batch = []
+            if number % (_BATCH * _COMMIT_EVERY) < _BATCH:
+                _commit(frontier)
+    _add(frontier, batch, result)
+    _commit(frontier)
+    return result
+
+
+def _add(frontier: Frontier, batch: list[Candidate], result: Imported) -> int:
+    before = frontier.counters.copy()
+    added = frontier.add(batch)
+    result.imported += added
+    for name, count in (frontier.counters - before).items():
+        if name == "known":
+            result.known += count
+        elif name.startswith("dropped/"):
+            result.refused[name.removeprefix("dropped/")] += count
+    return added
+
+
+def _free(
+    frontier: Frontier, store: Store, key: bytes, candidate: Candidate, result: Imported
+) -> None:
+    """Put a poison URL back. Queued first: dying in between leaves it in both places, and never in none."""
+    candidate.key = None
+    if _add(frontier, [candidate], result):
+        batch = store.batch()
+        batch.delete(key)
+        batch.write()
+
+
+def _commit(frontier: Frontier) -> None:
+    commit = frontier.begin_commit()
+    commit.write()
+    frontier.end_commit(commit)

@@ -1,0 +1,68 @@
+"""A host as a whole, on its way from one frontier to another: its record, queue, seen keys and poison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.queuekeys import poison_prefix, split_queue_key
+from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.seen import KEY_SIZE
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.store import Batch, Store
+
+
+class HostBusyError(Exception):
+    """The host has a request in transit, waits for another host, or has pages that are not acknowledged."""
+
+
+@dataclass(slots=True, eq=False)
+class HostLoad:
+    """All that a frontier knows of a host. ``entries`` are (priority, entry) in the order of its queue, ``seen`` the
+    8-byte keys of its identities, ``poison`` what was set aside. Its size is the host's: about 100 bytes a URL."""
+
+    name: str
+    record: bytes | None
+    entries: list[tuple[int, Entry]] = field(default_factory=list)
+    seen: list[bytes] = field(default_factory=list)
+    poison: list[tuple[int, Entry]] = field(default_factory=list)
+
+
+def unload(store: Store, name: str, batch: Batch) -> HostLoad:
+    """Everything of a host, and its removal in ``batch``: one range for each kind."""
+    load = HostLoad(name, store.get(schema.host_key(name)))
+    batch.delete(schema.host_key(name))
+    batch.delete(schema.put_off_key(name))
+    for prefix, found in (
+        (schema.queue_prefix(name), load.entries),
+        (poison_prefix(name), load.poison),
+    ):
+        for key, value in store.items(prefix):
+            priority = split_queue_key(key)[1]
+            found.append((priority, Entry.decode(value)))
+            batch.delete(key)
+    for key in store.keys(schema.seen_prefix(name)):
+        load.seen.append(key[-KEY_SIZE:])
+        batch.delete(key)
+    return load
+
+
+def put_poison(load: HostLoad, batch: Batch) -> None:
+    """Keep what was set aside."""
+    for number, (priority, entry) in enumerate(load.poison):
+        key = schema.queue_key(poison_prefix(load.name), priority, number)
+        batch.put(key, entry.encode())
+
+
+def remembered(load: HostLoad) -> Host:
+    """The host of a load as its record says, with nothing queued yet."""
+    if load.record is None:
+        return Host(load.name)
+    host = Host.decode(load.name, load.record)
+    host.queues.clear()
+    host.queued = 0
+    host.placed = None
+    return host

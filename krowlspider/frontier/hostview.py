@@ -1,0 +1,169 @@
+"""A look at one host of a frontier that no crawl has open, and why it is not being fetched."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.edit import UnknownHostError
+from krowlspider.frontier.hosts import Host, State, Turn
+from krowlspider.frontier.queuekeys import poison_prefix, split_queue_key
+from krowlspider.frontier.schema import Entry
+from krowlspider.politeness.robots import RobotsRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.frontier.store import Store
+    from krowlspider.politeness.pace import PaceRule
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLine:
+    """An entry. ``due_in`` is the seconds until its next try, 0 for at once."""
+
+    url: str
+    priority: int
+    depth: int
+    tries: int
+    strikes: int
+    due_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsLine:
+    """A robots.txt record: what its answer means, its HTTP status, when it was fetched and when it expires, in
+    epoch seconds."""
+
+    authority: str
+    ruling: str
+    status: int
+    fetched: float
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What `look_at_host` found. Times are seconds: ``delay`` between requests, ``due_in`` until the next may be
+    sent, ``crawl_delay`` that its robots.txt asks for. ``distress`` counts doublings of the delay, ``errors``
+    transport errors in a row, ``retries`` the entries that wait for another try, ``poisoned`` all poison entries.
+    ``queue`` and ``poison`` are the first entries of each."""
+
+    host: str
+    state: str
+    why: str
+    delay: float
+    crawl_delay: float
+    distress: int
+    errors: int
+    due_in: float
+    queued: int
+    retries: int
+    done: int
+    dropped: int
+    poisoned: int
+    robots: list[RobotsLine]
+    queue: list[EntryLine]
+    poison: list[EntryLine]
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def look_at_host(store: Store, name: str, rule: PaceRule, wall: float, most: int) -> HostView:
+    """Read all that is known of a host; ``wall`` is now in epoch seconds, ``most`` the entries in each list.
+
+    :raises UnknownHostError: there is no such host
+    """
+    record = store.get(schema.host_key(name))
+    if record is None:
+        raise UnknownHostError(name)
+    host = Host.decode(name, record)
+    queued, retries, soonest = 0, 0, 0.0
+    queue: list[EntryLine] = []
+    for key, value in store.items(schema.queue_prefix(name)):
+        entry = Entry.decode(value)
+        if entry.due > wall:
+            soonest = min(soonest, entry.due) if retries else entry.due
+            retries += 1
+        if queued < most:
+            queue.append(entry_line(key, entry, wall))
+        queued += 1
+    poison = [
+        entry_line(key, Entry.decode(value), wall)
+        for key, value in store.items(poison_prefix(name))
+    ]
+    # The earliest time of an entry to be sent: all wait for their next try, or one does not.
+    entries_due = soonest if queued and retries == queued else 0.0
+    return HostView(
+        name,
+        host.state.words,
+        _why(host, queued, entries_due, rule, wall),
+        delay=round(rule.delay(host.pace), 3),
+        crawl_delay=host.pace.floor,
+        distress=host.pace.distress,
+        errors=host.pace.errors,
+        due_in=_seconds(max(host.due, entries_due), wall),
+        queued=queued,
+        retries=retries,
+        done=host.done,
+        dropped=host.dropped,
+        poisoned=len(poison),
+        robots=list(_robots(store, name)),
+        queue=queue,
+        poison=poison[:most],
+    )
+
+
+def entry_line(key: bytes, entry: Entry, wall: float) -> EntryLine:
+    """An entry as it is shown."""
+    priority = split_queue_key(key)[1]
+    tries = entry.retries + entry.distress
+    return EntryLine(
+        entry.url, priority, entry.depth, tries, entry.strikes, _seconds(entry.due, wall)
+    )
+
+
+def _seconds(due: float, wall: float) -> float:
+    return round(max(0.0, due - wall), 3)
+
+
+def _robots(store: Store, name: str) -> Iterator[RobotsLine]:
+    for scheme in ("http", "https"):
+        authority = f"{scheme}://{name}"
+        if (saved := store.get(schema.robots_key(authority))) is not None:
+            known = RobotsRecord.decode(saved)
+            yield RobotsLine(authority, known.ruling, known.status, known.fetched, known.expires)
+
+
+def _why(host: Host, queued: int, entries_due: float, rule: PaceRule, wall: float) -> str:
+    """Why the host is not being fetched, in one sentence."""
+    if not queued:
+        return "Nothing of it is queued."
+    if host.turn is Turn.PUT_OFF:
+        return (
+            "It is put off because its robots.txt cannot be had; that is tried again at the next"
+            " start and every hour."
+        )
+    if host.state is State.RETIRED:
+        return "It is retired: it asks for a slower pace than this crawl keeps."
+    wait = _seconds(host.due, wall)
+    if entries_due > max(host.due, wall):
+        return f"All its queued URLs are retries, the first due in {entries_due - wall:.1f} s."
+    if wait:
+        return f"It is due in {wait:.1f} s, because of {_cause(host, wait, rule)}."
+    return "It is due: it will be fetched with the next start."
+
+
+def _cause(host: Host, wait: float, rule: PaceRule) -> str:
+    pace = host.pace
+    if pace.errors > 1:
+        return f"the backoff after {pace.errors} errors in a row"
+    if pace.distress and wait > rule.delay(pace):
+        return "the Retry-After of an answer 429 or 503"
+    if pace.distress:
+        return f"its delay, doubled {pace.distress} times after answers 429 or 503"
+    if pace.floor and pace.floor >= rule.delay(pace):
+        return "the crawl-delay of its robots.txt"
+    return "its delay"

@@ -1,0 +1,199 @@
+"""Poison: a URL whose processing kills the process again and again is set aside.
+
+The page whose code runs is marked in a small file that is mapped into memory: what is written there survives the
+death of the process by a signal, a segfault or the kernel's hand, and costs no system call. The event loop runs
+one piece of code at a time, so one mark suffices, and nobody is blamed for having been in transit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass
+from mmap import mmap
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from zlib import crc32
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.queuekeys import host_in
+from krowlspider.frontier.schema import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Batch, Store
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+# Once may be a kill from outside that met the page by chance, twice the same chance again.
+POISON_STRIKES = 3
+# The mark's file in a crawl's folder.
+MARK = "working"
+# One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes.
+_SIZE = 4096
+_MAGIC = b"krowlspider mark 1\n"
+_START = 64
+# Length and checksum, before the key: a process may die halfway through writing it.
+_HEAD = Struct(">HI")
+
+
+def mark_of(key: bytes) -> bytes:
+    """What the file holds while the page of a queue entry is worked on."""
+    return _HEAD.pack(len(key), crc32(key)) + key
+
+
+# What it holds between pages.
+NOTHING = mark_of(b"")
+
+
+def boot_id() -> bytes:
+    """Which run of the machine this is; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except FileNotFoundError:
+        return b""
+
+
+class WorkMark:
+    """The mark of one crawl, blank when made; ``now`` is what it holds.
+
+    :raises OSError: the file cannot be written
+    """
+
+    def __init__(self, path: Path, boot: bytes):
+        blank = (_MAGIC + boot).ljust(_SIZE, b"\0")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Written whole, not left with a hole: a full disk is an error here, and would be a signal later.
+            os.ftruncate(descriptor, _SIZE)
+            os.pwrite(descriptor, blank, 0)
+            self._map: mmap | bytearray = mmap(descriptor, _SIZE)
+        finally:
+            os.close(descriptor)
+        self.now = NOTHING
+
+    def put(self, mark: bytes) -> bytes:
+        """Change the mark, in 0.1 µs; return the one before."""
+        before, self.now = self.now, mark
+        self._map[_START : _START + len(mark)] = mark
+        return before
+
+    def during(self, mark: bytes, do: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Do one piece of work on a page under its mark."""
+        after = self.put(mark)
+        try:
+            return do(*args, **kwargs)
+        except SystemExit:
+            # The work ends the process: the mark stays.
+            after = mark
+            raise
+        finally:
+            self.put(after)
+
+    def close(self) -> None:
+        """Leave the file blank. What still runs marks nothing any more: the next process may hold the file."""
+        self.put(NOTHING)
+        self._map = bytearray(_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What the mark of the last process said: the ``entry`` it was at work on when it died, its strikes counted,
+    if it is still queued or was now set aside; ``damaged`` when the file cannot be read and nobody is blamed."""
+
+    entry: Entry | None = None
+    damaged: bool = False
+
+    @property
+    def poisoned(self) -> bool:
+        return self.entry is not None and self.entry.strikes >= POISON_STRIKES
+
+
+def blame(store: Store, path: Path, boot: bytes) -> Blame:
+    """Strike the page that a dead process was at work on. To be called before anything is popped.
+
+    The strike is on disk before a new `WorkMark` blanks the file. A process that dies between the two counts it
+    twice; the other order would lose it, and a page that kills at once could do so for ever.
+    """
+    try:
+        key = _left(path, boot)
+    except ValueError:
+        return Blame(damaged=True)
+    return Blame(strike(store, key)) if key else Blame()
+
+
+def _left(path: Path, boot: bytes) -> bytes:
+    """The key that a process left in its mark; empty without one, and after a power loss, which is nobody's doing.
+
+    :raises ValueError: the file is not a mark, or was cut or torn
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    if not data:
+        # Made, and not yet written.
+        return b""
+    if len(data) != _SIZE or not data.startswith(_MAGIC):
+        raise ValueError(f"{path} is not a mark")
+    if data[len(_MAGIC) : _START].rstrip(b"\0") != boot:
+        return b""
+    length, checksum = _HEAD.unpack_from(data, _START)
+    key = data[_START + _HEAD.size :][:length]
+    if crc32(key) != checksum:
+        raise ValueError(f"{path} is torn")
+    return key
+
+
+def strike(store: Store, key: bytes) -> Entry | None:
+    """Count a strike against a queue entry, in its place; one that has enough goes to the poison range.
+
+    Returns the entry, or None when it is not queued any more. One synced batch.
+    """
+    saved = store.get(key)
+    if saved is None:
+        return None
+    entry = Entry.decode(saved)
+    entry.strikes += 1
+    batch = store.batch(sync=True)
+    if entry.strikes < POISON_STRIKES:
+        batch.put(key, entry.encode())
+    else:
+        _set_aside(store, key, entry, batch)
+    batch.write()
+    return entry
+
+
+def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
+    """Take an entry out of its host's queue: one less queued, one more dropped, as host record and counters say."""
+    batch.delete(key)
+    batch.put(_free_place(store, key), entry.encode())
+    name = host_in(key)
+    record = store.get(schema.host_key(name))
+    assert record is not None, f"{name} has a queue entry and no record"
+    host = Host.decode(name, record)
+    host.queued -= 1
+    host.dropped += 1
+    if not host.queued and host.placed is not None:
+        batch.delete(schema.due_key(host.placed, name))
+    batch.put(schema.host_key(name), host.encode())
+    saved = store.get(schema.COUNTERS)
+    counters: Counter[str] = Counter(json.loads(saved) if saved else {})
+    counters["dropped/poison"] += 1
+    batch.put(schema.COUNTERS, json.dumps(counters).encode())
+    # The gauges of a clean end, if another command made one since, count the entry as queued.
+    batch.delete(schema.CLEAN)
+
+
+def _free_place(store: Store, key: bytes) -> bytes:
+    """The key of a queue entry in the poison range, or the next that is free: a lane of retries begins again at its
+    first sequence, where another may have been set aside before."""
+    place = schema.POISON + key[len(schema.QUEUE) :]
+    while store.get(place) is not None:
+        place = place[:-8] + (int.from_bytes(place[-8:], "big") + 1).to_bytes(8, "big")
+    return place

@@ -1,0 +1,118 @@
+"""The work on pages, step by step under their mark: what runs when the process dies is known to the next one.
+
+A page's work is what Scrapy's scraper does with its answer: callback or errback, spider middlewares and item
+pipelines, in one task and those it starts. Each step of these tasks, from one ``await`` to the next, is marked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from krowlspider.frontier.poison import NOTHING, POISON_STRIKES, mark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scrapy import Request
+    from scrapy.core.scraper import Scraper
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.poison import Blame, WorkMark
+    from krowlspider.job import Job
+    from krowlspider.scheduler import Transit
+
+_T = TypeVar("_T")
+
+logger = logging.getLogger(__name__)
+
+
+class Marked(Generator[Any, Any, _T]):
+    """A coroutine whose every step is done under a mark."""
+
+    __slots__ = ("_coroutine", "_mark", "_of")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, of: bytes):
+        self._coroutine = coroutine
+        self._mark = mark
+        self._of = of
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._mark.during(self._of, self._coroutine.send, None)
+
+    def send(self, value: Any) -> Any:
+        return self._mark.during(self._of, self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._mark.during(self._of, self._coroutine.throw, *error)
+
+
+def page_mark(frontier: Frontier, transit: Transit | None) -> bytes:
+    """What marks the work on a request's page; nothing for an errand."""
+    if transit is None or transit.lease is None:
+        return NOTHING
+    return mark_of(frontier.key_of(transit.lease))
+
+
+def mark_work(scraper: Scraper, job: Job, transit_of: Callable[[Request], Transit | None]) -> None:
+    """Have a scraper do each step of its work on a page under the page's mark.
+
+    Scrapy has no hook round a callback's steps: it iterates the output in one task, feeds the pipelines in others
+    and runs an ``async def`` callback in one more. So the first is wrapped, and a task that is started in the
+    middle of a page's step is taken to be the page's too.
+    """
+    scrape = scraper._scrape
+
+    async def scrape_marked(result: Response | Failure, request: Request) -> None:
+        mark = page_mark(job.frontier, transit_of(request))
+        await Marked(scrape(result, request), job.mark, mark)
+
+    scraper._scrape = scrape_marked  # type: ignore[method-assign]
+    _mark_tasks(asyncio.get_running_loop(), job.mark)
+
+
+def _mark_tasks(loop: asyncio.AbstractEventLoop, mark: WorkMark) -> None:
+    make = loop.get_task_factory() or _plain_task
+
+    def make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        if mark.now != NOTHING:
+            coroutine = Marked(coroutine, mark, mark.now)
+        return make(loop, coroutine, **options)
+
+    loop.set_task_factory(make_task)
+
+
+def _plain_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T], **options: Any
+) -> asyncio.Task[_T]:
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+def tell(blame: Blame, folder: Path) -> None:
+    """Log what became of the page that the last process died over."""
+    entry = blame.entry
+    if blame.damaged:
+        logger.warning("The mark of the page at work is damaged in %s: no page is blamed", folder)
+    elif entry is not None and blame.poisoned:
+        logger.warning(
+            "%s is set aside: the process has died %d times while it worked on this page."
+            ' `scrapy frontier %s --export` shows it as "state": "poison", --import of that line queues it again.',
+            entry.url,
+            entry.strikes,
+            folder,
+        )
+    elif entry is not None:
+        logger.info(
+            "The last process died while it worked on %s: strike %d of %d",
+            entry.url,
+            entry.strikes,
+            POISON_STRIKES,
+        )

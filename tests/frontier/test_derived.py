@@ -1,0 +1,169 @@
+"""What a store holds twice agrees with its queue entries, whatever was lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.derived import Found, put_right
+from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.schema import Entry
+from tests.frontier.conftest import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+HOSTS = {"a.test": 5, "a.test.b": 1, "a-b.test": 2, "c.test": 3}
+
+
+@pytest.fixture
+def world(open_store: Callable[[], Store]) -> World:
+    """A closed frontier of four hosts, its store open."""
+    world = World(open_store)
+    for host, pages in HOSTS.items():
+        world.add(*(f"http://{host}/{page}" for page in range(pages)))
+    world.add("http://a.test/first", priority=3)
+    world.frontier.put_robots("http://a.test", b"record")
+    world.clocks.pass_(5)
+    assert world.fetch(100.0) is not None
+    world.commit()
+    world.frontier.close()
+    world.store = open_store()
+    return world
+
+
+def removed(world: World, *prefixes: bytes) -> list[bytes]:
+    """Lose all keys of these prefixes."""
+    batch = world.store.batch()
+    keys = [key for prefix in prefixes for key in world.store.keys(prefix)]
+    for key in keys:
+        batch.delete(key)
+    batch.write()
+    return keys
+
+
+def mended(world: World, most: int = 10) -> Found:
+    return put_right(world.store, world.hasher, world.clocks.wall, most)
+
+
+def contents(world: World) -> dict[bytes, object]:
+    """All keys and values, the queues of a host record in any order."""
+    return {
+        key: sorted_record(key, value) if key[:1] == schema.HOST else value
+        for key, value in world.store.items(b"")
+    }
+
+
+def sorted_record(key: bytes, record: bytes) -> bytes:
+    host = Host.decode(key[1:].decode(), record)
+    host.queues = dict(sorted(host.queues.items()))
+    return host.encode()
+
+
+def crawled(world: World) -> set[str]:
+    """Open the frontier and fetch all it has."""
+    world.store.close()
+    world.open()
+    found = set()
+    for _ in range(40):
+        world.clocks.pass_(200)
+        if (url := world.fetch()) is not None:
+            found.add(url)
+    assert world.frontier.queued == 0
+    return found
+
+
+def test_a_healthy_frontier_stays_as_it_is_but_for_the_mark_of_its_clean_end(world: World) -> None:
+    before = contents(world)
+    found = mended(world)
+    assert found.kept == {"hosts": 4, "queued": 11, "poison": 0, "seen": 12, "robots": 1}
+    assert (found.marked, found.short, found.short_hosts) == (0, [], 0)
+    after = contents(world)
+    for key in [key for key in before if key == schema.CLEAN or key[:1] == schema.NEW_KEYS]:
+        del before[key]
+    assert after == before
+
+
+@pytest.mark.parametrize("kind", [schema.HOST, schema.DUE, schema.SEEN])
+def test_what_is_derived_is_made_anew(world: World, kind: bytes) -> None:
+    urls = {Entry.decode(value).url for _, value in world.store.items(schema.QUEUE)}
+    assert removed(world, kind)
+    assert mended(world).marked == (11 if kind == schema.SEEN else 0)
+    assert len(list(world.store.keys(schema.DUE))) == 4
+    assert crawled(world) == urls
+    assert world.add(*urls) == 0
+
+
+def test_lost_entries_are_counted_by_host_and_those_left_are_fetched(world: World) -> None:
+    lost = removed(world, schema.queue_prefix("a.test"), schema.queue_prefix("c.test"))
+    found = mended(world, most=1)
+    assert len(lost) == 9
+    assert found.short == [(6, "a.test")]
+    assert (found.short_hosts, found.short_urls) == (2, 9)
+    record = world.store.get(schema.host_key("a.test"))
+    assert record is not None
+    assert Host.decode("a.test", record).queued == 0
+    assert crawled(world) == {"http://a.test.b/0", "http://a-b.test/1"}
+
+
+def test_a_hole_in_a_queue_does_not_hide_what_is_behind_it(world: World) -> None:
+    keys = list(world.store.keys(schema.queue_prefix("c.test")))
+    batch = world.store.batch()
+    batch.delete(keys[0])
+    batch.delete(keys[1])
+    batch.write()
+    assert mended(world).short == [(2, "c.test")]
+    assert "http://c.test/2" in crawled(world)
+
+
+def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
+    removed(world, schema.host_key("c.test"))
+    mended(world)
+    record = world.store.get(schema.host_key("c.test"))
+    assert record is not None
+    host = Host.decode("c.test", record)
+    assert (host.due, host.queued) == (world.clocks.wall, 3)
+
+
+def test_a_host_that_was_put_off_without_a_note_of_it_is_tried_again(world: World) -> None:
+    world.store.close()
+    frontier = world.open()
+    world.clocks.pass_(200)
+    host = frontier.pop_host()
+    assert host is not None
+    frontier.put_off(host)
+    frontier.close()
+    world.store = world.open_store()
+    assert len(removed(world, schema.PUT_OFF)) == 1
+    mended(world)
+    assert list(world.store.keys(schema.PUT_OFF)) == [schema.put_off_key(host.name)]
+    assert any(host.name in url for url in crawled(world))
+
+
+def test_a_whole_request_is_not_marked_as_it_may_have_no_identity(world: World) -> None:
+    world.store.close()
+    frontier = world.open()
+    entry = Entry("http://c.test/form", request=b"J{}")
+    frontier.add([Candidate("c.test", None, entry)])
+    frontier.close()
+    world.store = world.open_store()
+    assert mended(world).marked == 0
+
+
+def test_being_killed_in_between_is_made_good_by_doing_it_again(world: World) -> None:
+    removed(world, schema.HOST, schema.SEEN)
+    urls = {Entry.decode(value).url for _, value in world.store.items(schema.QUEUE)}
+    batch = world.store.batch()
+    for key in world.store.keys(schema.DUE):
+        batch.delete(key)
+    batch.write()
+    mended(world)
+    first = contents(world)
+    mended(world)
+    assert contents(world) == first
+    assert crawled(world) == urls

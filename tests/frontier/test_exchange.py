@@ -1,0 +1,185 @@
+"""URLs out of one frontier and into another: what comes out goes in, and what is bad is told and skipped."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.exchange import BadLine, Imported, export_lines, import_lines, parse_line
+from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.queuekeys import poison_prefix
+from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.store import MemoryStore
+from tests.frontier.conftest import KeptMemoryStore, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+URLS = ["http://a.test/", "http://a.test/x?b=1&a=2", "https://b.test/%C3%A4"]
+
+
+def exported(world: World) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in export_lines(world.store)]
+
+
+def imported(world: World, *lines: str) -> tuple[Imported, list[tuple[int, str]]]:
+    mistakes: list[tuple[int, str]] = []
+
+    def parse(line: bytes) -> Candidate | None:
+        return parse_line(line, lambda entry: world.hasher.key(entry.url), url_max=100)
+
+    encoded = [line.encode() for line in lines]
+    result = import_lines(
+        world.frontier, world.store, encoded, parse, lambda *mistake: mistakes.append(mistake)
+    )
+    return result, mistakes
+
+
+def other_world() -> World:
+    store = KeptMemoryStore()
+    return World(lambda: store)
+
+
+def line(url: str, **more: object) -> str:
+    return json.dumps({"url": url, **more})
+
+
+def test_what_is_exported_is_the_same_after_an_import_elsewhere(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store)
+    entries = [
+        Entry(URLS[0], depth=3, redirects=1, retries=2, distress=3, bare=True),
+        Entry(URLS[1], request=b"J{}"),
+        Entry(URLS[2], depth=7),
+    ]
+    hosts = ("a.test", "a.test", "b.test")
+    world.frontier.add(
+        Candidate(host, world.hasher.key(entry.url), entry, priority)
+        for host, entry, priority in zip(hosts, entries, (0, -5, 2**31 - 1), strict=True)
+    )
+    lines = exported(world)
+    assert lines[0] == {
+        "url": URLS[0],
+        "priority": 0,
+        "depth": 3,
+        "redirects": 1,
+        "retries": 2,
+        "distress": 3,
+        "bare": True,
+        "state": "queued",
+    }
+    assert lines[1]["request"] == "Snt9"
+    assert [line["priority"] for line in lines] == [0, -5, 2**31 - 1]
+    other = other_world()
+    result, mistakes = imported(other, *map(json.dumps, lines))
+    assert (str(result), mistakes) == ("imported 3, known 0, refused 0, bad 0", [])
+    assert exported(other) == lines
+    assert imported(other, *map(json.dumps, lines))[0] == Imported(known=3)
+    assert exported(other) == lines
+
+
+def test_a_line_of_a_url_alone_is_enough_and_it_is_normalised(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store)
+    result, _ = imported(world, line("HTTP://A.test:80/x/../y#part"), "", line("http://a.test/y"))
+    assert result == Imported(imported=1, known=1)
+    assert [line["url"] for line in exported(world)] == ["http://a.test/y"]
+    assert world.restart().queued == 1
+    assert world.fetch() == "http://a.test/y"
+
+
+def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later() -> None:
+    world = other_world()
+    result, _ = imported(world, *(line(f"http://a.test/{page}") for page in range(1003)))
+    assert str(result) == "imported 1000, known 0, refused 3 (host_queue: 3), bad 0"
+    assert not world.frontier.seen.known("a.test", world.hasher.key("http://a.test/1002"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("nonsense", "not JSON"),
+        ("[1]", "not a JSON object with a url"),
+        ('{"depth": 1}', "not a JSON object with a url"),
+        ('{"url": 5}', "not a JSON object with a url"),
+        ('{"url": "ftp://a.test/"}', "not an http or https URL"),
+        ('{"url": "http://me:x@a.test/"}', "one with a user name"),
+        ('{"url": "http://a.test/\\ud800"}', "not an http or https URL"),
+        (line("http://a.test/" + "x" * 100), "more than 100 characters"),
+        (line("http://a.test/", depth=-1), "depth is not a whole number"),
+        (line("http://a.test/", depth=True), "depth is not a whole number"),
+        (line("http://a.test/", retries="2"), "retries is not a whole number"),
+        (line("http://a.test/", priority=1.5), "priority is not a whole number"),
+        (line("http://a.test/", bare=1), "bare neither true nor false"),
+        (line("http://a.test/", request=[]), "request is not a text"),
+        (line("http://a.test/", request="?"), "request is not base64"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_bad_line_is_told_with_its_number_and_the_rest_imported(bad: str, said: str) -> None:
+    world = other_world()
+    result, mistakes = imported(world, line(URLS[0]), bad, line(URLS[1]))
+    assert (result.imported, result.bad) == (2, 1)
+    [(number, mistake)] = mistakes
+    assert number == 2
+    assert said in mistake
+
+
+def test_bytes_that_are_no_text_are_a_bad_line() -> None:
+    with pytest.raises(BadLine, match="not JSON"):
+        parse_line(b'\xff{"url": "http://a.test/"}\x00', lambda entry: None, url_max=100)
+
+
+def test_numbers_beyond_what_an_entry_holds_are_cut_to_it() -> None:
+    world = other_world()
+    imported(world, line(URLS[0], depth=10**30, retries=10**6, priority=-(10**30)))
+    [found] = exported(world)
+    assert (found["depth"], found["retries"]) == (0xFFFF, 0xFF)
+    assert found["priority"] == -(2**31 - 1)
+
+
+def test_poison_is_exported_and_only_an_import_puts_it_back(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store)
+    world.add(URLS[0], URLS[1])
+    [key, _] = list(world.store.keys(schema.queue_prefix("a.test")))
+    batch = world.store.batch()
+    batch.delete(key)
+    batch.put(poison_prefix("a.test") + key[-12:], Entry(URLS[0], strikes=3).encode())
+    batch.write()
+    poison = exported(world)[1]
+    assert (poison["url"], poison["state"]) == (URLS[0], "poison")
+    assert world.add(URLS[0]) == 0
+    result, _ = imported(world, json.dumps(poison), json.dumps(poison))
+    assert result == Imported(imported=1, known=1)
+    assert {(line["url"], line["state"]) for line in exported(world)} == {
+        (url, "queued") for url in URLS[:2]
+    }
+    entries = [Entry.decode(value) for _, value in world.store.items(schema.QUEUE)]
+    assert [entry.strikes for entry in entries] == [0, 0]
+
+
+def test_an_export_reads_as_it_is_written_out() -> None:
+    """One line at a time: a frontier does not fit into memory."""
+    world = other_world()
+    world.add(*(f"http://a.test/{page}" for page in range(100)))
+    reads = 0
+
+    class Counting(MemoryStore):
+        def items(self, prefix: bytes):  # type: ignore[no-untyped-def]
+            nonlocal reads
+            for item in world.store.items(prefix):
+                reads += 1
+                yield item
+
+    lines = export_lines(Counting())
+    next(lines)
+    assert reads == 1

@@ -1,0 +1,124 @@
+"""A frontier's memory does not grow with what is queued: a million hosts, or a million URLs of one host.
+
+``python -m tests.frontier.test_flat_memory FOLDER HOSTS`` is the process that is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.frontier import Candidate, Frontier
+from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.turns import Limits
+from krowlspider.politeness.pace import PaceRule
+from krowlspider.urls.canonical import IdentityHasher
+
+ROOT = Path(__file__).resolve().parents[2]
+MB = 1_000_000
+# Hosts in memory, the names of domains and the window are full after some 300,000 pops of as many hosts.
+URLS, POPS = 1_000_000, 600_000
+LINKS, COMMIT_EVERY = 100, 1000
+# So that the filter grows by layers: 100,000 keys, then twice as many each time.
+CAPACITY = 100_000
+# What grows with the URLs by right: the filter, at most 32 bits each, where a new layer is allocated whole and holds
+# twice what the one before does, so that it may come late.
+FILTER = URLS * 32 // 8
+# LevelDB's two write buffers of 32 MiB are full or empty as it happens, and malloc keeps what it was given. An
+# object for each host or URL, 100 bytes of it or more, would come to 50 MB from half to all of them.
+SLACK = 40 * MB
+RULE = PaceRule(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300, retry_after_max=3600)
+LIMITS = Limits(host_queue=URLS, total=URLS, domain_concurrency=2)
+
+
+class Measured:
+    """A frontier on disk, its clock moved by hand."""
+
+    def __init__(self, folder: Path, hosts: int):
+        self.now = 0.0
+        self.hosts = hosts
+        self.hasher = IdentityHasher(1)
+        store = LevelStore(folder / "db", create=True)
+        seen = SeenSet(store, CAPACITY, file=FilterFile(folder / "seen"))
+        self.frontier = Frontier(
+            store, seen, LIMITS, RULE, monotonic=lambda: self.now, wall=lambda: 1.7e9
+        )
+
+    def candidate(self, number: int) -> Candidate:
+        host = f"host{number % self.hosts}.example"
+        url = f"http://{host}/section/{number}/page.html"
+        return Candidate(host, self.hasher.key(url), Entry(url, 3))
+
+    def add(self, start: int, stop: int) -> None:
+        for first in range(start, stop, LINKS):
+            self.frontier.add([self.candidate(number) for number in range(first, first + LINKS)])
+
+    def crawl(self, pages: int) -> None:
+        """Fetch so many, the clock going on by the delay after each."""
+        for page in range(pages):
+            host = self.frontier.pop_host()
+            while host is None:
+                self.now += 0.25
+                host = self.frontier.pop_host()
+            lease = self.frontier.pop(host)
+            assert lease is not None
+            self.frontier.release(host, 0.25)
+            self.frontier.acknowledge(lease)
+            if page % COMMIT_EVERY == 0:
+                self.commit()
+
+    def commit(self) -> None:
+        commit = self.frontier.begin_commit()
+        commit.write()
+        self.frontier.end_commit(commit)
+
+
+def anonymous_memory() -> int:
+    """Bytes of this process that are not a file's: LevelDB maps its tables, which the kernel may drop."""
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def measure(folder: Path, hosts: int) -> dict[str, int]:
+    measured = Measured(folder, hosts)
+    sizes = {}
+    done = 0
+    for percent in (25, 50, 100):
+        measured.add(done, done := URLS * percent // 100)
+        sizes[f"queued {percent} %"] = anonymous_memory()
+    done = 0
+    for percent in (25, 50, 100):
+        measured.crawl(POPS * percent // 100 - done)
+        done = POPS * percent // 100
+        sizes[f"popped {percent} %"] = anonymous_memory()
+    return sizes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("hosts", [URLS, 1])
+def test_memory_stays_flat_while_a_million_urls_are_queued_and_fetched(
+    tmp_path: Path, hosts: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.frontier.test_flat_memory", str(tmp_path), str(hosts)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    sizes = json.loads(done.stdout)
+    assert sizes["queued 100 %"] - sizes["queued 50 %"] < FILTER + SLACK, sizes
+    assert sizes["popped 100 %"] - sizes["popped 50 %"] < SLACK, sizes
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Path(sys.argv[1]), int(sys.argv[2]))))

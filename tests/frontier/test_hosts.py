@@ -1,0 +1,160 @@
+"""The states of a host, its record, and the budget of its domain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.handover import HostBusyError
+from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
+from krowlspider.politeness.pace import Pace
+from tests.frontier.conftest import LIMITS, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+A1, A2, A3 = (f"http://a.test/{number}" for number in range(3))
+
+
+@pytest.mark.parametrize("start", State)
+@pytest.mark.parametrize("end", State)
+def test_a_host_goes_only_where_its_state_leads(start: State, end: State) -> None:
+    host = Host("a.test", state=start)
+    if end is start or end in LEGAL_MOVES[start]:
+        host.become(end)
+        assert host.state is end
+        return
+    with pytest.raises(IllegalMove, match=rf"a\.test is {start.words} and cannot be {end.words}"):
+        host.become(end)
+    assert host.state is start
+
+
+def test_every_state_but_the_last_leads_on_and_can_be_reached() -> None:
+    assert set(LEGAL_MOVES) == set(State)
+    assert set().union(*LEGAL_MOVES.values()) | {State.NEW} == set(State)
+    assert [state for state in State if not LEGAL_MOVES[state]] == [State.RETIRED]
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_host_survives_its_record(state: State) -> None:
+    host = Host("a.test", Pace(0.5, 7.0, 3, 2), due=1234.5, state=state, done=4, dropped=5)
+    for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
+        host.append(priority, tries)
+    again = Host.decode("a.test", host.encode())
+    assert (again.state, again.due, again.queued) == (state, 1234.5, 5)
+    assert (again.done, again.dropped) == (4, 5)
+    assert [getattr(again.pace, name) for name in Pace.__slots__] == [0.5, 7.0, 3, 2]
+    assert {level: (q.head, q.tail) for level, q in again.queues.items()} == {
+        level: (q.head, q.tail) for level, q in host.queues.items()
+    }
+    assert again.turn is (Turn.PUT_OFF if state is State.DEAD else Turn.RESTING)
+
+
+def test_a_record_of_another_version_is_refused() -> None:
+    record = bytearray(Host("a.test").encode())
+    record[0] = 99
+    with pytest.raises(ValueError, match=r"host record of a\.test has version 99"):
+        Host.decode("a.test", bytes(record))
+
+
+def test_a_retired_host_takes_nothing_more_and_stays_so_after_a_restart(world: World) -> None:
+    world.add(A1)
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.retire(lease.host)
+    world.frontier.acknowledge(lease, dropped="crawl_delay")
+    world.frontier.give_back(lease.host)
+    assert world.add(A2) == 0
+    world.commit()
+    world.restart()
+    assert world.add(A2) == 0
+    assert world.frontier.counters["dropped/crawl_delay"] == 3
+    assert not world.frontier.seen.known("a.test", world.hasher.key(A2))
+
+
+def budgeted(open_store: Callable[[], Store], most: int) -> World:
+    return World(open_store, limits=replace(LIMITS, domain_budget=most))
+
+
+def test_all_hosts_of_a_domain_share_its_budget_and_what_is_over_is_not_known(
+    open_store: Callable[[], Store],
+) -> None:
+    world = budgeted(open_store, 3)
+    assert world.add("http://a.x.test/", "http://b.x.test/", "http://c.x.test/") == 3
+    assert world.add("http://d.x.test/", "http://a.y.test/") == 1
+    assert world.frontier.counters["dropped/domain_budget"] == 1
+    assert not world.frontier.seen.known("d.x.test", world.hasher.key("http://d.x.test/"))
+
+
+def test_a_budget_holds_over_restarts_and_done_pages_and_drops_give_their_place_back(
+    open_store: Callable[[], Store],
+) -> None:
+    world = budgeted(open_store, 2)
+    world.add(A1, A2)
+    assert world.fetch() == A1
+    world.commit()
+    world.crash()
+    assert world.add(A3) == 0
+    world.clocks.pass_(1)
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.acknowledge(lease, dropped="robots")
+    world.frontier.release(lease.host, 0.25)
+    world.commit()
+    world.restart()
+    assert world.add(A3) == 1
+
+
+def test_the_budgets_of_many_domains_do_not_stay_in_memory(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krowlspider.frontier.budget._DOMAINS_IN_MEMORY", 10)
+    world = budgeted(open_store, 1)
+    urls = [f"http://h.d{number}.test/" for number in range(50)]
+    for url in urls:
+        assert world.add(url) == 1
+    assert len(world.frontier._budget._counts) <= 10
+    assert [world.add(url + "x") for url in urls] == [0] * 50
+
+
+def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
+    world.add(A1, A2)
+    lease = world.pop()
+    assert lease is not None
+    with pytest.raises(HostBusyError, match=r"a\.test is in transit, with 1 pages open"):
+        world.frontier.hand_over("a.test")
+    world.frontier.release(lease.host, 0.25)
+    with pytest.raises(HostBusyError):
+        world.frontier.hand_over("a.test")
+    world.frontier.acknowledge(lease)
+    world.commit()
+    assert [entry.url for _, entry in world.frontier.hand_over("a.test").entries] == [A2]
+    assert world.frontier.pending == 0
+    assert world.frontier.host_count == 0
+
+
+def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
+    world.add(A1, A2)
+    lease = world.pop()
+    assert lease is not None
+    host = lease.host
+    host.pace.ema, host.pace.floor = 0.7, 9.0
+    host.become(State.ACTIVE)
+    world.frontier.release(host, 500.0)
+    world.frontier.acknowledge(lease)
+    world.commit()
+    load = world.frontier.hand_over("a.test")
+    world.frontier.take_over(load)
+    assert world.fetch() is None
+    world.crash()
+    host = world.frontier.host("a.test")
+    assert (host.pace.ema, host.pace.floor, host.state, host.done) == (0.7, 9.0, State.ACTIVE, 1)
+    world.clocks.pass_(499)
+    assert world.fetch() is None
+    world.clocks.pass_(2)
+    assert world.fetch() == A2
+    assert world.add(A1) == 0

@@ -1,0 +1,144 @@
+"""What `scrapy frontier --host` shows of one host, and why it says that it is not fetched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.edit import UnknownHostError
+from krowlspider.frontier.hosts import Host, State, Turn
+from krowlspider.frontier.hostview import look_at_host
+from krowlspider.frontier.queuekeys import poison_prefix
+from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.store import MemoryStore
+from krowlspider.politeness.pace import Pace
+from krowlspider.politeness.robots import RobotsRecord, Ruling
+from tests.frontier.conftest import RULE, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.hostview import HostView
+    from krowlspider.frontier.store import Store
+
+NOW = 1_700_000_000.0
+
+
+def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostView:
+    """The view of a host with these entries."""
+    store = MemoryStore()
+    batch = store.batch()
+    prefix = schema.queue_prefix(host.name)
+    for sequence, entry in enumerate(entries):
+        batch.put(schema.queue_key(prefix, 0, sequence), entry.encode())
+    for sequence, entry in enumerate(poison):
+        key = schema.queue_key(poison_prefix(host.name), 0, sequence)
+        batch.put(key, entry.encode())
+    host.queued = len(entries)
+    batch.put(schema.host_key(host.name), host.encode())
+    batch.write()
+    return look_at_host(store, host.name, RULE, NOW, most=10)
+
+
+def waiting(seconds: float = 0.0, **pace: float) -> Host:
+    return Host("a.test", Pace(**pace), due=NOW + seconds)  # type: ignore[arg-type]
+
+
+PAGE = Entry("http://a.test/")
+LATER = replace(PAGE, retries=1, due=NOW + 20)
+LATEST = replace(PAGE, distress=2, due=NOW + 30)
+
+
+@pytest.mark.parametrize(
+    ("host", "entries", "why"),
+    [
+        (waiting(), [], "Nothing of it is queued."),
+        (waiting(), [PAGE], "It is due: it will be fetched with the next start."),
+        (waiting(-9), [PAGE], "It is due: it will be fetched with the next start."),
+        (waiting(3, ema=2.0), [PAGE], "It is due in 3.0 s, because of its delay."),
+        (
+            waiting(3, ema=0.1, floor=5.0),
+            [PAGE],
+            "It is due in 3.0 s, because of the crawl-delay of its robots.txt.",
+        ),
+        (
+            waiting(500, ema=0.1, distress=1),
+            [PAGE],
+            "It is due in 500.0 s, because of the Retry-After of an answer 429 or 503.",
+        ),
+        (
+            waiting(1, ema=1.0, distress=2),
+            [PAGE],
+            "It is due in 1.0 s, because of its delay, doubled 2 times after answers 429 or 503.",
+        ),
+        (
+            waiting(8, errors=4),
+            [PAGE],
+            "It is due in 8.0 s, because of the backoff after 4 errors in a row.",
+        ),
+        (waiting(1), [LATEST, LATER], "All its queued URLs are retries, the first due in 20.0 s."),
+        (waiting(), [LATER, PAGE], "It is due: it will be fetched with the next start."),
+        (waiting(25, ema=9.0), [LATER], "It is due in 25.0 s, because of its delay."),
+    ],
+)
+def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: str) -> None:
+    assert seen(host, *entries).why == why
+
+
+def test_a_host_that_is_put_off_says_when_it_is_tried_again() -> None:
+    host = waiting()
+    host.become(State.DEAD)
+    host.turn = Turn.PUT_OFF
+    view = seen(host, PAGE)
+    assert view.state == "dead"
+    assert view.why == (
+        "It is put off because its robots.txt cannot be had; that is tried again at the next start"
+        " and every hour."
+    )
+
+
+def test_the_first_entries_are_shown_and_all_are_counted() -> None:
+    entries = [replace(PAGE, url=f"http://a.test/{at}", depth=at) for at in range(12)]
+    entries[0] = replace(LATER, strikes=2, distress=3)
+    bad = replace(PAGE, url="http://a.test/bad", strikes=3)
+    view = seen(waiting(2), *entries, poison=(bad,))
+    assert (view.queued, view.retries, len(view.queue)) == (12, 1, 10)
+    first = view.queue[0]
+    assert (first.tries, first.strikes, first.due_in) == (4, 2, 20.0)
+    assert (view.queue[9].url, view.queue[9].depth, view.queue[9].due_in) == (
+        "http://a.test/9",
+        9,
+        0.0,
+    )
+    assert view.poisoned == 1
+    assert (view.poison[0].url, view.poison[0].strikes) == (bad.url, 3)
+
+
+def test_the_time_until_the_next_request_counts_the_host_and_its_retries() -> None:
+    assert seen(waiting(3), PAGE).due_in == 3.0
+    assert seen(waiting(3), LATER).due_in == 20.0
+    assert seen(waiting(25), LATER).due_in == 25.0
+
+
+def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Store]) -> None:
+    world = World(open_store)
+    world.add("http://a.test/", "http://b.test/")
+    record = RobotsRecord(Ruling.RULES.value, NOW, NOW + 60, 200, b"User-agent: *\n")
+    world.frontier.put_robots("http://a.test", record.encode())
+    world.frontier.put_robots("https://a.test", replace(record, status=203).encode())
+    view = look_at_host(world.store, "a.test", RULE, NOW, most=10)
+    assert [(known.authority, known.status) for known in view.robots] == [
+        ("http://a.test", 200),
+        ("https://a.test", 203),
+    ]
+    assert (view.robots[0].ruling, view.robots[0].expires) == ("rules", NOW + 60)
+    assert look_at_host(world.store, "b.test", RULE, NOW, most=10).robots == []
+
+
+def test_an_unknown_host_is_told(open_store: Callable[[], Store]) -> None:
+    world = World(open_store)
+    with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
+        look_at_host(world.store, "no.test", RULE, NOW, most=10)

@@ -1,0 +1,287 @@
+"""Real damage to a frontier's files: it is refused, and repaired as far as it can be read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.exchange import export_lines
+from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.repair import Repaired, repair, way_out
+from krowlspider.frontier.store import LevelStore, StoreError
+from krowlspider.urls.canonical import IdentityHasher
+from tests.crawling import ROOT
+from tests.frontier.conftest import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HOSTS = 60
+PAGES = 50
+# What was written since LevelDB last made tables: it is in the log.
+LOGGED = 40
+NOW = 1_700_000_000.0
+
+
+@dataclass
+class Job:
+    """A crawl's folder with a frontier in it, and what it held before it was damaged."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.frontier = self.folder / "frontier"
+        self.filter = FilterFile(self.folder / "seen")
+        store = LevelStore(self.frontier, create=True)
+        world = World(lambda: store)
+        for host in range(HOSTS):
+            world.add(*(f"http://h{host}.test/{page}?x={host * page}" for page in range(PAGES)))
+        store.compact(b"\0", b"\xff")
+        world.frontier.close()
+        store = LevelStore(self.frontier)
+        world = World(lambda: store)
+        for host in range(LOGGED):
+            world.add(*(f"http://late{host}.test/{page}" for page in range(PAGES)))
+        self.before = list(export_lines(store))
+        world.frontier.close()
+        self.filter.path.write_bytes(b"a filter")
+
+    def exported(self) -> list[str]:
+        store = LevelStore(self.frontier)
+        try:
+            return list(export_lines(store))
+        finally:
+            store.close()
+
+    def one(self, pattern: str) -> Path:
+        """The largest file of a kind."""
+        return max(self.frontier.glob(pattern), key=lambda path: path.stat().st_size)
+
+    def repair(self) -> Repaired:
+        return repair(self.frontier, self.filter, IdentityHasher(1), NOW)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    return Job(tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture
+def job(original: Job, tmp_path: Path) -> Job:
+    """A copy of one frontier, to be damaged."""
+    copy = Job.__new__(Job)
+    copy.folder = tmp_path / "job"
+    shutil.copytree(original.folder, copy.folder)
+    copy.frontier = copy.folder / "frontier"
+    copy.filter = FilterFile(copy.folder / "seen")
+    copy.before = original.before
+    return copy
+
+
+def flip(path: Path, at: float) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * at)] ^= 0x55
+    path.write_bytes(data)
+
+
+def cut(path: Path, at: float) -> None:
+    os.truncate(path, int(path.stat().st_size * at))
+
+
+# What is done to the frontier, whether opening it is refused, and the most URLs that are lost.
+DAMAGES: dict[str, tuple[Callable[[Job], object], bool, int]] = {
+    "no CURRENT": (lambda job: job.one("CURRENT").unlink(), True, 0),
+    "CURRENT is nonsense": (lambda job: job.one("CURRENT").write_bytes(b"x"), True, 0),
+    "no MANIFEST": (lambda job: job.one("MANIFEST-*").unlink(), True, 0),
+    "empty MANIFEST": (lambda job: cut(job.one("MANIFEST-*"), 0), True, 0),
+    # A commit is a host's URLs here: one that is damaged is lost as a whole.
+    "flip in the log": (lambda job: flip(job.one("*.log"), 0.5), True, 2 * PAGES),
+    "flip in the log and no MANIFEST": (
+        lambda job: (flip(job.one("*.log"), 0.3), job.one("MANIFEST-*").unlink()),
+        True,
+        2 * PAGES,
+    ),
+    "log cut in the middle": (lambda job: cut(job.one("*.log"), 0.5), False, 22 * PAGES),
+    "log cut at its end": (lambda job: cut(job.one("*.log"), 0.999), False, PAGES),
+    "flip in a table": (lambda job: flip(job.one("*.ldb"), 0.3), False, 200),
+    "flip at a table's end": (lambda job: flip(job.one("*.ldb"), 0.9999), False, HOSTS * PAGES),
+    "table cut": (lambda job: cut(job.one("*.ldb"), 0.5), False, HOSTS * PAGES),
+    "no table": (lambda job: job.one("*.ldb").unlink(), True, HOSTS * PAGES),
+    "nothing but tables": (
+        lambda job: [path.unlink() for path in job.frontier.iterdir() if path.suffix != ".ldb"],
+        True,
+        LOGGED * PAGES,
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_can_be_read_is_kept_nothing_is_invented_and_the_crawl_can_go_on(
+    job: Job, damage: str
+) -> None:
+    damaging, _, most_lost = DAMAGES[damage]
+    damaging(job)
+    files = {path.name: path.read_bytes() for path in job.frontier.iterdir()}
+    report = job.repair()
+    after = job.exported()
+    assert set(after) <= set(job.before)
+    assert len(after) == len(set(after)) == report.found.kept["queued"]
+    lost = len(job.before) - len(after)
+    assert lost <= most_lost
+    assert bool(report.tables) == (damage in {"flip in a table", "table cut"}) or lost == 0
+    copy = job.folder / "frontier.before-repair-1"
+    assert report.copy == str(copy)
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == files
+    assert {path.name for path in job.folder.iterdir()} == {"frontier", copy.name}
+    assert not (job.frontier / "lost").exists()
+    store = LevelStore(job.frontier)
+    world = World(lambda: store)
+    assert world.frontier.queued == len(after)
+    for _ in range(5):
+        world.clocks.pass_(60)
+        assert world.fetch() is not None
+    world.commit()
+    world.frontier.close()
+
+
+@pytest.mark.parametrize("damage", [name for name, what in DAMAGES.items() if what[1]])
+def test_a_frontier_that_cannot_be_opened_is_refused_with_the_way_out(
+    job: Job, damage: str
+) -> None:
+    DAMAGES[damage][0](job)
+    with pytest.raises(StoreError, match="frontier") as refusal:
+        LevelStore(job.frontier)
+    assert way_out(refusal.value, job.folder) == (
+        f"; mend it with: scrapy frontier {job.folder} --repair"
+    )
+
+
+@pytest.mark.parametrize("damage", ["flip in a table", "table cut"])
+def test_damage_that_is_met_later_offers_the_same(job: Job, damage: str) -> None:
+    DAMAGES[damage][0](job)
+    with pytest.raises(Exception, match=r"error|Corruption") as met:
+        job.exported()
+    assert "--repair" in way_out(met.value, job.folder)
+
+
+def test_what_is_no_damage_offers_no_repair(tmp_path: Path) -> None:
+    assert way_out(StoreError("no room"), tmp_path) == ""
+    store = LevelStore(tmp_path / "frontier", create=True)
+    with pytest.raises(StoreError) as refusal:
+        LevelStore(tmp_path / "frontier")
+    assert way_out(refusal.value, tmp_path) == ""
+    store.close()
+
+
+def test_a_healthy_frontier_is_the_same_after_a_repair(job: Job) -> None:
+    report = job.repair()
+    assert job.exported() == job.before
+    assert (report.tables, report.log_bytes, report.found.marked) == ([], 0, 0)
+    assert report.found.short == []
+    assert report.found.kept["seen"] == len(job.before)
+
+
+def test_each_repair_keeps_the_files_as_it_found_them(job: Job) -> None:
+    job.repair()
+    flip(job.one("*.ldb"), 0.3)
+    assert job.repair().copy.endswith("frontier.before-repair-2")
+    assert job.repair().copy.endswith("frontier.before-repair-3")
+
+
+def test_a_lost_table_is_told_by_the_hosts_that_miss_entries(job: Job) -> None:
+    flip(job.one("*.ldb"), 0.4)
+    report = job.repair()
+    assert report.tables == [job_table(job, report)]
+    assert report.table_bytes > 0
+    missing = len(job.before) - report.found.kept["queued"]
+    assert missing > 0
+    assert report.found.short_urls == missing
+    assert sum(count for count, _ in report.found.short) == missing
+
+
+def job_table(job: Job, report: Repaired) -> str:
+    copy = job.folder / "frontier.before-repair-1"
+    [name] = {path.name for path in copy.glob("*.ldb")} & set(report.tables)
+    return name
+
+
+def test_a_frontier_of_which_no_file_is_left_becomes_an_empty_one(job: Job) -> None:
+    shutil.rmtree(job.frontier)
+    assert job.repair().found.kept["queued"] == 0
+    assert job.exported() == []
+
+
+def test_two_frontiers_are_not_mixed(job: Job) -> None:
+    shutil.copytree(job.frontier, job.folder / "frontier.repairing")
+    with pytest.raises(StoreError, match=r"both .* hold a frontier"):
+        job.repair()
+
+
+# Repairs a frontier, and dies at the nth thing that Python does to a file in its folder.
+MORTAL = """
+import os, signal, sys
+from pathlib import Path
+folder, at = Path(sys.argv[1]), int(sys.argv[2])
+from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.repair import repair
+from krowlspider.urls.canonical import IdentityHasher
+left = at
+def die(event, arguments):
+    global left
+    if event in ("open", "os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir"):
+        if str(folder) in str(arguments[0]):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(die)
+repair(folder / "frontier", FilterFile(folder / "seen"), IdentityHasher(1), 1.7e9)
+"""
+
+
+def test_a_repair_that_is_killed_anywhere_is_done_by_the_next_and_no_crawl_opens_half_of_it(
+    job: Job, tmp_path: Path
+) -> None:
+    DAMAGES["flip in the log and no MANIFEST"][0](job)
+    expected: list[str] | None = None
+    for at in range(1, 100, 3):
+        other = Job.__new__(Job)
+        other.folder = tmp_path / str(at)
+        other.frontier = other.folder / "frontier"
+        other.filter = FilterFile(other.folder / "seen")
+        shutil.copytree(job.folder, other.folder)
+        command = [sys.executable, "-c", MORTAL, str(other.folder), str(at)]
+        died = subprocess.run(command, cwd=ROOT, check=False)
+        if died.returncode == 0:
+            assert other.exported() == expected
+            assert at > 10
+            return
+        assert died.returncode == -signal.SIGKILL
+        if (other.folder / "frontier.repairing").exists():
+            with pytest.raises(StoreError):
+                LevelStore(other.frontier)
+        other.repair()
+        found = other.exported()
+        expected = expected or found
+        assert found == expected
+        assert not (other.folder / "frontier.repairing").exists()
+    raise AssertionError("the repair never ended")
+
+
+def test_the_seen_marks_of_what_is_left_are_all_there(job: Job) -> None:
+    cut(job.one("*.ldb"), 0.7)
+    report = job.repair()
+    store = LevelStore(job.frontier)
+    world = World(lambda: store)
+    queued = [schema.Entry.decode(value).url for _, value in store.items(schema.QUEUE)]
+    assert world.add(*queued) == 0
+    assert len(queued) == report.found.kept["queued"]
+    world.frontier.close()

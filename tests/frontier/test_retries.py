@@ -1,0 +1,134 @@
+"""What failed is tried again later: after its own time, before what has not been tried, never at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.schema import Entry
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.frontier import Lease
+    from tests.frontier.conftest import World
+
+A = [f"http://a.test/{number}" for number in range(6)]
+
+
+def pop(world: World) -> Lease:
+    lease = world.pop()
+    assert lease is not None
+    return lease
+
+
+def fail(world: World, wait: float, tries: int = 1) -> None:
+    """Fetch a page in vain: its next try is ``wait`` seconds from now."""
+    lease = pop(world)
+    due = world.frontier.now() + wait
+    world.frontier.release(lease.host, 0.25)
+    world.frontier.replace(lease, replace(lease.entry, retries=tries, due=due))
+
+
+def fetched(world: World, seconds: float) -> list[str]:
+    """What is fetched in so many seconds."""
+    found = []
+    for _ in range(round(seconds / 0.25)):
+        world.clocks.pass_(0.25)
+        if url := world.fetch():
+            found.append(url)
+    return found
+
+
+def test_a_retry_is_due_after_its_time_and_then_before_what_was_not_tried(world: World) -> None:
+    world.add(*A)
+    fail(world, 1.0)
+    assert fetched(world, 1.5) == [A[1], A[2], A[3], A[0], A[4], A[5]]
+
+
+def test_a_host_that_has_nothing_but_retries_rests_until_the_first_is_due(world: World) -> None:
+    world.add(A[0], A[1])
+    fail(world, 30.0)
+    world.clocks.pass_(0.25)
+    fail(world, 20.0)
+    assert fetched(world, 19.0) == []
+    assert world.frontier.next_due() is not None
+    assert world.frontier.hopeful
+    assert fetched(world, 20.0) == [A[1], A[0]] or fetched(world, 0) == []
+
+
+def test_retries_of_different_counts_keep_their_own_times(world: World) -> None:
+    world.add(A[0], A[1])
+    fail(world, 40.0, tries=2)
+    world.clocks.pass_(0.25)
+    fail(world, 5.0, tries=1)
+    assert fetched(world, 6.0) == [A[1]]
+    assert fetched(world, 36.0) == [A[0]]
+
+
+def test_what_is_added_meanwhile_does_not_wait_for_the_retries(world: World) -> None:
+    world.add(A[0])
+    fail(world, 60.0)
+    world.clocks.pass_(0.25)
+    assert world.fetch() is None
+    world.add(A[1])
+    assert fetched(world, 60.0) == [A[1], A[0]]
+
+
+def test_a_host_that_is_overdue_keeps_its_place_when_more_is_added(world: World) -> None:
+    world.add("http://first.test/")
+    world.clocks.pass_(1)
+    world.add("http://second.test/")
+    world.clocks.pass_(1)
+    world.add("http://first.test/2")
+    world.clocks.pass_(1)
+    assert fetched(world, 0.75)[0] == "http://first.test/"
+
+
+def test_a_retry_has_its_time_and_its_count_after_a_crash(world: World) -> None:
+    world.add(A[0], A[1])
+    fail(world, 50.0)
+    world.crash()
+    assert fetched(world, 40.0) == [A[1]]
+    world.clocks.pass_(10)
+    assert pop(world).entry.retries == 1
+
+
+def test_a_higher_priority_goes_before_a_retry(world: World) -> None:
+    world.add(A[0])
+    fail(world, 1.0)
+    world.add(A[1], priority=5)
+    world.clocks.pass_(2)
+    assert fetched(world, 1.0) == [A[1], A[0]]
+
+
+def test_a_lane_that_is_empty_leaves_the_record(world: World) -> None:
+    world.add(A[0])
+    for tries in range(1, 6):
+        fail(world, 1.0, tries)
+        world.clocks.pass_(2)
+    host = world.frontier.host("a.test")
+    assert len(host.queues) == 2
+    assert fetched(world, 1.0) == [A[0]]
+    world.commit()
+    assert list(world.frontier.host("a.test").queues) == [0]
+    world.add(A[1])
+    fail(world, 1.0, 1)
+    world.crash()
+    assert fetched(world, 2.0) == [A[1]]
+
+
+def test_a_retry_that_is_leased_when_the_process_dies_comes_back(world: World) -> None:
+    world.add(A[0])
+    fail(world, 1.0)
+    world.clocks.pass_(2)
+    assert pop(world).entry.url == A[0]
+    world.crash()
+    assert fetched(world, 2.0) == [A[0]]
+
+
+def test_tries_beyond_the_last_lane_share_it(world: World) -> None:
+    world.add(A[0])
+    lease = pop(world)
+    world.frontier.release(lease.host, 0.25)
+    many = Entry(A[0], retries=200, distress=200, due=world.frontier.now() + 1)
+    world.frontier.replace(lease, many)
+    assert fetched(world, 2.0) == [A[0]]

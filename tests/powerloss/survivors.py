@@ -1,0 +1,106 @@
+"""What a dead crawl has left on the disk, read from a copy, so that its next start finds it as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.check import CheckReport, check_folder
+from krowlspider.archive.mend import mend_folder
+from krowlspider.frontier import schema
+from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.seen import KEY_SIZE
+from krowlspider.frontier.store import LevelStore
+from krowlspider.urls.canonical import IdentityHasher
+from tests.test_crawl import stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survivors:
+    """Keys of the identities that are seen, queued and archived; the pages counted as ``done``, the URLs ``dropped``;
+    and the check of the archive, mended."""
+
+    seen: frozenset[bytes]
+    queued: Counter[bytes]
+    archived: frozenset[bytes]
+    done: int
+    dropped: int
+    report: CheckReport
+    hasher: IdentityHasher
+
+    @classmethod
+    def of(cls, job: Path) -> Survivors:
+        """:raises StoreError: the frontier cannot be opened"""
+        with tempfile.TemporaryDirectory(prefix="survivors-") as scratch:
+            copy = Path(scratch) / "job"
+            shutil.copytree(job, copy)
+            return cls._read(copy)
+
+    @classmethod
+    def _read(cls, job: Path) -> Survivors:
+        hasher = IdentityHasher(json.loads((job / "job.json").read_bytes())["seed"])
+        mend_folder(job / "warc")
+        archived = frozenset(hasher.key(url) for url, _ in stored(job))
+        store = LevelStore(job / "frontier")
+        try:
+            counters = json.loads(store.get(schema.COUNTERS) or b"{}")
+            return cls(
+                seen=frozenset(key[-KEY_SIZE:] for key in store.keys(schema.SEEN)),
+                queued=Counter(
+                    hasher.key(Entry.decode(entry).url) for _, entry in store.items(schema.QUEUE)
+                ),
+                archived=archived,
+                done=counters.get("done", 0),
+                dropped=sum(n for name, n in counters.items() if name.startswith("dropped/")),
+                report=check_folder(job / "warc"),
+                hasher=hasher,
+            )
+        finally:
+            store.close()
+
+    def faults(self, pages: Iterable[str], refused: Iterable[str] = ()) -> list[str]:
+        """What is against the invariants, one line each.
+
+        ``pages`` are the URLs a whole crawl fetches, ``refused`` those that robots.txt drops: no others are known.
+        """
+        names = {self.hasher.key(url): url for url in pages}
+        exempt = {self.hasher.key(url) for url in refused}
+        names |= {self.hasher.key(url): url for url in refused}
+        faults = [f"{problem}" for problem in self.report.problems]
+        faults += [
+            f"nobody's key: {key.hex()}" for key in (self.seen | self.queued.keys()) - names.keys()
+        ]
+        for key, url in names.items():
+            if key in self.seen and not self.queued[key] and key not in self.archived | exempt:
+                faults.append(f"seen, not queued, without a record: {url}")
+            if self.queued[key] and key not in self.seen:
+                faults.append(f"queued and not seen: {url}")
+            if self.queued[key] > 1:
+                faults.append(f"queued {self.queued[key]} times: {url}")
+        over = len(self.seen) - self.queued.total()
+        if over != self.done + self.dropped:
+            faults.append(f"{over} acknowledged, but {self.done} done and {self.dropped} dropped")
+        return faults
+
+
+def done_on_disk(job: Path) -> int:
+    """Pages counted as done in the frontier of a dead crawl; 0 before it was made."""
+    with tempfile.TemporaryDirectory(prefix="survivors-") as scratch:
+        copy = Path(scratch) / "frontier"
+        if not (job / "frontier" / "CURRENT").exists():
+            return 0
+        shutil.copytree(job / "frontier", copy)
+        store = LevelStore(copy)
+        try:
+            counters: dict[str, int] = json.loads(store.get(schema.COUNTERS) or b"{}")
+        finally:
+            store.close()
+        return counters.get("done", 0)

@@ -1,0 +1,227 @@
+"""A full disk pauses the crawl. It goes on by itself when there is room, and nothing is lost or fetched twice."""
+
+from __future__ import annotations
+
+import base64
+import random
+import resource
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from resource import RLIM_INFINITY
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.archive.check import check_folder
+from tests.crawling import Crawl, frontier_view, write_seeds
+from tests.mockweb import MockWeb
+from tests.test_crawl import assert_archived, crawl_of, page, pages, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROBOTS = page("/robots.txt", "", status=404)
+FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "KROWL_STATUS_INTERVAL": 0.3}
+# The most bytes that a file of the crawl may have: less than what a whole crawl writes, more than its own log.
+LIMIT = 200_000
+PAGES = 30
+FILLER = "x" * 500
+LINKS = 600
+
+
+def noisy() -> list[dict[str, Any]]:
+    """Pages that no compression makes smaller: there is no room for their records."""
+    links = "".join(f"<a href=/{number}>x</a>" for number in range(PAGES))
+    noise = [random.Random(number).randbytes(30_000) for number in range(PAGES)]
+    leaves = [
+        {"path": f"/{number}", "body_base64": base64.b64encode(body).decode()}
+        for number, body in enumerate(noise)
+    ]
+    return [ROBOTS, page("/", links), *leaves]
+
+
+def linking() -> list[dict[str, Any]]:
+    """A page that is smaller in the archive than its links are in the frontier: there is no room for those."""
+    links = "".join(f"<a href=/{FILLER}{number}>x</a>" for number in range(LINKS))
+    return [ROBOTS, page("/", links), page("^/x", "leaf")]
+
+
+# What there is no room for, the web that brings it about, and its pages.
+FULL = pytest.mark.parametrize(
+    ("part", "spec", "paths"),
+    [
+        ("warc", noisy(), {"/", *(f"/{number}" for number in range(PAGES))}),
+        ("frontier", linking(), {"/", *(f"/{FILLER}{number}" for number in range(LINKS))}),
+    ],
+    ids=["archive", "frontier"],
+)
+
+
+def paused_crawl(web: MockWeb, folder: Path, part: str) -> Crawl:
+    """A crawl in which the kernel lets no file grow any more, as on a full disk, and which has said so."""
+    prefix = ["prlimit", f"--fsize={LIMIT}:unlimited"]
+    crawl = crawl_of(web, folder, [web.url("a.test")], settings=FAST, prefix=prefix).start()
+    crawl.wait_until(lambda: f"Paused: no room in {crawl.jobdir / part}" in crawl.log)
+    crawl.wait_until(lambda: status_lines(crawl) >= 2)
+    return crawl
+
+
+def status_lines(crawl: Crawl) -> int:
+    return crawl.log.count("| paused: no room in ")
+
+
+def make_room(crawl: Crawl) -> None:
+    resource.prlimit(crawl.process.pid, resource.RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
+
+
+@FULL
+def test_a_full_disk_pauses_the_crawl_and_it_goes_on_when_there_is_room(
+    tmp_path: Path, part: str, spec: list[dict[str, Any]], paths: set[str]
+) -> None:
+    with MockWeb(spec=spec) as web:
+        crawl = paused_crawl(web, tmp_path, part)
+        fetched, lines = len(web.log()), status_lines(crawl)
+        crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)
+        assert len(web.log()) == fetched < len(paths)
+        make_room(crawl)
+        crawl.wait()
+        assert sorted(entry.path for entry in pages(web.log())) == sorted(paths)
+        assert_archived(crawl.jobdir, web.log())
+        assert len(crawl.items) == len(paths)
+        assert crawl.stats["finish_reason"] == "finished"
+        assert crawl.stats["krowl/frontier/done_count"] == len(paths)
+        assert crawl.stats["krowl/disk/pauses_count"] == 1
+        assert [line for line in crawl.complaints if "Paused" not in line] == []
+        assert f"There is room in {crawl.jobdir / part} again" in crawl.log
+        view = frontier_view(crawl.jobdir)
+        assert (view["done"], view["queued"]) == (len(paths), 0)
+
+
+@FULL
+def test_a_crawl_killed_while_it_is_paused_misses_nothing(
+    tmp_path: Path, part: str, spec: list[dict[str, Any]], paths: set[str]
+) -> None:
+    with MockWeb(spec=spec) as web:
+        crawl = paused_crawl(web, tmp_path, part)
+        crawl.kill()
+        crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
+        assert {entry.path for entry in pages(web.log())} == paths
+        assert frontier_view(crawl.jobdir)["done"] == len(paths)
+        assert check_folder(crawl.jobdir / "warc").problem_count == 0
+        # What was in transit was fetched for nothing.
+        assert {url for url, _ in stored(crawl.jobdir)} >= {
+            web.url("a.test", path) for path in paths
+        }
+
+
+@pytest.mark.slow
+@FULL
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_crawl_stopped_while_it_is_paused_ends_with_code_3_and_the_next_goes_on(
+    tmp_path: Path, part: str, spec: list[dict[str, Any]], paths: set[str], stop: signal.Signals
+) -> None:
+    with MockWeb(spec=spec) as web:
+        crawl = paused_crawl(web, tmp_path, part)
+        started = time.monotonic()
+        crawl.process.send_signal(stop)
+        crawl.wait(code=3)
+        assert time.monotonic() - started < 10
+        assert "krowlspider: the crawl could not be kept on disk" in crawl.log.splitlines()[-1]
+        assert frontier_view(crawl.jobdir)["done"] < len(paths)
+        crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
+        assert {entry.path for entry in pages(web.log())} == paths
+        assert frontier_view(crawl.jobdir)["done"] == len(paths)
+
+
+def test_a_filter_that_finds_no_room_at_the_end_costs_the_next_start_time_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    """The filter is by far the largest file of a small crawl."""
+    spec = [ROBOTS, page("/", "<a href=/a>x</a>"), page("/a", "leaf")]
+    with MockWeb(spec=spec) as web:
+        prefix = ["prlimit", f"--fsize={LIMIT}"]
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST, prefix=prefix).run()
+        assert "The filter of the seen set is not saved" in crawl.log
+        assert list(crawl.jobdir.glob("seen*")) == []
+        fetched = len(web.log())
+        again = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
+        assert again.stats["dupefilter/filtered"] == 1
+        assert len(web.log()) == fetched
+        assert (crawl.jobdir / "seen").exists()
+
+
+# --- a disk that is really full ---
+
+
+class SmallDisk:
+    """A file system in memory of ``size`` bytes, which the namespace of one process holds."""
+
+    def __init__(self, folder: Path, size: int):
+        folder.mkdir()
+        script = f'mount -t tmpfs -o size={size} tmpfs "$0" && echo mounted && exec cat'
+        self._holder = subprocess.Popen(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._holder.stdout is not None
+        self.mounted = self._holder.stdout.readline() == b"mounted\n"
+        pid = str(self._holder.pid)
+        self.prefix = ["nsenter", "--target", pid, "--user", "--preserve-credentials", "--mount"]
+        self.prefix += [f"--wd={Path.cwd()}"]
+        # The folder as those see it who are not in the namespace.
+        self.outside = Path(f"/proc/{pid}/root{folder}")
+        self._ballast = self.outside / "ballast"
+
+    def fill(self) -> None:
+        """Leave no byte, whatever the crawl writes meanwhile."""
+        with self._ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+    def make_room(self) -> None:
+        self._ballast.unlink()
+
+    def close(self) -> None:
+        self._holder.communicate()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    disk = SmallDisk(tmp_path / "disk", 100_000_000)
+    if not disk.mounted:
+        disk.close()
+        pytest.skip("no user namespaces: the tests above show it with a limit to the size of files")
+    yield disk
+    disk.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", [noisy(), linking()], ids=["archive", "frontier"])
+def test_a_crawl_whose_disk_has_no_byte_left_goes_on_when_it_has(
+    tmp_path: Path, small_disk: SmallDisk, spec: list[dict[str, Any]]
+) -> None:
+    with MockWeb(spec=spec) as web:
+        crawl = Crawl(
+            tmp_path / "disk" / "job",
+            arguments={"seeds": write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])},
+            settings={**FAST, "KROWL_DELAY_MIN": 0.01},
+            log_folder=tmp_path,
+            prefix=small_disk.prefix,
+        ).start()
+        crawl.wait_until(lambda: len(web.log()) > 5)
+        small_disk.fill()
+        crawl.wait_until(lambda: status_lines(crawl) >= 2)
+        fetched, lines = len(web.log()), status_lines(crawl)
+        crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)
+        assert len(web.log()) == fetched
+        small_disk.make_room()
+        crawl.wait()
+        everything = pages(web.log())
+        assert len(everything) == len({entry.path for entry in everything})
+        assert len(everything) == crawl.stats["krowl/frontier/done_count"] == len(crawl.items)
+        assert_archived(small_disk.outside / "job", web.log())
+        assert frontier_view(small_disk.outside / "job")["queued"] == 0

@@ -1,0 +1,147 @@
+"""A crawl whose machine loses its power goes on without having lost a URL, or the record of a page it counted."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.archive.check import check_folder
+from krowlspider.jobfolder import JobFolder
+from tests.crawling import frontier_view, write_seeds
+from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
+from tests.mockweb.graph import DEFAULT_FEATURES, Graph
+from tests.mockweb.identity import identity
+from tests.mockweb.oracle import reachable
+from tests.powerloss.disk import BUFFER, SMALL_BUFFER, Loss, WatchedCrawl, lose_power
+from tests.powerloss.survivors import Survivors
+from tests.test_crawl import DELAY, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Without the pages that answer 429 first: a death in between would let them answer it again.
+GRAPH = Graph(hosts=30, pages=15, seed=4, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+SETTINGS = {
+    "KROWL_COMMIT_INTERVAL": 0.1,
+    "KROWL_STATUS_INTERVAL": 0.1,
+    # Several files in a crawl.
+    "KROWL_WARC_MAX_SIZE": 150_000,
+}
+# Some commits before the death.
+SLOWER = {"KROWL_DELAY_MIN": 2 * DELAY}
+
+
+def crawl_of(web: MockWeb, folder: Path, seeds: list[str], **more: Any) -> WatchedCrawl:
+    settings = {**SETTINGS, **more.pop("settings", {})}
+    arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
+    journal = folder / "journal"
+    return WatchedCrawl(
+        folder / "job", arguments=arguments, settings=settings, journal=journal, **more
+    )
+
+
+def told(crawl: WatchedCrawl) -> int:
+    """Pages that the crawl has said were done since its start."""
+    status = JobFolder(crawl.jobdir).read_status()
+    return 0 if status is None else int(str(status["done"]))
+
+
+def fetched(web: MockWeb) -> set[str | None]:
+    return {identity(entry.url) for entry in pages(web.log())}
+
+
+def run_a_while(crawl: WatchedCrawl, web: MockWeb, chance: random.Random) -> None:
+    """Until some commits are told of, and some requests more, so that a death is not always as long after one."""
+    some = chance.randrange(1, 60)
+    crawl.wait_until(lambda: told(crawl) >= some)
+    goal = len(web.log()) + chance.randrange(40)
+    crawl.wait_until(lambda: len(web.log()) >= goal)
+
+
+def lose(crawl: WatchedCrawl, loss: Loss, chance: random.Random) -> Survivors:
+    lose_power(crawl.jobdir, crawl.journal, loss, chance)
+    # Not made to last; the next start removes it, and is not to be taken for one that has said this.
+    (crawl.jobdir / "status.json").unlink(missing_ok=True)
+    return Survivors.of(crawl.jobdir)
+
+
+def survive(
+    folder: Path, loss: Loss, seed: int, *, losses: int, write_buffer: int, save_every: int
+) -> None:
+    """Lose power so many times at random moments, then crawl to the end."""
+    chance = random.Random(seed)
+    with MockWeb(graph=GRAPH) as web:
+        expected = reachable(web.graph, web.seeds())
+        more = {"write_buffer": write_buffer, "save_every": save_every}
+        again = done = 0
+        for _ in range(losses):
+            crawl = crawl_of(web, folder, web.seeds(), settings=SLOWER, **more).start()
+            run_a_while(crawl, web, chance)
+            crawl.kill()
+            promised = done + told(crawl)
+            left = lose(crawl, loss, chance)
+            assert left.faults(expected.identities, expected.refused) == []
+            assert left.done >= promised
+            done = left.done
+            again += len(fetched(web)) - done
+        crawl = crawl_of(web, folder, web.seeds(), **more).run()
+        assert expected.differences(web.log(), at_least=True) == []
+        assert len(pages(web.log())) - len(fetched(web)) <= again
+        assert violations(web.log(), min_delay=DELAY) == []
+        assert frontier_view(crawl.jobdir)["queued"] == 0
+        report = check_folder(crawl.jobdir / "warc")
+        assert (report.open_files, report.problems) == (0, [])
+        left = Survivors.of(crawl.jobdir)
+        assert left.faults(expected.identities, expected.refused) == []
+        assert {left.hasher.key(url) for url in expected.identities} <= left.archived
+
+
+def test_invariants_4_and_5_hold_when_all_that_was_not_synced_is_lost(tmp_path: Path) -> None:
+    survive(tmp_path, Loss.CUT, 1, losses=1, write_buffer=BUFFER, save_every=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("write_buffer", [SMALL_BUFFER, BUFFER])
+@pytest.mark.parametrize("seed", range(2))
+def test_invariants_4_and_5_hold_however_much_reaches_the_disk(
+    tmp_path: Path, loss: Loss, write_buffer: int, seed: int
+) -> None:
+    """With a small buffer LevelDB has several logs at a time; the seen filter is saved every so often."""
+    survive(tmp_path, loss, seed, losses=3, write_buffer=write_buffer, save_every=40)
+
+
+LEAVES = [f"/leaf{number}?{'x' * 1900}" for number in range(40)]
+# A root, a branch, and leaves: the branch's links alone fill the small buffer, so that the next write begins a log.
+BRANCHED: list[dict[str, Any]] = [
+    {"path": "/", "body": "<a href='/branch'>x</a>"},
+    {"path": "/branch", "body": "".join(f"<a href='{leaf}'>x</a>" for leaf in LEAVES)},
+    {"path": "^/leaf", "body": "a leaf"},
+]
+
+
+def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
+    tmp_path: Path,
+) -> None:
+    """Power is lost when the branch is acknowledged, its links still in the log before and in no table."""
+    with MockWeb(spec=BRANCHED) as web:
+        urls = [web.url("127.0.0.1", path) for path in ["/", "/branch", *LEAVES]]
+        crawl = crawl_of(
+            web,
+            tmp_path,
+            urls[:1],
+            # The root is committed before the branch is asked for.
+            settings={"KROWL_DELAY_MIN": 0.5},
+            write_buffer=SMALL_BUFFER,
+            die_between_logs=True,
+        )
+        crawl.start().wait(code=-9)
+        left = lose(crawl, Loss.CUT, random.Random(0))
+        assert left.faults(urls) == []
+        assert left.done > 0
+        crawl_of(web, tmp_path, urls[:1]).run()
+        assert fetched(web) == set(urls)
+        assert Survivors.of(crawl.jobdir).faults(urls) == []

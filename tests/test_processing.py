@@ -1,0 +1,175 @@
+"""Each step of the work on a page is marked, in all tasks that belong to it, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.frontier.poison import MARK, NOTHING, WorkMark, mark_of
+from krowlspider.processing import mark_work
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from pathlib import Path
+
+    Work = Callable[[], Awaitable[Any]]
+
+KEYS = A, B = b"qa", b"qb"
+
+
+class Page:
+    """A transit whose lease is the key of its entry; an errand's is None."""
+
+    def __init__(self, key: bytes | None):
+        self.lease = key
+
+
+class FakeJob:
+    """The mark, and a frontier whose leases are keys."""
+
+    def __init__(self, mark: WorkMark):
+        self.mark = mark
+        self.frontier = self
+
+    def key_of(self, lease: bytes) -> bytes:
+        return lease
+
+
+class FakeScraper:
+    """Scrapes by running what it is given as the answer."""
+
+    async def _scrape(self, result: Work, request: Page) -> None:
+        await result()
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> WorkMark:
+    return WorkMark(tmp_path / MARK, b"boot")
+
+
+def run(mark: WorkMark, main: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Run ``main`` with a scraper whose work is marked; its requests are their own transits."""
+
+    async def start() -> None:
+        scraper = FakeScraper()
+        mark_work(scraper, FakeJob(mark), lambda page: page)  # type: ignore[arg-type, return-value]
+        await main(scraper._scrape)
+
+    asyncio.run(start())
+
+
+def test_two_pages_at_work_in_turns_are_marked_each_in_its_own_steps(mark: WorkMark) -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    async def work(own: bytes) -> None:
+        for _ in range(3):
+            seen.append((own, mark.now))
+            await asyncio.sleep(0)
+        seen.append((own, mark.now))
+
+    async def main(scrape: Any) -> None:
+        pages = [scrape(lambda own=own: work(own), Page(own)) for own in KEYS]
+        tasks = [asyncio.create_task(page) for page in pages]
+        while not all(task.done() for task in tasks):
+            assert mark.now == NOTHING
+            await asyncio.sleep(0)
+
+    run(mark, main)
+    assert [own for own, _ in seen] == [A, B] * 4
+    assert all(mark_of(own) == found for own, found in seen)
+    assert mark.now == NOTHING
+
+
+def test_tasks_that_a_page_starts_are_its_own_and_others_are_not(mark: WorkMark) -> None:
+    seen: dict[str, bytes] = {}
+
+    async def look(name: str) -> None:
+        await asyncio.sleep(0)
+        seen[name] = mark.now
+
+    async def nest() -> None:
+        await asyncio.create_task(look("grandchild"))
+
+    async def work() -> None:
+        await asyncio.gather(look("child"), nest())
+
+    async def main(scrape: Any) -> None:
+        await asyncio.gather(scrape(work, Page(A)), look("stranger"))
+
+    run(mark, main)
+    assert seen == {"child": mark_of(A), "grandchild": mark_of(A), "stranger": NOTHING}
+
+
+def test_values_errors_and_cancellation_go_through_a_marked_task_as_through_any(
+    mark: WorkMark,
+) -> None:
+    seen = []
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("by the page")
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append(mark.now)
+
+    async def gives() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    async def work() -> None:
+        assert await asyncio.create_task(gives()) == 7
+        with pytest.raises(ValueError, match="by the page"):
+            await asyncio.create_task(fails())
+        waiting = asyncio.create_task(waits())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.wait_for(gives(), 5)
+
+    async def main(scrape: Any) -> None:
+        await scrape(work, Page(A))
+        with pytest.raises(ValueError, match="by the page"):
+            await scrape(fails, Page(A))
+
+    run(mark, main)
+    assert seen == [mark_of(A)]
+    assert mark.now == NOTHING
+
+
+def test_the_work_on_an_errand_marks_nothing(mark: WorkMark) -> None:
+    seen = []
+
+    async def work() -> None:
+        seen.append(mark.now)
+
+    async def main(scrape: Any) -> None:
+        await scrape(work, Page(None))
+
+    run(mark, main)
+    assert seen == [NOTHING]
+
+
+def test_a_task_factory_that_is_there_already_still_makes_the_tasks(mark: WorkMark) -> None:
+    made: list[str] = []
+
+    def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        made.append(type(coroutine).__name__)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    async def work() -> None:
+        await asyncio.create_task(asyncio.sleep(0))
+
+    async def start() -> None:
+        asyncio.get_running_loop().set_task_factory(make)
+        scraper = FakeScraper()
+        mark_work(scraper, FakeJob(mark), lambda page: page)  # type: ignore[arg-type, return-value]
+        await asyncio.create_task(scraper._scrape(work, Page(A)))
+        assert made == ["coroutine", "Marked"]
+
+    asyncio.run(start())
