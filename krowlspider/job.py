@@ -29,7 +29,7 @@ from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
-from krowlspider.jobfolder import JobFolder
+from krowlspider.jobfolder import JobFolder, sync_folder
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
 
@@ -94,7 +94,7 @@ class Job:
         self.folder = JobFolder.of(settings["JOBDIR"])
         head = self.folder.take()
         try:
-            self._open_parts(head.seed, new=head.new)
+            self._open_parts(head.seed, new=head.new or self.folder.untouched)
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
             self.folder.leave()
             way = way_out(error, self.folder.path)
@@ -105,6 +105,8 @@ class Job:
         settings = self._settings
         self.hasher = IdentityHasher(seed)
         self.store = LevelStore(self.folder.frontier, create=new)
+        if new:
+            sync_folder(self.folder.path)
         path, boot = self.folder.path / MARK, boot_id()
         self.blame = blame(self.store, path, boot)
         self.mark = WorkMark(path, boot)

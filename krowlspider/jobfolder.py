@@ -78,7 +78,7 @@ class JobFolder:
         :raises JobError: in use, not writable, of another format, or not a crawl's folder
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            _make_durably(self.path)
             self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
@@ -100,6 +100,14 @@ class JobFolder:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         return head
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the first start died before there was anything in the folder but its head."""
+        found = self.frontier.iterdir() if self.frontier.exists() else ()
+        # What LevelDB makes before it has a database.
+        begun = {"LOCK", "LOG", "LOG.old", "MANIFEST-000001", "000001.dbtmp"}
+        return not self.seen.exists() and all(path.name in begun for path in found)
 
     def write_status(self, status: Mapping[str, object]) -> None:
         """Leave figures for those who look while the folder is in use."""
@@ -170,6 +178,14 @@ def _headless(path: Path) -> str:
         f"JOBDIR {path} has a frontier but no {_HEAD}, without whose seed its seen marks say nothing:"
         f" put {_HEAD} back from a copy, or give another JOBDIR"
     )
+
+
+def _make_durably(path: Path) -> None:
+    """Make a folder, and those above it, so that a power loss does not take their names."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
 
 
 def sync_folder(path: Path) -> None:

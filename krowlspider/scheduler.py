@@ -159,6 +159,11 @@ class Scheduler(BaseScheduler):
 
         slot.remove_request = remove_request  # type: ignore[method-assign]
 
+    @property
+    def paused(self) -> bool:
+        """Whether the crawl waits for room on its disk: what is discovered is kept in memory."""
+        return self._job.full is not None
+
     # --- in ---
 
     def enqueue_request(self, request: Request) -> bool:
@@ -243,12 +248,12 @@ class Scheduler(BaseScheduler):
     def has_pending_requests(self) -> bool:
         # On a full disk there is something to write yet. A response between the downloader and the scraper is in
         # neither of them for a moment.
-        if self._job.full is not None:
+        if self.paused:
             return True
         return bool(self._transits) or (self._frontier.hopeful and self.page_budget != 0)
 
     def next_request(self) -> Request | None:
-        if self.page_budget == 0 or self._job.failure is not None or self._job.full is not None:
+        if self.page_budget == 0 or self._job.failure is not None or self.paused:
             return None
         try:
             return self._next()

@@ -117,6 +117,22 @@ def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
     assert contents(job) == before
 
 
+@pytest.mark.parametrize("left", [[], ["LOCK", "LOG"], ["LOCK", "LOG", "MANIFEST-000001"]])
+def test_a_first_start_that_died_before_its_frontier_was_made_is_done_again(
+    tmp_path: Path, left: list[str]
+) -> None:
+    folder = JobFolder(tmp_path / "new" / "job")
+    folder.take()
+    folder.leave()
+    folder.frontier.mkdir()
+    for name in left:
+        (folder.frontier / name).write_bytes(b"")
+    with MockWeb(spec=[{"path": "/", "body": "x"}]) as web:
+        seeds = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
+        crawl = Crawl(folder.path, arguments={"seeds": seeds}).run()
+        assert crawl.stats["krowl/frontier/done_count"] == 1
+
+
 def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
     tmp_path: Path, seeds: Path
 ) -> None:

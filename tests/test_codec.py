@@ -11,6 +11,7 @@ from scrapy.http import JsonRequest
 
 from krowlspider.codec import RequestCodec
 from krowlspider.frontier.schema import Entry
+from krowlspider.urls.host import host_of
 
 URL = "http://a.test/"
 
@@ -30,7 +31,8 @@ class Pages(Plain):
 
 def through(request: Request, spider: Spider | None = None) -> tuple[Entry, Request]:
     codec = RequestCodec(spider or Plain())
-    entry = Entry.decode(codec.entry(request, request.url).encode())
+    host = host_of(request.url)
+    entry = Entry.decode(codec.entry(request, request.url).encode(host), host)
     return entry, codec.request(entry)
 
 
@@ -38,7 +40,7 @@ def test_a_plain_page_is_its_url_and_its_counts() -> None:
     meta = {"depth": 3, "retry_times": 1, "redirect_times": 2, "distress_times": 4}
     entry, again = through(Request(URL, meta={**meta, "download_latency": 0.1}))
     assert entry.request == b""
-    assert len(entry.encode()) < len(URL) + 10
+    assert len(entry.encode(host_of(URL))) < len(URL)
     assert (again.url, again.meta, again.callback) == (URL, meta, None)
 
 

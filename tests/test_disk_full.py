@@ -37,7 +37,8 @@ def noisy() -> list[dict[str, Any]]:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(PAGES))
     noise = [random.Random(number).randbytes(30_000) for number in range(PAGES)]
     leaves = [
-        {"path": f"/{number}", "body_base64": base64.b64encode(body).decode()}
+        # Slow enough that the writer is not outrun.
+        {"path": f"/{number}", "body_base64": base64.b64encode(body).decode(), "latency": 0.05}
         for number, body in enumerate(noise)
     ]
     return [ROBOTS, page("/", links), *leaves]

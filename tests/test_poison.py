@@ -11,7 +11,7 @@ import pytest
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.poison import MARK, NOTHING, mark_of
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of
 from krowlspider.frontier.store import LevelStore
 from krowlspider.jobfolder import JobFolder
 from tests.crawling import Crawl, frontier_view
@@ -48,7 +48,7 @@ def entries(jobdir: Path, kind: bytes) -> list[Entry]:
     """The entries of a crawl that has ended, queued ones or those set aside."""
     store = LevelStore(jobdir / "frontier")
     try:
-        return [Entry.decode(saved) for _, saved in store.items(kind)]
+        return [entry_of(key, saved) for key, saved in store.items(kind)]
     finally:
         store.close()
 
@@ -70,7 +70,7 @@ def marked(jobdir: Path) -> str | None:
     store = LevelStore(jobdir / "frontier")
     try:
         (url,) = (
-            Entry.decode(saved).url
+            entry_of(key, saved).url
             for key, saved in store.items(schema.QUEUE)
             if mark.startswith(mark_of(key))
         )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
-from krowlspider.frontier.queuekeys import host_in, split_queue_key
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, host_in, split_queue_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -128,7 +127,7 @@ class _Work:
         host.queues = {}
         for key, value in entries:
             self._take(host, *split_queue_key(key)[1:])
-            self._mark(name, Entry.decode(value))
+            self._mark(name, entry_of(key, value))
         if host.queued < counted:
             self._miss(name, counted - host.queued)
         if host.turn is Turn.PUT_OFF:

@@ -15,11 +15,11 @@ from krowlspider.errors import KrowlError
 from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.queuekeys import in_chunks, poison_prefix
+from krowlspider.frontier.schema import poison_prefix
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.store import Batch, Store
 
@@ -36,6 +36,18 @@ class UnknownHostError(KrowlError):
             f"the frontier has nothing of host {name!r}: give it as it stands in a URL,"
             " with its port unless that is the scheme's own"
         )
+
+
+def _in_chunks(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    """Keys in lists of at most ``size``."""
+    chunk: list[bytes] = []
+    for key in keys:
+        chunk.append(key)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
 
 
 def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
@@ -57,7 +69,7 @@ def _drop_entries(store: Store, name: str, size: int) -> int:
     if not host.queued and next(store.keys(schema.queue_prefix(name)), None) is None:
         return 0
     dropped = 0
-    for keys in in_chunks(store.keys(schema.queue_prefix(name)), size):
+    for keys in _in_chunks(store.keys(schema.queue_prefix(name)), size):
         batch = _batch(store)
         for key in keys:
             batch.delete(key)
@@ -137,7 +149,7 @@ def forget_host(
 
 def _remove(store: Store, prefix: bytes, size: int) -> int:
     removed = 0
-    for keys in in_chunks(store.keys(prefix), size):
+    for keys in _in_chunks(store.keys(prefix), size):
         batch = _batch(store)
         for key in keys:
             batch.delete(key)

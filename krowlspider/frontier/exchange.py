@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.queuekeys import split_queue_key
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, split_queue_key
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
@@ -57,7 +56,7 @@ def export_lines(store: Store) -> Iterator[str]:
     """A line for each queued URL, then for each poison one, by host."""
     for kind, state in _STATES.items():
         for key, value in store.items(kind):
-            yield json.dumps(_as_dict(split_queue_key(key)[1], Entry.decode(value), state))
+            yield json.dumps(_as_dict(split_queue_key(key)[1], entry_of(key, value), state))
 
 
 def _as_dict(priority: int, entry: Entry, state: str) -> dict[str, object]:
@@ -135,7 +134,7 @@ def import_lines(
     """
     result = Imported()
     # Small: each of them has cost three processes.
-    poison = {Entry.decode(value).url: key for key, value in store.items(schema.POISON)}
+    poison = {entry_of(key, value).url: key for key, value in store.items(schema.POISON)}
     batch: list[Candidate] = []
     for number, line in enumerate(lines, 1):
         try:

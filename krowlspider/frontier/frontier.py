@@ -133,6 +133,7 @@ class Frontier(HostTurns):
         batch.put(schema.CLEAN, json.dumps(gauges).encode())
         batch.write()
         self.seen.save(self.seen.snapshot())
+        self._store.flush()
         self._store.close()
 
     def _put_totals(self, batch: Batch, counters: Counter[str]) -> None:
@@ -193,7 +194,7 @@ class Frontier(HostTurns):
         sequence = host.append(priority, entry.retries + entry.distress if entry.due else 0)
         self.queued += 1
         key = schema.queue_key(schema.queue_prefix(host.name), priority, sequence)
-        batch.put(key, entry.encode())
+        batch.put(key, entry.encode(host.name))
         if host.turn is Turn.IDLE:
             host.due = max(host.due, whole_microseconds(self.now()))
             self._line_up(host)
@@ -223,7 +224,7 @@ class Frontier(HostTurns):
                     # Acknowledged before a restart, while an older one of the host was not.
                     queue.head += 1
                     continue
-                entry = Entry.decode(saved)
+                entry = Entry.decode(saved, host.name)
                 if entry.due > now:
                     queue.due = entry.due
                     break

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.queuekeys import poison_prefix, split_queue_key
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, poison_prefix, split_queue_key
 from krowlspider.frontier.seen import KEY_SIZE
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def unload(store: Store, name: str, batch: Batch) -> HostLoad:
     ):
         for key, value in store.items(prefix):
             priority = split_queue_key(key)[1]
-            found.append((priority, Entry.decode(value)))
+            found.append((priority, entry_of(key, value)))
             batch.delete(key)
     for key in store.keys(schema.seen_prefix(name)):
         load.seen.append(key[-KEY_SIZE:])
@@ -54,7 +53,7 @@ def put_poison(load: HostLoad, batch: Batch) -> None:
     """Keep what was set aside."""
     for number, (priority, entry) in enumerate(load.poison):
         key = schema.queue_key(poison_prefix(load.name), priority, number)
-        batch.put(key, entry.encode())
+        batch.put(key, entry.encode(load.name))
 
 
 def remembered(load: HostLoad) -> Host:

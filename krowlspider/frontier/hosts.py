@@ -14,11 +14,11 @@ from krowlspider.politeness.pace import Pace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_HEAD = Struct(">BBddddHHIQQ")
-_QUEUE = Struct(">iQQ")
+_HEAD = Struct(">BBddffHHIII")
+_QUEUE = Struct(">iBII")
 _QUEUED = Struct(">I")
-_TIMES = Struct(">ddd")
-_QUEUED_AT = 38
+_QUEUED_AT = 30
+_TIMES = Struct(">ddff")
 _TIMES_AT = 2
 _VERSION = 2
 
@@ -26,6 +26,7 @@ _VERSION = 2
 # queue of its own, in order of the times at which its entries are due.
 _LANE_AT = 56
 _LANES = 0xFF
+_IN_LANE = 0xFFFFFFFF
 
 
 class State(IntEnum):
@@ -192,9 +193,9 @@ class Host:
             _VERSION,
             self.state,
             self.due,
+            self.ready,
             pace.ema,
             pace.floor,
-            self.ready,
             min(pace.distress, 0xFFFF),
             min(pace.errors, 0xFFFF),
             self.queued + len(self.leased),
@@ -206,7 +207,9 @@ class Host:
             for priority, sequence in self.leased:
                 if sequence < head and level_of(priority, sequence) == level:
                     head = sequence
-            record += _QUEUE.pack(level >> 8, head, queue.tail)
+            record += _QUEUE.pack(
+                level >> 8, level & _LANES, head & _IN_LANE, queue.tail & _IN_LANE
+            )
         return record
 
     @classmethod
@@ -215,7 +218,7 @@ class Host:
 
         :raises ValueError: the record is of another version
         """
-        version, state, due, ema, floor, ready, distress, errors, queued, done, dropped = (
+        version, state, due, ready, ema, floor, distress, errors, queued, done, dropped = (
             _HEAD.unpack_from(data)
         )
         if version != _VERSION:
@@ -227,8 +230,9 @@ class Host:
         host.queued = queued
         host.done = done
         host.dropped = dropped
-        for priority, head, tail in _QUEUE.iter_unpack(data[_HEAD.size :]):
-            host.queues[level_of(priority, tail)] = Queue(head, tail)
+        for priority, lane, head, tail in _QUEUE.iter_unpack(data[_HEAD.size :]):
+            start = lane << _LANE_AT
+            host.queues[priority << 8 | lane] = Queue(start + head, start + tail)
         if state == State.DEAD:
             host.turn = Turn.PUT_OFF
         elif queued:
@@ -247,4 +251,5 @@ def queued_in(record: bytes) -> tuple[int, bool]:
 
 def times_in(record: bytes) -> tuple[float, float, float]:
     """Due time, average latency and crawl-delay of a host record, without reading the rest of it; seconds."""
-    return _TIMES.unpack_from(record, _TIMES_AT)
+    due, _, latency, floor = _TIMES.unpack_from(record, _TIMES_AT)
+    return due, latency, floor

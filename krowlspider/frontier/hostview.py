@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
 from krowlspider.frontier.hosts import Host, State, Turn
-from krowlspider.frontier.queuekeys import poison_prefix, split_queue_key
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, poison_prefix, split_queue_key
 from krowlspider.politeness.robots import RobotsRecord
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def look_at_host(store: Store, name: str, rule: PaceRule, wall: float, most: int
     queued, retries, soonest = 0, 0, 0.0
     queue: list[EntryLine] = []
     for key, value in store.items(schema.queue_prefix(name)):
-        entry = Entry.decode(value)
+        entry = entry_of(key, value)
         if entry.due > wall:
             soonest = min(soonest, entry.due) if retries else entry.due
             retries += 1
@@ -91,7 +90,7 @@ def look_at_host(store: Store, name: str, rule: PaceRule, wall: float, most: int
             queue.append(entry_line(key, entry, wall))
         queued += 1
     poison = [
-        entry_line(key, Entry.decode(value), wall)
+        entry_line(key, entry_of(key, value), wall)
         for key, value in store.items(poison_prefix(name))
     ]
     # The earliest time of an entry to be sent: all wait for their next try, or one does not.

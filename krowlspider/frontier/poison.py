@@ -19,8 +19,7 @@ from zlib import crc32
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.queuekeys import host_in
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, host_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,11 +157,11 @@ def strike(store: Store, key: bytes) -> Entry | None:
     saved = store.get(key)
     if saved is None:
         return None
-    entry = Entry.decode(saved)
+    entry = entry_of(key, saved)
     entry.strikes += 1
     batch = store.batch(sync=True)
     if entry.strikes < POISON_STRIKES:
-        batch.put(key, entry.encode())
+        batch.put(key, entry.encode(host_in(key)))
     else:
         _set_aside(store, key, entry, batch)
     batch.write()
@@ -172,8 +171,8 @@ def strike(store: Store, key: bytes) -> Entry | None:
 def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     """Take an entry out of its host's queue: one less queued, one more dropped, as host record and counters say."""
     batch.delete(key)
-    batch.put(_free_place(store, key), entry.encode())
     name = host_in(key)
+    batch.put(_free_place(store, key), entry.encode(name))
     record = store.get(schema.host_key(name))
     assert record is not None, f"{name} has a queue entry and no record"
     host = Host.decode(name, record)

@@ -47,10 +47,19 @@ BUDGET = b"g"
 PRIORITY_LIMIT = 2**31 - 1
 
 _QUEUE_TAIL = Struct(">IQ")
-_ENTRY_HEAD = Struct(">BHBBBBH")
+# A zero byte, then priority and sequence, follow the host.
+_TAIL = 1 + _QUEUE_TAIL.size
+_ENTRY_HEAD = Struct(">BH")
+_TRIES = Struct(">BBBB")
 _DUE = Struct(">d")
+_LENGTH = Struct(">H")
+# What an entry's first byte says of the rest.
 _BARE = 1
 _DELAYED = 2
+_TRIED = 4
+_REQUEST = 8
+_HTTPS = 16
+_WHOLE = 32
 
 
 def after_all(prefix: bytes) -> bytes:
@@ -68,6 +77,21 @@ def queue_prefix(host: str) -> bytes:
 
 def queue_key(prefix: bytes, priority: int, sequence: int) -> bytes:
     return prefix + _QUEUE_TAIL.pack(PRIORITY_LIMIT - priority, sequence)
+
+
+def poison_prefix(host: str) -> bytes:
+    return b"%b%b\0" % (POISON, host.encode())
+
+
+def host_in(key: bytes) -> str:
+    """The host of a queue or poison key."""
+    return key[1:-_TAIL].decode()
+
+
+def split_queue_key(key: bytes) -> tuple[str, int, int]:
+    """Host, priority and sequence of a queue or poison key: the inverse of `queue_key`."""
+    inverse, sequence = _QUEUE_TAIL.unpack(key[-_QUEUE_TAIL.size :])
+    return host_in(key), PRIORITY_LIMIT - inverse, sequence
 
 
 def seen_prefix(host: str) -> bytes:
@@ -129,28 +153,58 @@ class Entry:
     bare: bool = False
     request: bytes = b""
 
-    def encode(self) -> bytes:
-        url = self.url.encode()
-        head = _ENTRY_HEAD.pack(
-            self.bare * _BARE | bool(self.due) * _DELAYED,
-            min(self.depth, 0xFFFF),
-            min(self.redirects, 0xFF),
-            min(self.retries, 0xFF),
-            min(self.distress, 0xFF),
-            min(self.strikes, 0xFF),
-            len(url),
-        )
-        return head + (_DUE.pack(self.due) if self.due else b"") + url + self.request
+    def encode(self, host: str) -> bytes:
+        """As it is kept under a key of its host: a flag byte, the depth, and what is not as usual. Of a URL that
+        begins with the host, only the rest is kept: it is most of what is on disk."""
+        scheme, _, rest = self.url.partition("://")
+        short = rest.startswith(host) and rest[len(host) : len(host) + 1] == "/"
+        url = (rest[len(host) :] if short else self.url).encode()
+        tried = self.redirects or self.retries or self.distress or self.strikes
+        parts = [
+            _ENTRY_HEAD.pack(
+                self.bare * _BARE
+                | bool(self.due) * _DELAYED
+                | bool(tried) * _TRIED
+                | bool(self.request) * _REQUEST
+                | (scheme == "https") * _HTTPS
+                | (not short) * _WHOLE,
+                min(self.depth, 0xFFFF),
+            )
+        ]
+        if tried:
+            counts = (self.redirects, self.retries, self.distress, self.strikes)
+            parts.append(_TRIES.pack(*(min(count, 0xFF) for count in counts)))
+        if self.due:
+            parts.append(_DUE.pack(self.due))
+        if self.request:
+            parts.append(_LENGTH.pack(len(url)))
+        return b"".join([*parts, url, self.request])
 
     @classmethod
-    def decode(cls, data: bytes) -> Entry:
-        flags, depth, redirects, retries, distress, strikes, length = _ENTRY_HEAD.unpack_from(data)
-        start = _ENTRY_HEAD.size
-        due = 0.0
+    def decode(cls, data: bytes, host: str) -> Entry:
+        flags, depth = _ENTRY_HEAD.unpack_from(data)
+        at = _ENTRY_HEAD.size
+        entry = cls("", depth, bare=bool(flags & _BARE))
+        if flags & _TRIED:
+            counts = _TRIES.unpack_from(data, at)
+            entry.redirects, entry.retries, entry.distress, entry.strikes = counts
+            at += _TRIES.size
         if flags & _DELAYED:
-            (due,) = _DUE.unpack_from(data, start)
-            start += _DUE.size
-        end = start + length
-        url = data[start:end].decode()
-        bare = bool(flags & _BARE)
-        return cls(url, depth, redirects, retries, distress, strikes, due, bare, data[end:])
+            (entry.due,) = _DUE.unpack_from(data, at)
+            at += _DUE.size
+        end = len(data)
+        if flags & _REQUEST:
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            end = at + length
+            entry.request = data[end:]
+        url = data[at:end].decode()
+        if not flags & _WHOLE:
+            url = f"{'https' if flags & _HTTPS else 'http'}://{host}{url}"
+        entry.url = url
+        return entry
+
+
+def entry_of(key: bytes, value: bytes) -> Entry:
+    """The entry of a queue or poison key."""
+    return Entry.decode(value, host_in(key))

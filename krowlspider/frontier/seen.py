@@ -196,7 +196,7 @@ class SeenSet:
         return self._file is not None and new >= max(_SAVE_EVERY, self.filter.count // 4)
 
     def snapshot(self) -> Snapshot:
-        """What `save` writes; taken on the event loop."""
+        """What `save` writes; taken on the event loop. Should it fail, the next is due when as much is new again."""
         self._saved_count = self.filter.count
         return self.filter.snapshot(self._sequence)
 

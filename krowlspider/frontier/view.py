@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier import schema
 from krowlspider.frontier.hosts import Host, queued_in, times_in
 from krowlspider.frontier.hostview import EntryLine, entry_line
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import entry_of
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store import Store
@@ -103,7 +103,7 @@ def look(store: Store, rule: PaceRule, wall: float, most: int) -> FrontierView:
         slowest=slowest.lines(rule, wall),
         next_due=soonest.lines(rule, wall),
         poisoned=[
-            entry_line(key, Entry.decode(value), wall)
+            entry_line(key, entry_of(key, value), wall)
             for key, value in islice(store.items(schema.POISON), most)
         ],
     )

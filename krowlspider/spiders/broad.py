@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 # Lines read from the seeds file between two turns of the event loop, about 2 ms to read and 8 ms to queue.
 _SEED_CHUNK = 500
+# Seconds between two looks whether there is room on the disk again.
+_PAUSED = 1.0
 # Links queued between two turns of the event loop, 6 to 20 ms when all lead to new hosts.
 _LINKS_AT_ONCE = 500
 # Bad seed lines that are logged each; the rest is counted.
@@ -137,6 +139,8 @@ class BroadSpider(Spider):
             urls, bare = chunk
             new += self.scheduler.discover(urls, depth=0, bare=bare)
             await asyncio.sleep(0)
+            while self.scheduler.paused:  # noqa: ASYNC110 - the disk tells nobody when there is room
+                await asyncio.sleep(_PAUSED)
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
         logger.info(

@@ -10,7 +10,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.derived import Found, put_right
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of
 from tests.frontier.conftest import World
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_a_healthy_frontier_stays_as_it_is_but_for_the_mark_of_its_clean_end(wor
 
 @pytest.mark.parametrize("kind", [schema.HOST, schema.DUE, schema.SEEN])
 def test_what_is_derived_is_made_anew(world: World, kind: bytes) -> None:
-    urls = {Entry.decode(value).url for _, value in world.store.items(schema.QUEUE)}
+    urls = {entry_of(key, value).url for key, value in world.store.items(schema.QUEUE)}
     assert removed(world, kind)
     assert mended(world).marked == (11 if kind == schema.SEEN else 0)
     assert len(list(world.store.keys(schema.DUE))) == 4
@@ -157,7 +157,7 @@ def test_a_whole_request_is_not_marked_as_it_may_have_no_identity(world: World) 
 
 def test_being_killed_in_between_is_made_good_by_doing_it_again(world: World) -> None:
     removed(world, schema.HOST, schema.SEEN)
-    urls = {Entry.decode(value).url for _, value in world.store.items(schema.QUEUE)}
+    urls = {entry_of(key, value).url for key, value in world.store.items(schema.QUEUE)}
     batch = world.store.batch()
     for key in world.store.keys(schema.DUE):
         batch.delete(key)

@@ -10,8 +10,7 @@ import pytest
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError, drop_host, forget_host
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.queuekeys import poison_prefix
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, poison_prefix
 from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def test_a_forgotten_host_leaves_nothing_and_is_found_anew(closed: World) -> Non
     removed: list[str] = []
     poison = poison_prefix("a.test") + bytes(12)
     batch = closed.store.batch()
-    batch.put(poison, Entry("http://a.test/bad").encode())
+    batch.put(poison, Entry("http://a.test/bad").encode("a.test"))
     batch.write()
     assert forget_host(closed.store, "a.test", lambda: removed.append("filter")) == (6, 6)
     assert removed == ["filter"]
@@ -145,7 +144,9 @@ def test_invariant_4_a_forget_cut_short_leaves_no_url_seen_that_is_not_queued(
     with pytest.raises(Killed):
         forget_host(mortal, "a.test", lambda: order.append("filter"), size=2)  # type: ignore[arg-type]
     prefix = schema.queue_prefix("a.test")
-    queued = {closed.hasher.key(Entry.decode(value).url) for _, value in closed.store.items(prefix)}
+    queued = {
+        closed.hasher.key(entry_of(key, value).url) for key, value in closed.store.items(prefix)
+    }
     marked = {key[-8:] for key in closed.store.keys(schema.seen_prefix("a.test"))}
     assert marked <= queued
     assert order == ["filter"]

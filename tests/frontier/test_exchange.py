@@ -10,8 +10,7 @@ import pytest
 from krowlspider.frontier import schema
 from krowlspider.frontier.exchange import BadLine, Imported, export_lines, import_lines, parse_line
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.queuekeys import poison_prefix
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of, poison_prefix
 from krowlspider.frontier.store import MemoryStore
 from tests.frontier.conftest import KeptMemoryStore, World
 
@@ -153,7 +152,7 @@ def test_poison_is_exported_and_only_an_import_puts_it_back(
     [key, _] = list(world.store.keys(schema.queue_prefix("a.test")))
     batch = world.store.batch()
     batch.delete(key)
-    batch.put(poison_prefix("a.test") + key[-12:], Entry(URLS[0], strikes=3).encode())
+    batch.put(poison_prefix("a.test") + key[-12:], Entry(URLS[0], strikes=3).encode("a.test"))
     batch.write()
     poison = exported(world)[1]
     assert (poison["url"], poison["state"]) == (URLS[0], "poison")
@@ -163,7 +162,7 @@ def test_poison_is_exported_and_only_an_import_puts_it_back(
     assert {(line["url"], line["state"]) for line in exported(world)} == {
         (url, "queued") for url in URLS[:2]
     }
-    entries = [Entry.decode(value) for _, value in world.store.items(schema.QUEUE)]
+    entries = [entry_of(key, value) for key, value in world.store.items(schema.QUEUE)]
     assert [entry.strikes for entry in entries] == [0, 0]
 
 

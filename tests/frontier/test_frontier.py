@@ -448,12 +448,30 @@ def test_with_verify_one_identity_twice_in_a_batch_is_queued_once(open_store: Op
     assert world.add(A1) == 0
 
 
-def test_an_entry_survives_its_encoding() -> None:
-    entry = Entry("http://a.test/\u00e9?q=1", 3, 2, 1, 4, 2, 17.5, bare=True, request=b"J{}")
-    again = Entry.decode(entry.encode())
+ENTRIES = [
+    Entry("http://a.test/"),
+    Entry("https://a.test/\u00e9?q=1", 3, bare=True),
+    Entry("http://a.test/x", 70000, 2, 1, 4, 2, 17.5, bare=True, request=b"J{}"),
+    Entry("http://a.test/x", retries=300),
+    # The host of a key has neither a root dot nor who logs in.
+    Entry("http://a.test./x", due=1.0),
+    Entry("https://me:secret@a.test/x", request=b"J"),
+    Entry("http://a.test:8080/x"),
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.url)
+def test_an_entry_survives_its_encoding(entry: Entry) -> None:
+    again = Entry.decode(entry.encode("a.test"), "a.test")
+    capped = replace(entry, depth=min(entry.depth, 65535), retries=min(entry.retries, 255))
     assert [getattr(again, name) for name in Entry.__slots__] == [
-        getattr(entry, name) for name in Entry.__slots__
+        getattr(capped, name) for name in Entry.__slots__
     ]
+
+
+def test_an_ordinary_entry_takes_three_bytes_beside_its_path() -> None:
+    assert len(Entry("https://a.test/page", 3).encode("a.test")) == 3 + len("/page")
+    assert Entry.decode(Entry("http://b.test/").encode("a.test"), "a.test").url == "http://b.test/"
 
 
 def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(

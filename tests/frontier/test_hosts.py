@@ -152,7 +152,8 @@ def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
     assert world.fetch() is None
     world.crash()
     host = world.frontier.host("a.test")
-    assert (host.pace.ema, host.pace.floor, host.state, host.done) == (0.7, 9.0, State.ACTIVE, 1)
+    assert (host.pace.ema, host.pace.floor) == (pytest.approx(0.7), 9.0)
+    assert (host.state, host.done) == (State.ACTIVE, 1)
     world.clocks.pass_(499)
     assert world.fetch() is None
     world.clocks.pass_(2)

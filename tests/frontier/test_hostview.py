@@ -11,8 +11,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
 from krowlspider.frontier.hosts import Host, State, Turn
 from krowlspider.frontier.hostview import look_at_host
-from krowlspider.frontier.queuekeys import poison_prefix
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, poison_prefix
 from krowlspider.frontier.store import MemoryStore
 from krowlspider.politeness.pace import Pace
 from krowlspider.politeness.robots import RobotsRecord, Ruling
@@ -33,10 +32,10 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     batch = store.batch()
     prefix = schema.queue_prefix(host.name)
     for sequence, entry in enumerate(entries):
-        batch.put(schema.queue_key(prefix, 0, sequence), entry.encode())
+        batch.put(schema.queue_key(prefix, 0, sequence), entry.encode(host.name))
     for sequence, entry in enumerate(poison):
         key = schema.queue_key(poison_prefix(host.name), 0, sequence)
-        batch.put(key, entry.encode())
+        batch.put(key, entry.encode(host.name))
     host.queued = len(entries)
     batch.put(schema.host_key(host.name), host.encode())
     batch.write()

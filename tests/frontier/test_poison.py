@@ -23,7 +23,7 @@ from krowlspider.frontier.poison import (
     mark_of,
     strike,
 )
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import Entry, entry_of
 from krowlspider.frontier.view import look
 from tests.crawling import ROOT
 from tests.frontier.conftest import RULE, World
@@ -41,13 +41,13 @@ START = 64
 
 def key_of(store: Store, url: str) -> bytes:
     """The queue key of a URL."""
-    found = [k for k, saved in store.items(schema.QUEUE) if Entry.decode(saved).url == url]
+    found = [k for k, saved in store.items(schema.QUEUE) if entry_of(k, saved).url == url]
     assert len(found) == 1
     return found[0]
 
 
 def poison(store: Store) -> dict[bytes, Entry]:
-    return {key: Entry.decode(saved) for key, saved in store.items(schema.POISON)}
+    return {key: entry_of(key, saved) for key, saved in store.items(schema.POISON)}
 
 
 def set_aside(world: World, url: str) -> bytes:
@@ -105,7 +105,7 @@ def test_a_key_that_is_taken_in_the_poison_range_keeps_its_entry(world: World) -
     world.add("http://a.test/deadly")
     key = key_of(world.store, "http://a.test/deadly")
     batch = world.store.batch()
-    batch.put(schema.POISON + key[1:], Entry("http://a.test/older", strikes=3).encode())
+    batch.put(schema.POISON + key[1:], Entry("http://a.test/older", strikes=3).encode("a.test"))
     batch.write()
     set_aside(world, "http://a.test/deadly")
     assert [entry.url for entry in poison(world.store).values()] == [
@@ -194,7 +194,7 @@ def test_the_page_at_work_is_blamed_and_no_other(world: World, tmp_path: Path) -
     found = blame(world.store, path, BOOT)
     assert found.entry is not None
     assert (found.entry.url, found.poisoned, found.damaged) == (urls[1], False, False)
-    queued = [Entry.decode(saved).strikes for _, saved in world.store.items(schema.QUEUE)]
+    queued = [entry_of(key, saved).strikes for key, saved in world.store.items(schema.QUEUE)]
     assert queued == [0, 1, 0]
 
 
@@ -208,7 +208,7 @@ def test_a_strike_outlives_a_death_before_the_mark_is_blank_and_then_counts_once
         assert blame(world.store, path, BOOT).entry is not None
         saved = world.store.get(key)
         assert saved is not None
-        assert Entry.decode(saved).strikes == count
+        assert entry_of(key, saved).strikes == count
     WorkMark(path, BOOT)
     assert blame(world.store, path, BOOT) == Blame()
 

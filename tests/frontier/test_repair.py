@@ -52,7 +52,7 @@ class Job:
         for host in range(LOGGED):
             world.add(*(f"http://late{host}.test/{page}" for page in range(PAGES)))
         self.before = list(export_lines(store))
-        world.frontier.close()
+        store.close()
         self.filter.path.write_bytes(b"a filter")
 
     def exported(self) -> list[str]:
@@ -281,7 +281,7 @@ def test_the_seen_marks_of_what_is_left_are_all_there(job: Job) -> None:
     report = job.repair()
     store = LevelStore(job.frontier)
     world = World(lambda: store)
-    queued = [schema.Entry.decode(value).url for _, value in store.items(schema.QUEUE)]
+    queued = [schema.entry_of(key, value).url for key, value in store.items(schema.QUEUE)]
     assert world.add(*queued) == 0
     assert len(queued) == report.found.kept["queued"]
     world.frontier.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.queuekeys import poison_prefix
-from krowlspider.frontier.schema import Entry, queue_key
+from krowlspider.frontier.schema import Entry, poison_prefix, queue_key
 from krowlspider.frontier.view import look
 from tests.frontier.conftest import RULE, World
 
@@ -56,7 +55,7 @@ def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
     batch = world.store.batch()
     for page in range(3):
         entry = Entry(f"http://a.test/{page}", strikes=3)
-        batch.put(queue_key(poison_prefix("a.test"), 0, page), entry.encode())
+        batch.put(queue_key(poison_prefix("a.test"), 0, page), entry.encode("a.test"))
     batch.write()
     view = look(world.store, RULE, world.clocks.wall, most=2)
     assert view.poison == 3

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.check import CheckReport, check_folder
 from krowlspider.archive.mend import mend_folder
 from krowlspider.frontier import schema
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.schema import entry_of
 from krowlspider.frontier.seen import KEY_SIZE
 from krowlspider.frontier.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
@@ -55,7 +55,7 @@ class Survivors:
             return cls(
                 seen=frozenset(key[-KEY_SIZE:] for key in store.keys(schema.SEEN)),
                 queued=Counter(
-                    hasher.key(Entry.decode(entry).url) for _, entry in store.items(schema.QUEUE)
+                    hasher.key(entry_of(key, entry).url) for key, entry in store.items(schema.QUEUE)
                 ),
                 archived=archived,
                 done=counters.get("done", 0),
