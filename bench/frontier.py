@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore
 from krowlspider.frontier.turns import Limits

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.entry import Entry
 
 _JSON = b"J"
 _PICKLE = b"P"

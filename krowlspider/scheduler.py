@@ -14,10 +14,10 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.codec import RequestCodec
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.hosts import State
 from krowlspider.frontier.robots import Errand, Verdict
-from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
 from krowlspider.politeness.pace import next_try

@@ -10,7 +10,7 @@ from scrapy import Request, Spider
 from scrapy.http import JsonRequest
 
 from krowlspider.codec import RequestCodec
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.entry import Entry
 from krowlspider.urls.host import host_of
 
 URL = "http://a.test/"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.poison import MARK, NOTHING, mark_of
-from krowlspider.frontier.schema import Entry, entry_of
 from krowlspider.frontier.store import LevelStore
 from krowlspider.jobfolder import JobFolder
 from tests.crawling import Crawl, frontier_view

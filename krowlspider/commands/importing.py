@@ -12,10 +12,10 @@ from scrapy import Spider
 from scrapy.utils.request import fingerprint
 
 from krowlspider.codec import RequestCodec
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.exchange import Imported, import_lines, parse_line
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.seen import KEY_SIZE, SeenSet
 from krowlspider.job import frontier_limits, pace_rule
 from krowlspider.urls.canonical import IdentityHasher, normalise

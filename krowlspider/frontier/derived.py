@@ -12,8 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
-from krowlspider.frontier.schema import Entry, entry_of, host_in, split_queue_key
+from krowlspider.frontier.schema import host_in, split_queue_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

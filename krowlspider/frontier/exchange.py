@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.schema import Entry, entry_of, split_queue_key
+from krowlspider.frontier.schema import split_queue_key
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 

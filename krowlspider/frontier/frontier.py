@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover import HostBusyError, HostLoad, put_poison, remembered, unload
 from krowlspider.frontier.hosts import Host, State, Turn, level_of, queued_in
-from krowlspider.frontier.schema import Entry, whole_microseconds
+from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.frontier.turns import HostTurns, Limits
 from krowlspider.urls.host import domain_of
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import Entry, entry_of, poison_prefix, split_queue_key
+from krowlspider.frontier.schema import poison_prefix, split_queue_key
 from krowlspider.frontier.seen import KEY_SIZE
 
 if TYPE_CHECKING:

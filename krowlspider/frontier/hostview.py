@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, State, Turn
-from krowlspider.frontier.schema import Entry, entry_of, poison_prefix, split_queue_key
+from krowlspider.frontier.schema import poison_prefix, split_queue_key
 from krowlspider.politeness.robots import RobotsRecord
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from zlib import crc32
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import Entry, entry_of, host_in
+from krowlspider.frontier.schema import host_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

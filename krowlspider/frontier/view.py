@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts import Host, queued_in, times_in
 from krowlspider.frontier.hostview import EntryLine, entry_line
-from krowlspider.frontier.schema import entry_of
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store import Store

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Frontier, Lease
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.memory import MemoryStore
 from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore, MemoryStore, Store
+from krowlspider.frontier.store import LevelStore, Store
 from krowlspider.frontier.turns import Limits
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher

@@ -8,9 +8,9 @@ import pytest
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.derived import Found, put_right
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import Entry, entry_of
 from tests.frontier.conftest import World
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError, drop_host, forget_host
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import Entry, entry_of, poison_prefix
+from krowlspider.frontier.schema import poison_prefix
 from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:

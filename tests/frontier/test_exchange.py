@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.exchange import BadLine, Imported, export_lines, import_lines, parse_line
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.schema import Entry, entry_of, poison_prefix
-from krowlspider.frontier.store import MemoryStore
+from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.schema import poison_prefix
 from tests.frontier.conftest import KeptMemoryStore, World
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore
 from krowlspider.frontier.turns import Limits

@@ -8,8 +8,8 @@ from math import inf
 
 import pytest
 
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts import Turn
-from krowlspider.frontier.schema import Entry
 from krowlspider.frontier.store import Store
 from krowlspider.frontier.turns import ROUND, Limits
 from tests.frontier.conftest import LIMITS, RULE, World

@@ -9,10 +9,11 @@ import pytest
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
+from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts import Host, State, Turn
 from krowlspider.frontier.hostview import look_at_host
-from krowlspider.frontier.schema import Entry, poison_prefix
-from krowlspider.frontier.store import MemoryStore
+from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.schema import poison_prefix
 from krowlspider.politeness.pace import Pace
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import RULE, World

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
 from krowlspider.frontier.poison import (
     MARK,
@@ -23,7 +24,6 @@ from krowlspider.frontier.poison import (
     mark_of,
     strike,
 )
-from krowlspider.frontier.schema import Entry, entry_of
 from krowlspider.frontier.view import look
 from tests.crawling import ROOT
 from tests.frontier.conftest import RULE, World

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.exchange import export_lines
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.repair import Repaired, repair, way_out
@@ -281,7 +282,7 @@ def test_the_seen_marks_of_what_is_left_are_all_there(job: Job) -> None:
     report = job.repair()
     store = LevelStore(job.frontier)
     world = World(lambda: store)
-    queued = [schema.entry_of(key, value).url for key, value in store.items(schema.QUEUE)]
+    queued = [entry_of(key, value).url for key, value in store.items(schema.QUEUE)]
     assert world.add(*queued) == 0
     assert len(queued) == report.found.kept["queued"]
     world.frontier.close()

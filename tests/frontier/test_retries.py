@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.schema import Entry
+from krowlspider.frontier.entry import Entry
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Lease

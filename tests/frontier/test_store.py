@@ -14,14 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.frontier.store import (
-    UNWRITTEN_MAX,
-    LevelStore,
-    MemoryStore,
-    NoRoomError,
-    Store,
-    StoreError,
-)
+from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.store import UNWRITTEN_MAX, LevelStore, NoRoomError, Store, StoreError
 
 OpenStore = Callable[[], Store]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.schema import Entry, poison_prefix, queue_key
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.schema import poison_prefix, queue_key
 from krowlspider.frontier.view import look
 from tests.frontier.conftest import RULE, World
 

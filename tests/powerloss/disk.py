@@ -29,6 +29,7 @@ class Loss(Enum):
     NAMES = "names"  # all are gone: only a sync of its folder keeps a name, which is all that POSIX promises
     PART = "part"  # some bytes of each file have reached the disk, by chance, and some of the names
     ZEROS = "zeros"  # as in CUT, but files have their lengths, with zeros for what is gone
+    TORN = "torn"  # as in PART, but files have their lengths: a record may be half there
 
 
 @dataclass
@@ -122,8 +123,9 @@ def _at_stake(path: Path) -> bool:
 
 
 def _lose_bytes(path: Path, keep: int, size: int, loss: Loss, chance: Random) -> None:
-    os.truncate(path, chance.randint(keep, size) if loss is Loss.PART else keep)
-    if loss is Loss.ZEROS:
+    some = loss is Loss.PART or loss is Loss.TORN
+    os.truncate(path, chance.randint(keep, size) if some else keep)
+    if loss is Loss.ZEROS or loss is Loss.TORN:
         os.truncate(path, size)
 
 

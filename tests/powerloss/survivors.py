@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.check import CheckReport, check_folder
 from krowlspider.archive.mend import mend_folder
 from krowlspider.frontier import schema
-from krowlspider.frontier.schema import entry_of
+from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.seen import KEY_SIZE
 from krowlspider.frontier.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher

@@ -1,0 +1,97 @@
+"""A queued URL, and how it is kept on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+from krowlspider.frontier.schema import host_in
+
+_ENTRY_HEAD = Struct(">BH")
+_TRIES = Struct(">BBBB")
+_DUE = Struct(">d")
+_LENGTH = Struct(">H")
+# What an entry's first byte says of the rest.
+_BARE = 1
+_DELAYED = 2
+_TRIED = 4
+_REQUEST = 8
+_HTTPS = 16
+_WHOLE = 32
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A queued URL and how it was come by.
+
+    ``url`` is fetched as it stands. ``redirects``, ``retries`` and ``distress`` count hops and tries so far,
+    ``strikes`` how often the process died while it worked on the page. ``due`` is the earliest time of the next
+    try in seconds of the job clock, 0 for at once. ``bare`` marks a seed given without a scheme, which falls back
+    from https to http. ``request`` is empty for a page of the broad spider, else a whole serialised Scrapy request.
+    """
+
+    url: str
+    depth: int = 0
+    redirects: int = 0
+    retries: int = 0
+    distress: int = 0
+    strikes: int = 0
+    due: float = 0.0
+    bare: bool = False
+    request: bytes = b""
+
+    def encode(self, host: str) -> bytes:
+        """As it is kept under a key of its host: a flag byte, the depth, and what is not as usual. Of a URL that
+        begins with the host, only the rest is kept: it is most of what is on disk."""
+        scheme, _, rest = self.url.partition("://")
+        short = rest.startswith(host) and rest[len(host) : len(host) + 1] == "/"
+        url = (rest[len(host) :] if short else self.url).encode()
+        tried = self.redirects or self.retries or self.distress or self.strikes
+        parts = [
+            _ENTRY_HEAD.pack(
+                self.bare * _BARE
+                | bool(self.due) * _DELAYED
+                | bool(tried) * _TRIED
+                | bool(self.request) * _REQUEST
+                | (scheme == "https") * _HTTPS
+                | (not short) * _WHOLE,
+                min(self.depth, 0xFFFF),
+            )
+        ]
+        if tried:
+            counts = (self.redirects, self.retries, self.distress, self.strikes)
+            parts.append(_TRIES.pack(*(min(count, 0xFF) for count in counts)))
+        if self.due:
+            parts.append(_DUE.pack(self.due))
+        if self.request:
+            parts.append(_LENGTH.pack(len(url)))
+        return b"".join([*parts, url, self.request])
+
+    @classmethod
+    def decode(cls, data: bytes, host: str) -> Entry:
+        flags, depth = _ENTRY_HEAD.unpack_from(data)
+        at = _ENTRY_HEAD.size
+        entry = cls("", depth, bare=bool(flags & _BARE))
+        if flags & _TRIED:
+            counts = _TRIES.unpack_from(data, at)
+            entry.redirects, entry.retries, entry.distress, entry.strikes = counts
+            at += _TRIES.size
+        if flags & _DELAYED:
+            (entry.due,) = _DUE.unpack_from(data, at)
+            at += _DUE.size
+        end = len(data)
+        if flags & _REQUEST:
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            end = at + length
+            entry.request = data[end:]
+        url = data[at:end].decode()
+        if not flags & _WHOLE:
+            url = f"{'https' if flags & _HTTPS else 'http'}://{host}{url}"
+        entry.url = url
+        return entry
+
+
+def entry_of(key: bytes, value: bytes) -> Entry:
+    """The entry of a queue or poison key."""
+    return Entry.decode(value, host_in(key))

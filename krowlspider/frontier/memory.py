@@ -1,0 +1,69 @@
+"""The in-memory twin of the LevelDB store, held to the same contract."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.frontier.store import Batch
+
+
+class _MemoryBatch:
+    def __init__(self, store: MemoryStore):
+        self._store = store
+        self._changes: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._changes.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        self._changes.append((key, None))
+
+    def write(self) -> None:
+        self._store.apply(self._changes)
+        self._changes = []
+
+
+class MemoryStore:
+    """The same contract without a disk, for tests and models."""
+
+    def __init__(self) -> None:
+        self._data: dict[bytes, bytes] = {}
+        self.get = self._data.get
+
+    def apply(self, changes: list[tuple[bytes, bytes | None]]) -> None:
+        for key, value in changes:
+            if value is None:
+                self._data.pop(key, None)
+            else:
+                self._data[key] = value
+
+    def batch(self, *, sync: bool = False) -> Batch:
+        return _MemoryBatch(self)
+
+    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        snapshot = dict(self._data)
+        for key in _range(sorted(snapshot), prefix):
+            yield key, snapshot[key]
+
+    def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
+        yield from (key for key in _range(sorted(self._data), prefix) if key > after)
+
+    def compact(self, start: bytes, stop: bytes) -> None:
+        """Nothing to drop: a dict keeps no deleted keys."""
+
+    def flush(self) -> None:
+        """Nothing is read back at a start."""
+
+    def close(self) -> None:
+        self._data.clear()
+
+
+def _range(keys: list[bytes], prefix: bytes) -> Iterator[bytes]:
+    for key in keys[bisect_left(keys, prefix) :]:
+        if not key.startswith(prefix):
+            return
+        yield key
