@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from krowlspider.archive.disk import make_directory
+from krowlspider.errors import SettingsError
 from krowlspider.job import Job
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
     from typing import Self
 
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
+
+_MB = 1e6
 
 
 class Checkpoint:
@@ -29,6 +36,7 @@ class Checkpoint:
         self._crawler = crawler
         self._interval = crawler.settings.getfloat("KROWL_COMMIT_INTERVAL")
         self._job = Job.of(crawler)
+        _prepare_archive(crawler.settings["KROWL_WARC_DIR"])
         self._job.open()
         self._job.on_failure = self._stop_crawl
         self._tasks: list[asyncio.Task[None]] = []
@@ -64,8 +72,9 @@ class Checkpoint:
         if self._full is not None and before is None:
             self._crawler.stats.inc_value("krowl/disk/pauses_count")
             logger.warning(
-                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is lost",
+                "Paused: no room in %s%s. Make some, and the crawl goes on by itself; nothing is lost",
                 self._full,
+                room_needed(self._job),
             )
         elif self._full is None and before is not None:
             logger.info("There is room in %s again: the crawl goes on", before)
@@ -86,3 +95,27 @@ class Checkpoint:
         self._look()
         for task in self._tasks:
             task.cancel()
+
+
+def _prepare_archive(chosen: str | PathLike[str] | None) -> None:
+    """Make the folder that is set for the WARC files: what is wrong with it is not JOBDIR's fault.
+
+    :raises SettingsError: it cannot be made, or not be written to
+    """
+    if chosen is None:
+        return
+    folder = Path(chosen)
+    try:
+        make_directory(folder)
+    except OSError as error:
+        raise SettingsError(f"KROWL_WARC_DIR {folder} cannot be used: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise SettingsError(f"KROWL_WARC_DIR {folder} cannot be used: it is not writable")
+
+
+def room_needed(job: Job) -> str:
+    """How much room a full disk must have before the frontier goes on, to be read after its folder. The archive
+    needs no more than its next record."""
+    if not job.store.stalled:
+        return ""
+    return f": at least {ceil(job.store.needed / _MB)} MB must be free there"

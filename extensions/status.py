@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from extensions.checkpoint import room_needed
 from krowlspider.errors import lacks_room
 from krowlspider.job import Job
 from krowlspider.scheduler import Scheduler
@@ -49,7 +50,10 @@ class Status:
 
     def _start(self) -> None:
         self._started = self._last_time = time.monotonic()
-        self._publish(self._counted())
+        counted = self._counted()
+        self._publish(counted)
+        # Before the disk can be full.
+        self._leave(self._figures(counted, 0.0))
         logger.info("User-Agent: %s", self._job.user_agent)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -64,9 +68,16 @@ class Status:
         now = time.monotonic()
         rate = (counted["done"] - self._last_pages) / (now - self._last_time)
         self._last_time, self._last_pages = now, counted["done"]
+        status = self._figures(counted, rate)
+        self._leave(status)
+        full = self._job.full
+        paused = "" if full is None else f" | paused: no room in {full}{room_needed(self._job)}"
+        logger.info("%s%s", LINE % status, paused)
+
+    def _figures(self, counted: Counter[str], rate: float) -> dict[str, object]:
         frontier = self._job.frontier
         due = frontier.count_due()
-        status = {
+        return {
             "time": time.time(),
             "pages_per_second": round(rate, 1),
             "done": counted["done"],
@@ -78,15 +89,14 @@ class Status:
             "dropped": dropped(counted),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
-        full = self._job.full
+
+    def _leave(self, status: dict[str, object]) -> None:
         try:
             self._job.folder.write_status(status)
         except OSError as error:
-            # Of a full disk the pause has been told.
+            # Of a full disk the pause tells.
             if not lacks_room(error):
                 logger.warning("The figures for scrapy frontier cannot be written: %s", error)
-        paused = "" if full is None else f" | paused: no room in {full}"
-        logger.info("%s%s", LINE % status, paused)
 
     def _scheduler(self) -> Scheduler:
         scheduler = self._crawler.engine.scheduler

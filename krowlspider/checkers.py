@@ -10,6 +10,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+from scrapy.utils.misc import load_object
+
 from krowlspider.fetch.hosts import is_address
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ Checker: TypeAlias = Callable[["BaseSettings", str], str | None]
 # Enough to tell an address from a slip of the keyboard; whether it is read, nobody can check here.
 _EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
+_STATUS = re.compile(r"\s*[1-5][0-9][0-9]\s*")
 _PORT_MAX = 65_535
 
 
@@ -87,8 +90,26 @@ def each(test: Callable[[str], bool], wanted: str) -> Checker:
             parts = settings.getlist(name)
         except TypeError:
             return f"is not a list of {wanted}"
-        wrong = [part for part in parts if not (isinstance(part, str) and test(part))]
+        wrong = [part for part in parts if not (isinstance(part, str | int) and test(str(part)))]
         return f"has {wrong[0]!r}, which is not one of the {wanted}" if wrong else None
+
+    return check
+
+
+def component(path: str) -> Checker:
+    """The class at ``path``, or one derived from it; a path or a class."""
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        if settings.get(name) == path:
+            return None
+        try:
+            found = load_object(settings.get(name))
+        except (ImportError, NameError, TypeError, ValueError) as error:
+            return f"cannot be loaded: {error}"
+        # By its bases, as Scrapy's scheduler makes issubclass() ask only for methods.
+        if isinstance(found, type) and load_object(path) in found.__mro__:
+            return None
+        return f"is neither {path} nor derived from it"
 
     return check
 
@@ -145,6 +166,11 @@ def is_network(part: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_status(part: str) -> bool:
+    """A status code of HTTP; RFC 9110, section 15."""
+    return _STATUS.fullmatch(part) is not None
 
 
 def is_server(part: str) -> bool:

@@ -27,6 +27,12 @@ class JobError(KrowlError):
     """The job folder cannot be used: not writable, in use, or of another job."""
 
 
+def told(error: BaseException) -> str:
+    """The words of an error: those of LevelDB's errors are bytes."""
+    words = error.args[0] if error.args else ""
+    return words.decode(errors="replace") if isinstance(words, bytes) else str(error)
+
+
 def lacks_room(error: BaseException | None) -> bool:
     """Whether something was not written for want of room on the disk, and may be once there is."""
     if not isinstance(error, OSError):

@@ -26,6 +26,7 @@ from scrapy.responsetypes import responsetypes
 from twisted.python.failure import Failure
 
 from krowlspider.archive.capture import Capture
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.fetch import errors
 from krowlspider.fetch.decode import decode_body
 from krowlspider.fetch.exchange import StopFetch
@@ -126,6 +127,8 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
+        # The archive has, and it has been told.
+        self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._max_size = settings.getint("DOWNLOAD_MAXSIZE")
         defaults = {
@@ -216,9 +219,14 @@ class DownloadHandler(BaseDownloadHandler):
         stats.inc_value("downloader/response_bytes", len(exchange.response_bytes))
 
     def _written(self, written: Future[Location]) -> None:
-        if not written.cancelled() and (error := written.exception()) is not None:
-            self.crawler.stats.inc_value("krowl/archive/failed_count")
+        error = None if written.cancelled() else written.exception()
+        if error is None:
+            return
+        self.crawler.stats.inc_value("krowl/archive/failed_count")
+        # Once the archive has failed it fails for all that is in transit.
+        if not (self._failed and isinstance(error, ArchiveError)):
             logger.error("A capture was not archived: %s", error)
+        self._failed |= isinstance(error, ArchiveError)
 
     def _response(self, request: Request, exchange: Exchange) -> Response:
         headers = _headers(exchange.headers)

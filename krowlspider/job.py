@@ -17,7 +17,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider import __version__
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.writer import WarcWriter
-from krowlspider.errors import JobError, lacks_room
+from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
@@ -98,7 +98,9 @@ class Job:
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
             self.folder.leave()
             way = way_out(error, self.folder.path)
-            raise JobError(f"JOBDIR {self.folder.path} cannot be used: {error}{way}") from error
+            raise JobError(
+                f"JOBDIR {self.folder.path} cannot be used: {told(error)}{way}"
+            ) from error
         self._opened = True
 
     def _open_parts(self, seed: int, *, new: bool) -> None:
@@ -234,6 +236,7 @@ class Job:
             self.store.close()
             await self.client.close()
             await self._resolver.close()
+            self.mark.close()
             self.folder.leave()
 
     async def _last_commit(self) -> None:

@@ -9,10 +9,12 @@ import secrets
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from krowlspider import __version__
 from krowlspider.errors import JobError
+from krowlspider.frontier.poison import MARK
 from krowlspider.frontier.schema import FORMAT
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _LOCK = "lock"
 _STATUS = "status.json"
+# Bytes of it, the rest being blanks: the figures need some 300.
+_STATUS_SIZE = 4096
 _HEAD = "job.json"
 _HEAD_DRAFT = "job.json.new"
 
@@ -35,7 +39,14 @@ class JobHead:
 
 
 class JobInUseError(JobError):
-    """Another process holds the folder."""
+    """Another process, ``holder``, holds the folder at ``path``."""
+
+    def __init__(self, path: Path, holder: str):
+        super().__init__(
+            f"JOBDIR {path} is in use by process {holder}: stop it, or give another JOBDIR"
+        )
+        self.path = path
+        self.holder = holder
 
 
 class JobFolder:
@@ -50,6 +61,8 @@ class JobFolder:
         self.temporary = temporary
         self.frontier = path / "frontier"
         self.seen = path / "seen"
+        # The frontier while it is repaired.
+        self.repairing = path / "frontier.repairing"
         self._lock: int | None = None
 
     @classmethod
@@ -72,10 +85,11 @@ class JobFolder:
             raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
         return cls(path)
 
-    def take(self) -> JobHead:
+    def take(self, *, to_repair: bool = False) -> JobHead:
         """Lock the folder and read its head, making both when the folder is new or empty.
 
-        :raises JobError: in use, not writable, of another format, or not a crawl's folder
+        :raises JobError: in use, not writable, of another format, or not a crawl's folder; or, unless it is taken
+            ``to_repair``, a repair was cut short in it
         """
         try:
             _make_durably(self.path)
@@ -87,11 +101,14 @@ class JobFolder:
         except OSError as error:
             holder = os.read(self._lock, 32).decode(errors="replace").strip() or "unknown"
             self._drop_lock()
-            raise JobInUseError(
-                f"JOBDIR {self.path} is in use by process {holder}: stop it, or give another JOBDIR"
-            ) from error
+            raise JobInUseError(self.path, holder) from error
         try:
             head = self._head()
+            if not to_repair and self.repairing.exists():
+                raise JobError(
+                    f"JOBDIR {self.path}: a repair was cut short: run it again:"
+                    f" scrapy frontier {quote(str(self.path))} --repair"
+                )
         except JobError:
             self.leave()
             raise
@@ -107,21 +124,50 @@ class JobFolder:
         found = self.frontier.iterdir() if self.frontier.exists() else ()
         # What LevelDB makes before it has a database.
         begun = {"LOCK", "LOG", "LOG.old", "MANIFEST-000001", "000001.dbtmp"}
-        return not self.seen.exists() and all(path.name in begun for path in found)
+        # What a crawl makes after its frontier: there was one.
+        later = any(path.exists() for path in (self.seen, self.path / MARK)) or any(
+            self.path.glob("warc/*")
+        )
+        return not later and all(path.name in begun for path in found)
 
     def write_status(self, status: Mapping[str, object]) -> None:
-        """Leave figures for those who look while the folder is in use."""
+        """Leave figures for those who look while the folder is in use.
+
+        They are written over those before, in the place that the first have taken: on a full disk too.
+
+        :raises OSError: the disk failed, or has no room for the first
+        """
+        text = json.dumps(status).encode().ljust(_STATUS_SIZE)
+        try:
+            descriptor = os.open(self.path / _STATUS, os.O_WRONLY)
+        except FileNotFoundError:
+            self._make_status(text)
+            return
+        try:
+            os.pwrite(descriptor, text, 0)
+        finally:
+            os.close(descriptor)
+
+    def _make_status(self, text: bytes) -> None:
         draft = self.path / f"{_STATUS}.new"
-        draft.write_text(json.dumps(status))
+        with draft.open("wb") as file:
+            # Else the disk may be full before the kernel chooses a place.
+            os.posix_fallocate(file.fileno(), 0, len(text))
+            file.write(text)
         draft.replace(self.path / _STATUS)
 
     def read_status(self) -> dict[str, object] | None:
         """The figures last left, or None."""
-        try:
-            status: dict[str, object] = json.loads((self.path / _STATUS).read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-        return status
+        for _ in range(2):
+            try:
+                status: dict[str, object] = json.loads((self.path / _STATUS).read_bytes())
+            except FileNotFoundError:
+                return None
+            except ValueError:
+                # Read while they were written over, if it is not damage.
+                continue
+            return status
+        return None
 
     def leave(self) -> None:
         """Give the folder up. The lock file stays: removing it would let two processes lock two files."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Generator
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.frontier.poison import NOTHING, POISON_STRIKES, mark_of
@@ -107,10 +108,10 @@ def tell(blame: Blame, folder: Path) -> None:
             ' `scrapy frontier %s --export` shows it as "state": "poison", --import of that line queues it again.',
             entry.url,
             entry.strikes,
-            folder,
+            quote(str(folder)),
         )
     elif entry is not None:
-        logger.info(
+        logger.warning(
             "The last process died while it worked on %s: strike %d of %d",
             entry.url,
             entry.strikes,

@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 # ordinary rules and some ms with the longest.
 _TURN = 0.01
 _REFUSALS_A_HOST = 20
+# URLs of a retired host dropped in one go, 10 ms; the rest when it is popped.
+_DROPPED_AT_ONCE = 1000
 
 
 def _ignore(response: object) -> None:
@@ -125,7 +127,8 @@ class Scheduler(BaseScheduler):
                 self._job.folder.path,
             )
         if (mended := self._job.mended).files:
-            logger.warning(
+            logger.log(
+                logging.WARNING if mended.bytes_cut else logging.INFO,
                 "%d WARC files of a crawl that was killed are mended: %d bytes without a whole record were cut off",
                 mended.files,
                 mended.bytes_cut,
@@ -167,7 +170,8 @@ class Scheduler(BaseScheduler):
     # --- in ---
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request durably. One that is in transit goes back to the end of its queue, with its new counts.
+        """Queue a request durably. One that is in transit goes back to its host, with its new counts, to be tried again
+        later.
 
         False when it is known or refused; each refusal is counted with its reason.
         """
@@ -300,7 +304,7 @@ class Scheduler(BaseScheduler):
             put_off |= self._turn_away(lease, verdict)
             if monotonic() > end:
                 break
-        if put_off:
+        if put_off and host.state is not State.RETIRED:
             self._frontier.put_off(host)
         else:
             self._frontier.give_back(host)
@@ -350,7 +354,7 @@ class Scheduler(BaseScheduler):
         return request
 
     def _send_errand(self, host: Host, errand: Errand) -> Request:
-        if errand.host is host:
+        if errand.host is host and host.state is not State.RETIRED:
             host.become(State.ROBOTS)
         meta = {"download_maxsize": BODY_MAX + 1}
         request = Request(errand.url, callback=_ignore, dont_filter=True, meta=meta)
@@ -377,13 +381,20 @@ class Scheduler(BaseScheduler):
         elif not (transit.hold or host.waits):
             host.become(State.ACTIVE)
         if transit.errand is not None and self._gate.too_slow(host.name):
-            # Nothing is asked of it any more, so what is queued need not wait to be dropped.
-            self._frontier.retire(host)
-            wait = 0.0
+            self._retire(host)
         if transit.hold:
             self._frontier.wait(host, wait)
         else:
             self._frontier.release(host, wait)
+
+    def _retire(self, host: Host) -> None:
+        """A host in transit asks for too slow a pace: what is queued need not wait to be dropped. The errands of
+        others, for which it may still be asked, wait as ever."""
+        self._frontier.retire(host)
+        for _ in range(_DROPPED_AT_ONCE):
+            if (lease := self._frontier.pop(host)) is None:
+                return
+            self._frontier.acknowledge(lease, dropped=Verdict.TOO_SLOW.value)
 
     def _over(self, request: Request) -> None:
         """The request is over for Scrapy: acknowledge its page with the next commit."""

@@ -72,7 +72,13 @@ CHECKERS: dict[str, Checker] = {
     "DOWNLOAD_MAXSIZE": integer(1, "bytes"),
     "DNSCACHE_SIZE": integer(1, "names"),
     "RETRY_TIMES": integer(0, "times"),
+    "RETRY_HTTP_CODES": checkers.each(checkers.is_status, "status codes"),
     "REDIRECT_MAX_TIMES": integer(0, "times"),
+    # 0 is no limit, as in Scrapy.
+    "URLLENGTH_LIMIT": integer(0, "characters"),
+    "SCHEDULER": checkers.component(defaults.SCHEDULER),
+    "DUPEFILTER_CLASS": checkers.component(defaults.DUPEFILTER_CLASS),
+    "DOWNLOADER": checkers.component(defaults.DOWNLOADER),
 }
 
 

@@ -1,4 +1,4 @@
-"""Downloader middleware: failed pages go back to the end of their host's queue, a limited number of times."""
+"""Downloader middleware: failed pages go back to their host, to be tried again later, a limited number of times."""
 
 from __future__ import annotations
 

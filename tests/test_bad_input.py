@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -153,6 +154,8 @@ def test_a_damaged_frontier_is_refused_and_left_as_it_is(tmp_path: Path, seeds: 
     told = refused(Crawl(job, arguments=crawl.arguments))
     assert f"{job}/frontier" in told
     after = {name: data for name, data in contents(job).items() if "LOG" not in name}
+    # What the last crawl said of itself.
+    before.pop("status.json", None)
     before.pop("lock"), after.pop("lock")
     assert after == before
 
@@ -172,7 +175,7 @@ def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
 
 def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path) -> None:
     path = write_seeds(tmp_path / "seeds.txt", ["ftp://a.test/", "no dots"])
-    crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run()
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
     assert f"{path} line 1 skipped" in crawl.log
     assert f"{path} line 2 skipped" in crawl.log
     assert crawl.stats["krowl/seeds/read_count"] == 0
@@ -296,6 +299,87 @@ def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, opti
     told = frontier_refusal(job, option)
     assert f"JOBDIR {job} has format 99, made by other" in told
     assert not (job / "frontier").exists()
+
+
+def crawled(job: Path, seeds: Path) -> Crawl:
+    return Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+
+
+@pytest.mark.parametrize("option", [[], ["--export"], ["--repair"]])
+def test_a_frontier_that_is_gone_is_told_and_no_empty_one_is_made(
+    tmp_path: Path, seeds: Path, option: list[str]
+) -> None:
+    job = tmp_path / "job"
+    crawled(job, seeds)
+    shutil.rmtree(job / "frontier")
+    told = frontier_refusal(job, *option)
+    assert f"JOBDIR {job} has no frontier/ any more: put it back from a copy" in told
+    assert "mend it" not in told
+    assert not (job / "frontier").exists()
+
+
+@pytest.mark.parametrize("kept", ["seen", "warc"])
+def test_a_crawl_whose_frontier_is_gone_is_refused_and_not_begun_anew(
+    tmp_path: Path, seeds: Path, kept: str
+) -> None:
+    job = tmp_path / "job"
+    crawl = crawled(job, seeds)
+    (job / "warc" / "a.warc.gz").touch()
+    shutil.rmtree(job / "frontier")
+    if kept == "warc":
+        (job / "seen").unlink()
+    else:
+        shutil.rmtree(job / "warc")
+    for _ in range(2):
+        told = refused(Crawl(job, arguments=crawl.arguments))
+        assert "has no frontier/ any more: put it back from a copy" in told
+        assert "--repair" not in told
+
+
+@pytest.mark.parametrize("command", ["crawl", "frontier"])
+def test_after_a_repair_that_was_cut_short_nothing_but_a_repair_is_done(
+    tmp_path: Path, seeds: Path, command: str
+) -> None:
+    job = tmp_path / "my job"
+    crawl = crawled(job, seeds)
+    (job / "frontier").rename(job / "frontier.repairing")
+    shutil.rmtree(job / "warc")
+    (job / "seen").unlink()
+    if command == "crawl":
+        told = refused(Crawl(job, arguments=crawl.arguments))
+    else:
+        told = frontier_refusal(job, "--export")
+    assert f"a repair was cut short: run it again: scrapy frontier '{job}' --repair" in told
+    assert not (job / "frontier").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ("--host", "the name of a host"),
+        ("--drop-host", "the name of a host"),
+        ("--forget", "the name of a host"),
+        ("--import", "a file"),
+        ("--export", "a file"),
+    ],
+)
+def test_an_empty_name_is_a_mistake(tmp_path: Path, option: str, wanted: str) -> None:
+    told = frontier_refusal(tmp_path, option, "")
+    assert told == f"krowlspider: {option} is given an empty name: give {wanted}\n"
+
+
+@pytest.mark.parametrize("option", [["--foo"], ["--foo=1"], ["--foo", "bar"]])
+def test_an_unknown_option_of_scrapy_frontier_is_named(tmp_path: Path, option: list[str]) -> None:
+    told = frontier_refusal(tmp_path, *option)
+    assert told.startswith("krowlspider: --foo is not an option")
+
+
+def test_scrapy_frontier_checks_the_settings_but_needs_no_contact(tmp_path: Path) -> None:
+    told = frontier_refusal(tmp_path, "-s", "KROWL_DELAY_MIN=soon", "-s", "KROWL_X=1")
+    assert told.startswith("krowlspider: KROWL_X is not a setting")
+    assert "KROWL_DELAY_MIN='soon' is not a number of seconds" in told
+    assert "KROWL_CONTACT" not in told
+    assert len(told.splitlines()) == 1
 
 
 def test_two_things_at_once_are_refused(tmp_path: Path) -> None:

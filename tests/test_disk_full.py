@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.archive.check import check_folder
+from krowlspider.jobfolder import JobFolder
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.test_crawl import assert_archived, crawl_of, page, pages, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROBOTS = page("/robots.txt", "", status=404)
 FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "KROWL_STATUS_INTERVAL": 0.3}
@@ -61,10 +63,13 @@ FULL = pytest.mark.parametrize(
 )
 
 
-def paused_crawl(web: MockWeb, folder: Path, part: str) -> Crawl:
+def paused_crawl(
+    web: MockWeb, folder: Path, part: str, hosts: Sequence[str] = ("a.test",)
+) -> Crawl:
     """A crawl in which the kernel lets no file grow any more, as on a full disk, and which has said so."""
     prefix = ["prlimit", f"--fsize={LIMIT}:unlimited"]
-    crawl = crawl_of(web, folder, [web.url("a.test")], settings=FAST, prefix=prefix).start()
+    seeds = [web.url(host) for host in hosts]
+    crawl = crawl_of(web, folder, seeds, settings=FAST, prefix=prefix).start()
     crawl.wait_until(lambda: f"Paused: no room in {crawl.jobdir / part}" in crawl.log)
     crawl.wait_until(lambda: status_lines(crawl) >= 2)
     return crawl
@@ -72,6 +77,14 @@ def paused_crawl(web: MockWeb, folder: Path, part: str) -> Crawl:
 
 def status_lines(crawl: Crawl) -> int:
     return crawl.log.count("| paused: no room in ")
+
+
+def asked_for(crawl: Crawl) -> set[int]:
+    """The room in MB that is asked for, by the warning and by the status lines."""
+    log = crawl.log
+    said = re.findall(r"no room in \S+: at least (\d+) MB must be free there", log)
+    assert len(said) in {0, log.count("no room in ")}, log
+    return {int(number) for number in said}
 
 
 def make_room(crawl: Crawl) -> None:
@@ -87,6 +100,9 @@ def test_a_full_disk_pauses_the_crawl_and_it_goes_on_when_there_is_room(
         fetched, lines = len(web.log()), status_lines(crawl)
         crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)
         assert len(web.log()) == fetched < len(paths)
+        # What the frontier would write now, and 32 MiB; the archive goes on with any room.
+        assert asked_for(crawl) <= {34, 35}
+        assert bool(asked_for(crawl)) == (part == "frontier")
         make_room(crawl)
         crawl.wait()
         assert sorted(entry.path for entry in pages(web.log())) == sorted(paths)
@@ -135,6 +151,68 @@ def test_a_crawl_stopped_while_it_is_paused_ends_with_code_3_and_the_next_goes_o
         crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
         assert {entry.path for entry in pages(web.log())} == paths
         assert frontier_view(crawl.jobdir)["done"] == len(paths)
+
+
+def test_what_could_not_be_archived_when_a_paused_crawl_ends_is_told_once_and_fetched_again(
+    tmp_path: Path,
+) -> None:
+    hosts = [f"{letter}.test" for letter in "abcdef"]
+    paths = ["/", *(f"/{number}" for number in range(PAGES))]
+    with MockWeb(spec=noisy()) as web:
+        crawl = paused_crawl(web, tmp_path, "warc", hosts)
+        crawl.process.send_signal(signal.SIGINT)
+        crawl.wait(code=3)
+        assert crawl.stats["krowl/archive/failed_count"] > 1
+        assert crawl.log.count("A capture was not archived: ") == 1
+        assert "Traceback" not in crawl.log
+        Crawl(crawl.jobdir, settings=FAST).run()
+        everything = {web.url(host, path) for host in hosts for path in paths}
+        assert {url for url, _ in stored(crawl.jobdir)} >= everything
+        view = frontier_view(crawl.jobdir)
+        assert (view["done"], view["queued"]) == (len(everything), 0)
+
+
+def test_a_frontier_for_which_there_is_no_room_to_open_it_is_a_full_disk_and_no_mistake(
+    tmp_path: Path,
+) -> None:
+    with MockWeb(spec=linking()) as web:
+        seeds = [web.url("a.test")]
+        crawl = crawl_of(web, tmp_path, seeds, settings={"KROWL_DELAY_MIN": 0.5}).start()
+        crawl.wait_until(lambda: len(pages(web.log())) >= 2)
+        crawl.kill()
+        # LevelDB writes the log it finds as a table.
+        again = crawl_of(web, tmp_path, seeds, prefix=["prlimit", f"--fsize={LIMIT}"]).run(code=3)
+        frontier = crawl.jobdir / "frontier"
+        assert again.log.splitlines()[-1].endswith(
+            f"no room to open it: make some on the disk of {frontier}"
+        )
+        assert "--repair" not in again.log
+        assert frontier_view(crawl.jobdir)["queued"] >= LINKS - 2
+
+
+# --- the figures of a running crawl ---
+
+
+def test_figures_are_written_over_those_before_in_a_place_that_is_theirs(tmp_path: Path) -> None:
+    """So that they can be on a full disk, and whoever looks meanwhile finds whole ones."""
+    folder, path = JobFolder(tmp_path), tmp_path / "status.json"
+    folder.write_status({"done": 1, "time": 1e9})
+    first = path.stat()
+    # Figures of more bytes would need no other place.
+    folder.write_status({"done": 10**12, "time": 1e9})
+    assert folder.read_status() == {"done": 10**12, "time": 1e9}
+    folder.write_status({"done": 2})
+    assert folder.read_status() == {"done": 2}
+    last = path.stat()
+    assert (last.st_ino, last.st_size, last.st_blocks) == (first.st_ino, 4096, first.st_blocks)
+    assert first.st_blocks * 512 >= 4096
+
+
+def test_figures_that_are_half_written_are_none(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    for torn in (b"", bytes(4096), b'{"done": 1, "ti' + bytes(4081)):
+        (tmp_path / "status.json").write_bytes(torn)
+        assert folder.read_status() is None
 
 
 def test_a_filter_that_finds_no_room_at_the_end_costs_the_next_start_time_and_nothing_else(
@@ -219,6 +297,12 @@ def test_a_crawl_whose_disk_has_no_byte_left_goes_on_when_it_has(
         fetched, lines = len(web.log()), status_lines(crawl)
         crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)
         assert len(web.log()) == fetched
+        # Its figures are as fresh as its log.
+        done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
+        status = JobFolder(small_disk.outside / "job").read_status()
+        assert status is not None
+        assert (status["done"], status["in_transit"]) == (int(done), 0)
+        assert time.time() - float(str(status["time"])) < 5
         small_disk.make_room()
         crawl.wait()
         everything = pages(web.log())

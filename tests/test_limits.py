@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import itertools
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider.archive.lookup import read_record
-from tests.crawling import Crawl, frontier_view
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.poison import Blame
+from krowlspider.processing import tell
+from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.test_crawl import assert_archived, crawl_of, page, pages
@@ -318,6 +322,41 @@ def test_what_scrapy_says_of_a_download_is_said(tmp_path: Path) -> None:
         assert crawl.stats["krowl/frontier/dropped_count/stopped"] == 1
 
 
+def test_invariant_1_a_retired_host_is_asked_for_the_robots_of_others_with_its_delay(
+    tmp_path: Path,
+) -> None:
+    to = {"status": 301, "headers": {"Location": "http://slow.test:{port}/robots.txt"}}
+    others = [f"h{number}.test" for number in range(3)]
+    spec = [
+        {"host": "slow.test", **page("/robots.txt", "User-agent: *\nCrawl-delay: 500")},
+        *({"host": host, "path": "/robots.txt", **to} for host in others),
+        page("/", "x"),
+    ]
+    with MockWeb(spec=spec) as web:
+        seeds = [web.url(host) for host in ["slow.test", *others]]
+        settings = {"KROWL_CRAWL_DELAY_MAX": 1}
+        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
+        slow = [entry for entry in web.log() if entry.host.startswith("slow.test")]
+        assert [entry.path for entry in slow] == ["/robots.txt"] * 4
+        assert violations(slow, min_delay=1.0) == []
+        # Its rules are those of the hosts that send there.
+        assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 4
+
+
+def test_a_host_that_is_too_slow_on_one_scheme_and_not_there_on_the_other_is_retired(
+    tmp_path: Path,
+) -> None:
+    robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 3")
+    with MockWeb(spec=[robots, page("/", "<a href=/z>x</a>"), page("/z", "x")]) as web:
+        seeds = [web.url("a.test", path) for path in ("/y", "/")]
+        seeds[0] = seeds[0].replace("http:", "https:")
+        crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}).run()
+        slower = {"KROWL_CRAWL_DELAY_MAX": 1}
+        crawl = crawl_of(web, tmp_path, seeds, settings=slower).run()
+        assert crawl.complaints == []
+        assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] >= 1
+
+
 def test_a_page_that_failed_is_tried_again_later_and_others_go_on_meanwhile(tmp_path: Path) -> None:
     names = [str(number) for number in range(25)]
     spec = [
@@ -345,3 +384,30 @@ def test_a_domain_has_a_budget_of_pages(tmp_path: Path) -> None:
         crawl = one_page(web, tmp_path, "/", KROWL_DOMAIN_BUDGET=4)
         assert len(pages(web.log())) == 4
         assert crawl.stats["krowl/frontier/dropped_count/domain_budget"] == 6
+
+
+def test_a_folder_for_the_archive_that_cannot_be_made_is_named_and_not_the_jobdir(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("")
+    seeds = write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:9/"])
+    for folder, reason in (
+        ("/proc/x", "No such file or directory"),
+        (tmp_path / "file" / "warc", "File exists"),
+    ):
+        crawl = Crawl(
+            tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_WARC_DIR": folder}
+        ).run(code=2)
+        told = f"krowlspider: KROWL_WARC_DIR {folder} cannot be used: {reason}"
+        assert crawl.log.splitlines()[-1] == told
+        assert "Traceback" not in crawl.log
+
+
+def test_a_page_that_the_process_died_over_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        tell(Blame(Entry("http://a.test/", strikes=1)), tmp_path)
+    assert [record.getMessage() for record in caplog.records] == [
+        "The last process died while it worked on http://a.test/: strike 1 of 3"
+    ]

@@ -75,6 +75,22 @@ def test_its_requests_survive_a_kill_with_body_meta_and_callbacks(tmp_path: Path
         assert {item["sent"] for item in of_kind(second.items, "echo")} >= {'{"n": 2}'}
 
 
+def test_a_start_that_raises_ends_with_code_1_when_what_it_had_queued_is_done(
+    tmp_path: Path,
+) -> None:
+    with MockWeb(spec=SHOP) as web:
+        crawl = Crawl(
+            tmp_path / "job",
+            spider="failing",
+            arguments={"root": web.url("shop.test", "")},
+            settings={"SPIDER_MODULES": "tests.spiders"},
+        ).run(code=1)
+        assert "ValueError: a start of a user may fail" in crawl.log
+        assert crawl.stats["finish_reason"] == "start_error"
+        assert [entry.path for entry in pages(web.log())] == ["/"]
+        assert frontier_view(crawl.jobdir)["done"] == 1
+
+
 def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(tmp_path: Path) -> None:
     spec = [
         page("/robots.txt", ""),

@@ -7,12 +7,15 @@ import logging
 import tracemalloc
 from typing import TYPE_CHECKING
 
+import pytest
+
 from krowlspider.spiders.broad import SeedsFile
+from tests.crawling import Crawl, frontier_view, write_seeds
+from tests.mockweb import MockWeb
+from tests.test_crawl import page, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_a_million_lines_are_never_in_memory_at_once(tmp_path: Path) -> None:
@@ -63,3 +66,27 @@ def test_a_gzip_that_breaks_off_is_read_as_far_as_it_goes(
         count = sum(len(urls) for urls, _ in seeds.chunks())
     assert 10_000 < count == seeds.good < 50_000
     assert "breaks off" in caplog.text
+
+
+@pytest.mark.parametrize("lines", [[], ["# a comment", ""], ["no dots", "ftp://c.test/"]])
+def test_a_file_without_a_seed_is_a_mistake_and_told_in_one_line(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    path = write_seeds(tmp_path / "seeds.txt", lines)
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
+    assert crawl.stats["finish_reason"] == "nothing_to_crawl"
+    told = f"Nothing to crawl: no line of {path} is a seed, and no URL is queued"
+    assert crawl.log.count(told) == 1
+    assert "Traceback" not in crawl.log
+
+
+def test_a_file_without_a_seed_is_no_mistake_when_urls_are_queued(tmp_path: Path) -> None:
+    spec = [page("/robots.txt", "", status=404), page("/", "<a href=/a>a</a>"), page("/a", "x")]
+    path = tmp_path / "seeds.txt"
+    with MockWeb(spec=spec) as web:
+        write_seeds(path, [web.url("a.test")])
+        Crawl(tmp_path / "job", arguments={"seeds": path, "max_pages": 1}).run()
+        write_seeds(path, [])
+        crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run()
+        assert [entry.path for entry in pages(web.log())] == ["/", "/a"]
+        assert frontier_view(crawl.jobdir)["queued"] == 0

@@ -11,10 +11,25 @@ from scrapy.settings import Settings, default_settings
 from scrapy.utils.test import get_crawler
 
 from krowlspider import settings as defaults
+from krowlspider.downloader import Downloader
+from krowlspider.dupefilter import DupeFilter
 from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.scheduler import Scheduler
 from krowlspider.validation import CHECKERS, KNOWN, validate
 
 ROOT = Path(__file__).parents[1]
+
+
+class OwnScheduler(Scheduler):
+    pass
+
+
+class OwnDupeFilter(DupeFilter):
+    pass
+
+
+class OwnDownloader(Downloader):
+    pass
 
 
 def project_settings(**changes: Any) -> Settings:
@@ -156,6 +171,14 @@ def test_all_problems_are_told_at_once():
         ("KROWL_WARC_DIR", "/data/my warcs"),
         ("KROWL_WARC_DIR", Path("warcs")),
         ("KROWL_WARC_PREFIX", "crawl-2026.07_a"),
+        ("RETRY_HTTP_CODES", "500, 502"),
+        ("RETRY_HTTP_CODES", [500, "502"]),
+        ("RETRY_HTTP_CODES", []),
+        ("URLLENGTH_LIMIT", "0"),
+        ("SCHEDULER", Scheduler),
+        ("SCHEDULER", "tests.test_settings.OwnScheduler"),
+        ("DUPEFILTER_CLASS", OwnDupeFilter),
+        ("DOWNLOADER", "tests.test_settings.OwnDownloader"),
     ],
 )
 def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
@@ -203,6 +226,22 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
             "is not twisted.internet.asyncioreactor",
         ),
         ("CONCURRENT_REQUESTS", "0", "is out of range"),
+        ("RETRY_HTTP_CODES", "500,fast", "has 'fast', which is not one of the status codes"),
+        ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
+        ("RETRY_HTTP_CODES", 500, "is not a list"),
+        ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
+        ("URLLENGTH_LIMIT", "-1", "is out of range: 0 or more characters"),
+        (
+            "SCHEDULER",
+            "scrapy.core.scheduler.Scheduler",
+            "is neither krowlspider.scheduler.Scheduler nor derived from it",
+        ),
+        ("SCHEDULER", "krowlspider.nosuch.Scheduler", "cannot be loaded: No module named"),
+        ("SCHEDULER", "krowlspider.scheduler.Nosuch", "cannot be loaded: Module"),
+        ("SCHEDULER", "Scheduler", "cannot be loaded: Error loading object"),
+        ("SCHEDULER", 7, "cannot be loaded: "),
+        ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "is neither krowlspider."),
+        ("DOWNLOADER", "scrapy.core.downloader.Downloader", "is neither krowlspider."),
         ("DOWNLOAD_TIMEOUT", "-1", "is out of range"),
         ("DOWNLOAD_MAXSIZE", "0", "is out of range"),
         ("USER_AGENT", "", "must be plain printable ASCII"),

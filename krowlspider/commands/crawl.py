@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING
 
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
-from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.errors import KrowlError, SettingsError, lacks_room, told
 from krowlspider.frontier.repair import way_out
 from krowlspider.job import Job
 from krowlspider.validation import validate
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
 
+logger = logging.getLogger(__name__)
+
 # Exit codes: the caller can tell a mistake in the input from a disk that is full.
 BAD_INPUT = 2
 STORAGE_FAILED = 3
+# Of a crawl that has ended by itself; start_error is what Scrapy says when the spider's start() has raised.
+_OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
 
 
 class Command(CrawlCommand):
@@ -56,14 +61,24 @@ class Command(CrawlCommand):
         error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
         if isinstance(error, KrowlError):
             print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = BAD_INPUT
+            self.exitcode = STORAGE_FAILED if _for_want_of_room(error) else BAD_INPUT
+        elif error is not None:
+            logger.critical("The crawl could not begin", exc_info=error)
+            self.exitcode = 1
         elif self.crawler_process.bootstrap_failed:
             self.exitcode = 1
         elif (failure := Job.of(crawler).failure) is not None:
             way = way_out(failure, Job.of(crawler).folder.path)
-            print(
-                f"krowlspider: the crawl could not be kept on disk: {failure}{way}", file=sys.stderr
-            )
+            why = told(failure)
+            print(f"krowlspider: the crawl could not be kept on disk: {why}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED
-        elif crawler.stats.get_value("finish_reason") == "nothing_to_crawl":
-            self.exitcode = BAD_INPUT
+        else:
+            reason = crawler.stats.get_value("finish_reason")
+            self.exitcode = _OF_REASON.get(reason, self.exitcode)
+
+
+def _for_want_of_room(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is a full disk."""
+    while error is not None and not lacks_room(error):
+        error = error.__cause__
+    return error is not None

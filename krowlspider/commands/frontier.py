@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import plyvel
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
 from krowlspider.commands import frontiertext
-from krowlspider.commands.crawl import BAD_INPUT
+from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
+from krowlspider.commands.files import STDIO, drop_output, read_lines, written
 from krowlspider.commands.importing import import_into
-from krowlspider.errors import JobError, KrowlError
+from krowlspider.errors import JobError, KrowlError, lacks_room, told
 from krowlspider.frontier.edit import drop_host, forget_host
 from krowlspider.frontier.exchange import export_lines
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.hostview import look_at_host
-from krowlspider.frontier.repair import repair, way_out
-from krowlspider.frontier.store import STORE_ERRORS, LevelStore
+from krowlspider.frontier.repair import gone, is_there, repair, way_out
+from krowlspider.frontier.store import STORE_ERRORS, LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.view import look
 from krowlspider.job import pace_rule
 from krowlspider.jobfolder import JobFolder, JobInUseError, sync_folder
 from krowlspider.urls.canonical import IdentityHasher, normalise
 from krowlspider.urls.host import host_of
+from krowlspider.validation import validate
 
 if TYPE_CHECKING:
     import argparse
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
 # Hosts or entries in each list.
 _MOST = 10
-_STDIO = "-"
 # Options that do more than to look at the whole.
+_FILES = ("export", "import_file")
 _ACTIONS = ("host", "export", "import_file", "drop_host", "forget", "repair")
 
 
@@ -63,7 +62,7 @@ class Command(ScrapyCommand):
             "--export",
             metavar="FILE",
             nargs="?",
-            const=_STDIO,
+            const=STDIO,
             help="write what is queued, one JSON line a URL, to FILE or standard output",
         )
         one.add_argument(
@@ -83,33 +82,61 @@ class Command(ScrapyCommand):
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        if len(args) != 1:
-            raise UsageError("give one JOBDIR, before the options")
         folder = None
         try:
+            self._check(args, opts)
             folder = JobFolder.existing(args[0])
             self._run(folder, opts)
         except BrokenPipeError:
-            # Whoever read it has read enough; nothing is to be flushed to it at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever read it has read enough.
+            drop_output()
         except (KrowlError, OSError, *STORE_ERRORS) as error:
             where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
-            mend = way_out(error, folder.path) if folder else ""
-            print(f"krowlspider: {where}{error}{mend}", file=sys.stderr)
-            self.exitcode = BAD_INPUT
+            full = _is_full(error)
+            way = way_out(error, folder.path) if folder else ""
+            if full and not isinstance(error, StoreError):
+                way = ": make room on its disk, and do it again"
+            print(f"krowlspider: {where}{told(error)}{way}", file=sys.stderr)
+            self.exitcode = STORAGE_FAILED if full else BAD_INPUT
+
+    def _check(self, args: list[str], opts: argparse.Namespace) -> None:
+        """:raises KrowlError: the command line or a setting is wrong
+        :raises UsageError: there is not one JOBDIR
+        """
+        for name in args:
+            if name.startswith("-"):
+                raise KrowlError(
+                    f"{name.partition('=')[0]} is not an option: scrapy frontier --help lists them"
+                )
+        if len(args) != 1:
+            raise UsageError("give one JOBDIR, before the options")
+        for name in _ACTIONS:
+            if getattr(opts, name) == "":
+                option = "--" + name.removesuffix("_file").replace("_", "-")
+                wanted = "a file" if name in _FILES else "the name of a host"
+                raise KrowlError(f"{option} is given an empty name: give {wanted}")
+        assert self.settings is not None
+        checked = self.settings.copy()
+        # Nothing is fetched here.
+        checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
+        validate(checked)
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:
-            head = folder.take()
-        except JobInUseError:
+            head = folder.take(to_repair=opts.repair)
+        except JobInUseError as error:
             if any(getattr(opts, name) for name in _ACTIONS):
-                raise
+                raise JobError(
+                    f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
+                ) from error
             status = folder.read_status()
             self._say(opts, {"running": status}, frontiertext.running(folder, status))
             return
         try:
             if opts.repair:
                 self._repair(folder, head, opts)
+            elif not is_there(folder.frontier):
+                raise JobError(gone(folder.path))
             else:
                 with closing(LevelStore(folder.frontier)) as store:
                     self._act(folder, head, store, opts)
@@ -119,7 +146,9 @@ class Command(ScrapyCommand):
     def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
         hasher = IdentityHasher(head.seed)
         report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
-        self._say(opts, report.as_dict(), frontiertext.repaired(report))
+        self._say(opts, report.as_dict(), frontiertext.repaired(report, folder.path))
+        if report.empty:
+            self.exitcode = BAD_INPUT
 
     def _act(
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
@@ -130,12 +159,17 @@ class Command(ScrapyCommand):
             one = look_at_host(store, name, pace_rule(self.settings), time.time(), _MOST)
             self._say(opts, one.as_dict(), frontiertext.one_host(one))
         elif opts.export:
-            with _opened(opts.export, "w") as file:
-                file.writelines(f"{line}\n" for line in export_lines(store))
+            count = 0
+            with written(opts.export) as file:
+                for count, line in enumerate(export_lines(store), 1):  # noqa: B007
+                    file.write(f"{line}\n")
+            print(f"{count:,} URLs written", file=sys.stderr)
         elif opts.import_file:
-            with _opened(opts.import_file, "rb") as file:
-                result = import_into(folder, head, store, self.settings, file)
-            self._say(opts, asdict(result), str(result))
+            lines = read_lines(opts.import_file)
+            result = import_into(folder, head, store, self.settings, lines)
+            self._say(opts, result.as_dict(), str(result))
+            if result.useless:
+                self.exitcode = BAD_INPUT
         elif opts.drop_host:
             dropped = drop_host(store, _host(opts.drop_host))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
@@ -158,7 +192,8 @@ class Command(ScrapyCommand):
         )
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
-        print(json.dumps(values) if opts.json else text)
+        with written(STDIO) as file:
+            print(json.dumps(values) if opts.json else text, file=file)
 
 
 def _host(name: str) -> str:
@@ -169,8 +204,11 @@ def _host(name: str) -> str:
     return host_of(url)
 
 
-def _opened(name: str, mode: str) -> AbstractContextManager[IO[Any]]:
-    """A file, or standard input or output for "-", which stays open."""
-    if name != _STDIO:
-        return Path(name).open(mode)
-    return nullcontext(sys.stdin.buffer if "r" in mode else sys.stdout)
+def _is_full(error: BaseException) -> bool:
+    """Whether there was no room for the frontier on its disk."""
+    cause: BaseException | None = None if isinstance(error, KrowlError) else error
+    while cause is not None:
+        if isinstance(cause, NoRoomError) or lacks_room(cause):
+            return True
+        cause = cause.__cause__
+    return False

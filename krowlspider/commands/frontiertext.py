@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from extensions.status import LINE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from krowlspider.frontier.derived import Found
     from krowlspider.frontier.hostview import EntryLine, HostView
     from krowlspider.frontier.repair import Repaired
     from krowlspider.frontier.view import FrontierView, HostLine
@@ -89,12 +93,14 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 
-def repaired(report: Repaired) -> str:
+def repaired(report: Repaired, jobdir: Path) -> str:
     """What a repair found, and what to do about what it did not find."""
     found = report.found
     kept = ", ".join(f"{name} {count:,}" for name, count in found.kept.items())
+    if report.copy is None:
+        return f"nothing is wrong with it: {kept}"
     lines = [
-        f"repaired: {kept}",
+        f"{'NOT repaired, no host is left' if report.empty else 'repaired'}: {kept}",
         f"seen marks made anew for queued URLs: {found.marked:,}",
     ]
     if report.tables:
@@ -102,13 +108,43 @@ def repaired(report: Repaired) -> str:
             f"tables that could not be read whole: {len(report.tables)}, {report.table_bytes:,} bytes"
             f" ({', '.join(report.tables)})"
         )
+    if report.missing:
+        lines.append(f"tables that are not there any more: {report.missing:,}")
     if report.log_bytes:
         lines.append(f"bytes of logs that could not be read: {report.log_bytes:,}")
-    if found.short_hosts:
-        lost = f"at most {found.short_urls:,} of {found.short_hosts:,} hosts, most of"
-        again = "those that were seen come back only when their host is forgotten: --forget HOST"
-        lines.append(f"queued URLs that are not there any more: {lost}")
-        lines += [f"{count:>9,}  {host}" for count, host in found.short]
-        lines.append(again)
-    lines.append(f"the files as they were are in {report.copy}: remove it when the crawl goes well")
+    lines += [*_lost(report), *_unrecorded(found)]
+    if found.counters_lost:
+        lines.append("the counters are lost: done and dropped URLs are counted too low")
+    if found.short_hosts or found.unrecorded_hosts:
+        forget = f"scrapy frontier {quote(str(jobdir))} --forget HOST"
+        lines.append(
+            f"what was seen of a host comes back only when the host is forgotten: {forget}"
+        )
+    if report.empty:
+        lines.append(
+            f"put the files back from a copy of your own, or give a new JOBDIR; as they were they are in {report.copy}"
+        )
+    else:
+        lines.append(
+            f"the files as they were are in {report.copy}: remove it when the crawl goes well"
+        )
     return "\n".join(lines)
+
+
+def _lost(report: Repaired) -> list[str]:
+    found = report.found
+    if not (found.short_hosts or report.lossy):
+        return []
+    count = f"{found.short_urls:,} URLs of {found.short_hosts:,} hosts"
+    if report.lossy:
+        lost = f"lost from the queues: at least {count}, and of hosts without a record nobody knows how many"
+    else:
+        lost = f"lost from the queues: at most {count}, as what was done in the last second is counted too"
+    return [lost, *(f"{number:>9,}  {host}" for number, host in found.short)]
+
+
+def _unrecorded(found: Found) -> list[str]:
+    if not found.unrecorded_hosts:
+        return []
+    head = f"hosts that were seen and have lost their record: {found.unrecorded_hosts:,}"
+    return [head, *(f"{'':>9}  {host}" for host in found.unrecorded)]

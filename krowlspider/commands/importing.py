@@ -93,9 +93,9 @@ def import_into(
         monotonic=time.monotonic,
         wall=time.time,
     )
-    parse = partial(
-        parse_line, identify=_Identify(head.seed), url_max=settings.getint("URLLENGTH_LIMIT")
-    )
+    # 0 is no limit, as in Scrapy.
+    url_max = settings.getint("URLLENGTH_LIMIT") or sys.maxsize
+    parse = partial(parse_line, identify=_Identify(head.seed), url_max=url_max)
     return import_lines(frontier, store, lines, parse, _complain)
 
 

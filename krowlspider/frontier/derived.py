@@ -6,6 +6,7 @@ each queued URL has a seen mark. A damaged store may have lost one without the o
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import groupby
@@ -15,6 +16,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
 from krowlspider.frontier.schema import host_in, split_queue_key
+from krowlspider.frontier.seen import KEY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
 
 # Changes in one batch: about 1 MB.
 _BATCH = 10_000
+# What follows the host in a seen mark: a zero byte and the identity.
+_SEEN_TAIL = 1 + KEY_SIZE
 _KINDS = {
     "hosts": schema.HOST,
     "queued": schema.QUEUE,
     "poison": schema.POISON,
-    "seen": schema.SEEN,
     "robots": schema.ROBOTS,
 }
 
@@ -39,6 +42,9 @@ class Found:
 
     ``short`` are the hosts whose records count more entries than there are, with how many: those that lost most.
     ``short_hosts`` and ``short_urls`` are the totals. After a kill they include what was done in its last second.
+
+    ``unrecorded`` are the first of the ``unrecorded_hosts`` that had entries or seen marks and no record: nobody
+    knows how many entries they had. ``counters_lost``: the counters are not there, or older than the host records.
     """
 
     kept: dict[str, int] = field(default_factory=dict)
@@ -46,13 +52,21 @@ class Found:
     short: list[tuple[int, str]] = field(default_factory=list)
     short_hosts: int = 0
     short_urls: int = 0
+    unrecorded: list[str] = field(default_factory=list)
+    unrecorded_hosts: int = 0
+    counters_lost: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was missing."""
+        return not (self.marked or self.short_hosts or self.unrecorded_hosts)
 
 
 def put_right(store: Store, hasher: IdentityHasher, now: float, most: int) -> Found:
     """Make host records, heap and seen marks agree with the queue entries.
 
     Pace, counters, clock, robots.txt records and what is put off stay as they are; a host without a record is due
-    ``now``, in seconds of the job clock. ``most`` is the length of ``Found.short``. The mark of a clean end goes,
+    ``now``, in seconds of the job clock. ``most`` is the length of the lists in `Found`. The mark of a clean end goes,
     and so do the lists that bring a saved seen filter up to date: the filter must have been removed.
     """
     work = _Work(store, hasher, now, most)
@@ -60,7 +74,9 @@ def put_right(store: Store, hasher: IdentityHasher, now: float, most: int) -> Fo
     for name, record, entries in _joined(store):
         work.put_host(name, record, entries)
     work.end()
+    seen = work.count_seen()
     work.found.kept = {kind: sum(1 for _ in store.keys(prefix)) for kind, prefix in _KINDS.items()}
+    work.found.kept["seen"] = seen
     work.found.short.sort(reverse=True)
     return work.found
 
@@ -93,6 +109,7 @@ class _Work:
         self._most = most
         self._changes = 0
         self._batch = store.batch()
+        self._done = 0
         self.found = Found()
 
     def _put(self, key: bytes, value: bytes) -> None:
@@ -117,12 +134,29 @@ class _Work:
     def end(self) -> None:
         self._batch.write()
         self._store.batch(sync=True).write()
+        saved = self._store.get(schema.COUNTERS)
+        self.found.counters_lost = saved is None or json.loads(saved).get("done", 0) < self._done
+
+    def count_seen(self) -> int:
+        """Count the seen marks, when the hosts that have entries have their records again."""
+        count = 0
+        by_host = groupby(self._store.keys(schema.SEEN), key=lambda key: key[1:-_SEEN_TAIL])
+        for name, keys in by_host:
+            if self._store.get(schema.HOST + name) is None:
+                self._miss_record(name.decode())
+            count += sum(1 for _ in keys)
+        return count
 
     def put_host(
         self, name: str, record: bytes | None, entries: Iterable[tuple[bytes, bytes]]
     ) -> None:
         """Write a host's record and its place in the heap, and the seen marks that its entries lack."""
-        host = Host(name, due=self._now) if record is None else Host.decode(name, record)
+        if record is None:
+            self._miss_record(name)
+            host = Host(name, due=self._now)
+        else:
+            host = Host.decode(name, record)
+        self._done += host.done
         counted = host.queued
         host.queued = 0
         host.queues = {}
@@ -151,6 +185,11 @@ class _Work:
         if self._store.get(key) is None:
             self._put(key, b"")
             self.found.marked += 1
+
+    def _miss_record(self, name: str) -> None:
+        self.found.unrecorded_hosts += 1
+        if len(self.found.unrecorded) < self._most:
+            self.found.unrecorded.append(name)
 
     def _miss(self, name: str, count: int) -> None:
         found = self.found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.errors import lacks_room
@@ -40,7 +41,12 @@ def _sync(path: Path) -> None:
 
 def log_bytes(folder: Path) -> int:
     """The size of a LevelDB folder's logs, which become tables when it is opened."""
-    return sum(log.stat().st_size for log in folder.glob("*.log"))
+    size = 0
+    for log in folder.glob("*.log"):
+        with suppress(FileNotFoundError):
+            # LevelDB may have deleted it since.
+            size += log.stat().st_size
+    return size
 
 
 def has_room(folder: Path, size: int) -> bool:
@@ -53,8 +59,8 @@ def has_room(folder: Path, size: int) -> bool:
     chunk = os.urandom(_CHUNK)
     try:
         with (folder / _PROBE).open("wb") as file:
-            for _ in range(0, size, _CHUNK):
-                file.write(chunk)
+            for written in range(0, size, _CHUNK):
+                file.write(chunk[: size - written])
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -68,10 +68,19 @@ class DueHeap:
         self._pushes += 1
         heappush(self._heap, (due, self._pushes, name))
 
+    @property
+    def _full(self) -> bool:
+        """Whether what waits in memory already is as much as a window: it goes first."""
+        return len(self._heap) >= self._window
+
     def next_due(self) -> float | None:
         """When to look again, at the latest; None when no host has a place."""
         if self._heap:
-            return min(self._heap[0][0], self._covered) if self.scheduled else self._heap[0][0]
+            return (
+                min(self._heap[0][0], self._covered)
+                if self.scheduled and not self._full
+                else self._heap[0][0]
+            )
         return self._covered if self.scheduled else None
 
     def count_due(self, now: float) -> int:
@@ -86,7 +95,7 @@ class DueHeap:
 
     def exhausted(self, now: float) -> bool:
         """Whether more hosts may be due on disk when memory has none: `read_window` is to follow."""
-        return now >= self._covered and bool(self.scheduled)
+        return now >= self._covered and bool(self.scheduled) and not self._full
 
     def consumed(self) -> tuple[bytes, bytes]:
         """The range of keys that have been read."""

@@ -2,7 +2,7 @@
 
 ``url``, ``depth``, ``priority``, ``redirects``, ``retries``, ``distress`` and ``bare`` are those of the entry,
 ``request`` is the whole request in base64 where the entry has one, ``state`` is ``queued`` or ``poison``. Only
-``url`` must be there to come in.
+``url`` must be there to come in, and nothing else may: a name that is misspelt would be lost without a word.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store import Store
 
 _STATES = {schema.QUEUE: "queued", schema.POISON: "poison"}
-_COUNTS = ("depth", "redirects", "retries", "distress")
+# With the most that an entry holds of each.
+_COUNTS = {"depth": 0xFFFF, "redirects": 0xFF, "retries": 0xFF, "distress": 0xFF}
+_KEYS = {"url", "priority", "bare", "request", "state", *_COUNTS}
 # Lines that become one batch: about 1 MB.
 _BATCH = 1000
 # Batches between two commits.
@@ -46,6 +48,19 @@ class Imported:
     known: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     bad: int = 0
+
+    @property
+    def useless(self) -> bool:
+        """Whether there were lines, and every one was bad."""
+        return bool(self.bad and not (self.imported or self.known or self.refused))
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "imported": self.imported,
+            "known": self.known,
+            "refused": dict(self.refused),
+            "bad": self.bad,
+        }
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in self.refused.items())
@@ -84,18 +99,20 @@ def parse_line(
     try:
         said = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadLine("not JSON") from error
+        raise BadLine('not JSON: a line is {"url": "https://..."}') from error
     if not isinstance(said, dict) or not isinstance(said.get("url"), str):
         raise BadLine("not a JSON object with a url")
+    _check_keys(said)
     url = normalise(said["url"])
     if url is None:
         raise BadLine(f"not an http or https URL, or one with a user name: {said['url'][:80]!r}")
     if len(url) > url_max:
         raise BadLine(f"a URL of more than {url_max} characters")
-    counts = {name: _count(said, name) for name in _COUNTS}
-    priority, bare = said.get("priority", 0), said.get("bare", False)
-    if type(priority) is not int or type(bare) is not bool:
-        raise BadLine("priority is not a whole number, or bare neither true nor false")
+    counts = {name: _whole(said, name, 0, most) for name, most in _COUNTS.items()}
+    priority = _whole(said, "priority", -schema.PRIORITY_LIMIT, schema.PRIORITY_LIMIT)
+    bare = said.get("bare", False)
+    if type(bare) is not bool:
+        raise BadLine("bare is neither true nor false")
     try:
         entry = Entry(url, **counts, bare=bare, request=_request(said))
         return Candidate(host_of(url), identify(entry), entry, priority)
@@ -103,10 +120,17 @@ def parse_line(
         raise BadLine(str(error)) from error
 
 
-def _count(said: dict[str, Any], name: str) -> int:
+def _check_keys(said: dict[str, Any]) -> None:
+    if unknown := sorted(said.keys() - _KEYS):
+        raise BadLine(f"unknown key {unknown[0][:80]!r}: there are {', '.join(sorted(_KEYS))}")
+    if said.get("state", "queued") not in _STATES.values():
+        raise BadLine("state is neither queued nor poison")
+
+
+def _whole(said: dict[str, Any], name: str, least: int, most: int) -> int:
     value = said.get(name, 0)
-    if type(value) is not int or value < 0:
-        raise BadLine(f"{name} is not a whole number of 0 or more")
+    if type(value) is not int or not least <= value <= most:
+        raise BadLine(f"{name} is not a whole number from {least} to {most}")
     return value
 
 

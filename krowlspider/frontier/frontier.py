@@ -128,7 +128,9 @@ class Frontier(HostTurns):
         gauges = {
             "queued": self.pending,
             "hosts": self._due.scheduled,
-            "put_off": self._put_off_queued,
+            # Leases are queued for the next start.
+            "put_off": self._put_off_queued
+            + sum(len(host.leased) for host in self.hosts.values() if host.turn is Turn.PUT_OFF),
             "unsure": self.unsure,
         }
         batch.put(schema.CLEAN, json.dumps(gauges).encode())
@@ -331,8 +333,13 @@ class Frontier(HostTurns):
         host = self.host(name)
         if host.leased or host.errands or host.waits or host.turn in (Turn.IN_TRANSIT, Turn.PARKED):
             raise HostBusyError(f"{name} is {host.turn.value}, with {len(host.leased)} pages open")
+        if host.recalled:
+            # The end of its last request may not have reached the disk, which the other frontier cannot know.
+            sure = whole_microseconds(self.unsure + self._rule.delay(host.pace))
+            host.ready, host.due = max(host.ready, sure), max(host.due, sure)
         batch = self._store.batch(sync=True)
         load = unload(self._store, name, batch)
+        load.record = host.encode()
         self._due.forget(host, batch)
         batch.write()
         self.queued -= host.queued
@@ -347,8 +354,11 @@ class Frontier(HostTurns):
         behind what this one has of it, its next-fetch time is the later of both."""
         batch = self._store.batch(sync=True)
         known, host = remembered(load), self.host(load.name)
+        slower = self._rule.delay(known.pace) > self._rule.delay(host.pace)
         if host.state is State.NEW:
-            host.pace, host.state = known.pace, known.state
+            host.state = known.state
+        if slower:
+            host.pace = known.pace
         host.due = max(host.due, known.due)
         host.ready = max(host.ready, known.ready)
         host.done += known.done
@@ -359,7 +369,10 @@ class Frontier(HostTurns):
             self._append(host, entry, priority, batch)
         if host.state is State.DEAD and host.turn is not Turn.PUT_OFF:
             host.become(State.BACKING_OFF)
-        put_poison(load, batch)
+        put_poison(self._store, load, batch)
+        if host.turn is Turn.RESTING:
+            # Its time may be another.
+            self._line_up(host)
         self._record(host, batch)
         self.seen.end_batch(batch)
         batch.write()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.poison import free_place
 from krowlspider.frontier.schema import poison_prefix, split_queue_key
 from krowlspider.frontier.seen import KEY_SIZE
 
@@ -50,11 +51,15 @@ def unload(store: Store, name: str, batch: Batch) -> HostLoad:
     return load
 
 
-def put_poison(load: HostLoad, batch: Batch) -> None:
-    """Keep what was set aside."""
-    for number, (priority, entry) in enumerate(load.poison):
-        key = schema.queue_key(poison_prefix(load.name), priority, number)
-        batch.put(key, entry.encode(load.name))
+def put_poison(store: Store, load: HostLoad, batch: Batch) -> None:
+    """Keep what was set aside, beside what was here."""
+    number = sum(1 for _ in store.keys(poison_prefix(load.name)))
+    for priority, entry in load.poison:
+        place = free_place(
+            store, schema.queue_key(schema.queue_prefix(load.name), priority, number)
+        )
+        batch.put(place, entry.encode(load.name))
+        number = split_queue_key(place)[2] + 1
 
 
 def remembered(load: HostLoad) -> Host:

@@ -8,7 +8,6 @@ from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.schema import due_key
 from krowlspider.politeness.pace import Pace
 
 if TYPE_CHECKING:
@@ -135,11 +134,6 @@ class Host:
         return self.queued + len(self.leased)
 
     @property
-    def place(self) -> bytes | None:
-        """Its key in the heap on disk."""
-        return None if self.placed is None else due_key(self.placed, self.name)
-
-    @property
     def pinned(self) -> bool:
         """Whether memory holds more of it than its record on disk."""
         return bool(
@@ -173,10 +167,9 @@ class Host:
         return queue.tail - 1
 
     def end_lease(self, priority: int, sequence: int) -> None:
-        """A lease is over, on disk too. A lane of retries that nothing is in ends with it."""
+        """A lease is over, on disk too. A queue that nothing is in ends with it, but for the ordinary one."""
         self.leased.remove((priority, sequence))
-        if sequence >> _LANE_AT:
-            level = level_of(priority, sequence)
+        if level := level_of(priority, sequence):
             queue = self.queues.get(level)
             # Its sequences start anew only when no key of the old ones is left to be removed.
             if (

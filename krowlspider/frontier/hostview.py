@@ -99,7 +99,7 @@ def look_at_host(store: Store, name: str, rule: PaceRule, wall: float, most: int
     return HostView(
         name,
         host.state.words,
-        _why(host, queued, entries_due, rule, wall),
+        _why(host, queued, entries_due, rule, wall) + _set_aside(len(poison)),
         delay=round(rule.delay(host.pace), 3),
         crawl_delay=host.pace.floor,
         distress=host.pace.distress,
@@ -139,6 +139,11 @@ def _robots(store: Store, name: str) -> Iterator[RobotsLine]:
 
 def _why(host: Host, queued: int, entries_due: float, rule: PaceRule, wall: float) -> str:
     """Why the host is not being fetched, in one sentence."""
+    if host.state is State.RETIRED:
+        return (
+            f"It is retired: its robots.txt asks for {host.pace.floor:g} s between two requests,"
+            f" and KROWL_CRAWL_DELAY_MAX is {rule.crawl_delay_max:g}."
+        )
     if not queued:
         return "Nothing of it is queued."
     if host.turn is Turn.PUT_OFF:
@@ -146,14 +151,18 @@ def _why(host: Host, queued: int, entries_due: float, rule: PaceRule, wall: floa
             "It is put off because its robots.txt cannot be had; that is tried again at the next"
             " start and every hour."
         )
-    if host.state is State.RETIRED:
-        return "It is retired: it asks for a slower pace than this crawl keeps."
     wait = _seconds(host.due, wall)
     if entries_due > max(host.due, wall):
         return f"All its queued URLs are retries, the first due in {entries_due - wall:.1f} s."
     if wait:
         return f"It is due in {wait:.1f} s, because of {_cause(host, wait, rule)}."
     return "It is due: it will be fetched with the next start."
+
+
+def _set_aside(poison: int) -> str:
+    if not poison:
+        return ""
+    return f" {poison:,} page{'s are' if poison > 1 else ' is'} set aside as poison."
 
 
 def _cause(host: Host, wait: float, rule: PaceRule) -> str:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from zlib import crc32
 
 from krowlspider.frontier import schema
+from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
 from krowlspider.frontier.schema import host_in
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +175,7 @@ def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     """Take an entry out of its host's queue: one less queued, one more dropped, as host record and counters say."""
     batch.delete(key)
     name = host_in(key)
-    batch.put(_free_place(store, key), entry.encode(name))
+    batch.put(free_place(store, key), entry.encode(name))
     record = store.get(schema.host_key(name))
     assert record is not None, f"{name} has a queue entry and no record"
     host = Host.decode(name, record)
@@ -182,6 +184,10 @@ def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     if not host.queued and host.placed is not None:
         batch.delete(schema.due_key(host.placed, name))
     batch.put(schema.host_key(name), host.encode())
+    budget = DomainBudget(store, 0)
+    if budget.count(domain_of(name)):
+        budget.give_back(domain_of(name))
+        budget.end_batch(batch)
     saved = store.get(schema.COUNTERS)
     counters: Counter[str] = Counter(json.loads(saved) if saved else {})
     counters["dropped/poison"] += 1
@@ -190,7 +196,7 @@ def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     batch.delete(schema.CLEAN)
 
 
-def _free_place(store: Store, key: bytes) -> bytes:
+def free_place(store: Store, key: bytes) -> bytes:
     """The key of a queue entry in the poison range, or the next that is free: a lane of retries begins again at its
     first sequence, where another may have been set aside before."""
     place = schema.POISON + key[len(schema.QUEUE) :]

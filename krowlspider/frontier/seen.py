@@ -1,7 +1,7 @@
 """The seen set: a layered Bloom filter that decides, the keys on disk that rebuild it.
 
-The filter follows Almeida et al., "Scalable Bloom Filters" (2007): each layer holds twice as many keys at half
-the false positives of the one before, so that the whole stays below the stated rate however far it grows.
+The filter follows Almeida et al., "Scalable Bloom Filters" (2007): each layer holds twice as many keys, up to a
+limit, at half the false positives of the one before, so that the whole stays below the stated rate however far it grows.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Invariant 8: at most one link in a million is taken for known when it is new.
 FALSE_POSITIVES = 1e-6
 KEY_SIZE = 8
+# Keys of the largest layers. The newest one is copied on the event loop when the filter is saved: 33 ms.
+LAYER_MAX = 16_000_000
 _REBUILD_CHUNK = 100_000
 # The filter is saved again when so many keys are new since, and a quarter of all: about a second of replay.
 _SAVE_EVERY = 2_000_000
@@ -57,11 +59,14 @@ class SeenFilter:
     @property
     def fill(self) -> float:
         """Share of the newest layer that is used, 0 to 1."""
-        return 1 - self._room / (self.capacity << (self.layers - 1))
+        return 1 - self._room / self._size(self.layers - 1)
+
+    def _size(self, layer: int) -> int:
+        return min(self.capacity << layer, max(self.capacity, LAYER_MAX))
 
     def _grow(self) -> None:
         rate = FALSE_POSITIVES / (2 << self.layers)
-        self._room = self.capacity << self.layers
+        self._room = self._size(self.layers)
         self._layers.append(Bloom(self._room, rate, index))
 
     def __contains__(self, key: bytes) -> bool:

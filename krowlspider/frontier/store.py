@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import plyvel
 
-from krowlspider.errors import lacks_room
+from krowlspider.errors import lacks_room, told
 from krowlspider.frontier.disk import has_room, log_bytes, remove_probe, sync_logs
 from krowlspider.frontier.schema import after_all
 
@@ -35,9 +35,10 @@ TABLE_FILTER_BITS = 10
 UNWRITTEN_MAX = 256 * 1024 * 1024
 # What a waiting change takes beside its bytes: two bytes objects and their places in a dict.
 _CHANGE_OVERHEAD = 200
-# Room that must be there, beyond what waits, before the store is opened again: LevelDB writes the logs it finds as
-# tables, and merges tables soon after.
-ROOM = 64 * 1024 * 1024
+# Room that must be there, beyond the logs and what waits, before the store is opened again. LevelDB writes the logs it
+# finds as tables, where a record takes 8 bytes more: 12 MB for a full buffer of the smallest records, of which there
+# are two at most. The rest is to go on with; a merge of tables that needs more is a full disk once more.
+ROOM = 32 * 1024 * 1024
 
 
 _AFTER_ALL = b"\xff"
@@ -133,7 +134,11 @@ class LevelStore:
             remove_probe(folder)
             self.db = self._opened(create=create)
         except (plyvel.Error, OSError) as error:
-            raise StoreError(f"{folder}: {error}") from error
+            if lacks_room(error):
+                raise StoreError(
+                    f"no room to open it: make some on the disk of {folder}"
+                ) from error
+            raise StoreError(f"{folder}: {told(error)}") from error
         self.get = self.db.get
 
     def _opened(self, *, create: bool = False) -> plyvel.DB:
@@ -162,7 +167,7 @@ class LevelStore:
         """
         with self._lock:
             if self.failure is not None:
-                raise StoreError(str(self.failure)) from self.failure
+                raise StoreError(told(self.failure)) from self.failure
             if not self.stalled:
                 try:
                     self._write(batch.deletes, batch.puts)
@@ -210,7 +215,7 @@ class LevelStore:
 
     def _failed(self, error: Exception) -> StoreError:
         self.failure = self.failure or error
-        return StoreError(f"{self.folder}: {error}")
+        return StoreError(f"{self.folder}: {told(error)}")
 
     # --- a full disk ---
 
@@ -239,6 +244,11 @@ class LevelStore:
         deletes = [key for key, value in kept.items() if value is None]
         return deletes, {key: value for key, value in kept.items() if value is not None}
 
+    @property
+    def needed(self) -> int:
+        """The bytes for which `recover` looks for room."""
+        return log_bytes(self.folder) + self._unwritten_size + self._room
+
     def recover(self) -> bool:
         """Open the store again and write what was kept, durably; False when there is still no room for it.
 
@@ -254,8 +264,7 @@ class LevelStore:
         if not self.stalled:
             return True
         try:
-            needed = log_bytes(self.folder) + self._unwritten_size + self._room
-            if not has_room(self.folder, needed):
+            if not has_room(self.folder, self.needed):
                 return False
         except OSError as error:
             raise self._failed(error) from error

@@ -32,6 +32,12 @@ HOSTS_IN_MEMORY = 10_000
 ROUND = 3600.0
 # Hosts of a round made due at a time, once a commit: about 5 ms.
 _REVIVED = 1000
+# Hosts looked at in one pop, most of which may not be ready: about 20 ms.
+_LOOKS = 1000
+# Hosts of a domain that wait in memory for room in it; more are given times of their own, so far apart (seconds) at
+# least, and wait on disk: a domain may have hosts without end.
+_PARKED = 100
+_APART = 0.05
 # Seconds that a process takes at least to die and be started again. A wait that is longer than the one by the
 # host's record, by more than that, is written at once: a restart must not cut it short.
 _RESTART = 0.5
@@ -74,6 +80,8 @@ class HostTurns:
         self.hosts: dict[str, Host] = {}
         self._in_transit: Counter[str] = Counter()
         self._parked: dict[str, deque[Host]] = {}
+        # Of domains with more: when the last of them is due.
+        self._lines: dict[str, float] = {}
         self.parked = 0
         self._changed: list[Host] = []
         saved = store.get(schema.CLOCK)
@@ -106,6 +114,7 @@ class HostTurns:
         if host is None:
             saved = self._store.get(schema.host_key(name))
             host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
+            host.recorded = 0.0 if saved is None else self._rule.delay(host.pace)
             self.hosts[name] = host
         return host
 
@@ -154,7 +163,9 @@ class HostTurns:
         """Take the host that has been due the longest, if its domain has room, and put it in transit."""
         self._evict()
         now = self.now()
-        while (name := self._pop_name(now)) is not None:
+        for _ in range(_LOOKS):
+            if (name := self._pop_name(now)) is None:
+                return None
             host = self.host(name)
             aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
             ready = host.turn is Turn.RESTING or (aside and host.errands)
@@ -191,13 +202,25 @@ class HostTurns:
             host.become(State.BACKING_OFF)
         host.domain = host.domain or domain_of(host.name)
         if self._in_transit[host.domain] >= self._limits.domain_concurrency:
-            host.turn = Turn.PARKED
-            self._parked.setdefault(host.domain, deque()).append(host)
-            self.parked += 1
+            self._park(host)
             return False
         self._in_transit[host.domain] += 1
         host.turn = Turn.IN_TRANSIT
         return True
+
+    def _park(self, host: Host) -> None:
+        """Its domain has no room: the host is next when it has, or waits further behind."""
+        parked = self._parked.setdefault(host.domain, deque())
+        if len(parked) >= _PARKED:
+            apart = max(self._rule.minimum / self._limits.domain_concurrency, _APART)
+            line = max(self.now(), self._lines.get(host.domain, 0.0)) + apart
+            self._lines[host.domain] = line
+            host.turn = Turn.IDLE
+            self._rest(host, line)
+            return
+        host.turn = Turn.PARKED
+        parked.append(host)
+        self.parked += 1
 
     def _leave_transit(self, host: Host) -> None:
         """Make room in the host's domain. The caller gives the host its next turn."""
@@ -212,6 +235,7 @@ class HostTurns:
             self.parked -= 1
             if not parked:
                 del self._parked[host.domain]
+                self._lines.pop(host.domain, None)
 
     def _due_again(self, host: Host) -> None:
         """A host that was popped without being fetched keeps its time."""

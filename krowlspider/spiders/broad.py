@@ -15,6 +15,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.errors import SeedsError
 from krowlspider.scheduler import Scheduler
 from krowlspider.urls.canonical import normalise
@@ -126,6 +127,12 @@ class BroadSpider(Spider):
         scheduler.page_budget = self._max_pages or None
         if self._seeds is not None:
             await self._plant(self._seeds)
+            if not (self._seeds.good or scheduler.has_pending_requests()):
+                logger.warning(
+                    "Nothing to crawl: no line of %s is a seed, and no URL is queued",
+                    self._seeds.path,
+                )
+                raise CloseSpider("nothing_to_crawl")
         elif not scheduler.has_pending_requests():
             logger.warning("Nothing to crawl: give -a seeds=FILE, or a JOBDIR that has URLs queued")
             raise CloseSpider("nothing_to_crawl")
@@ -169,7 +176,11 @@ class BroadSpider(Spider):
             title = page.title
             if page.links and not page.nofollow:
                 await self._discover(page.links, depth + 1, host_of(response.url))
-        where = await meta["krowl_warc"]
+        try:
+            where = await meta["krowl_warc"]
+        except ArchiveError:
+            # It has been told, and keeps every commit from now on from acknowledging a page, this one too.
+            return
         yield {
             "url": response.url,
             "status": response.status,

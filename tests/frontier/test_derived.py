@@ -130,6 +130,32 @@ def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
     assert (host.due, host.queued) == (world.clocks.wall, 3)
 
 
+def test_hosts_that_lost_their_record_are_named_as_nobody_knows_what_they_had(
+    world: World,
+) -> None:
+    removed(world, schema.host_key("c.test"), schema.host_key("a-b.test"))
+    removed(world, schema.queue_prefix("c.test"))
+    found = mended(world)
+    assert found.unrecorded_hosts == 2
+    assert sorted(found.unrecorded) == ["a-b.test", "c.test"]
+    assert (found.short_hosts, found.whole) == (0, False)
+    assert found.kept["seen"] == 12
+    assert mended(world, most=0).unrecorded_hosts == 1
+
+
+@pytest.mark.parametrize("left", [None, b"{}", b'{"done": 0}'])
+def test_counters_that_are_lost_or_older_than_the_hosts_are_told(
+    world: World, left: bytes | None
+) -> None:
+    assert not mended(world).counters_lost
+    batch = world.store.batch()
+    batch.delete(schema.COUNTERS)
+    if left is not None:
+        batch.put(schema.COUNTERS, left)
+    batch.write()
+    assert mended(world).counters_lost
+
+
 def test_a_host_that_was_put_off_without_a_note_of_it_is_tried_again(world: World) -> None:
     world.store.close()
     frontier = world.open()

@@ -105,7 +105,7 @@ def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ("nonsense", "not JSON"),
+        ("http://a.test/", 'not JSON: a line is {"url": "https://..."}'),
         ("[1]", "not a JSON object with a url"),
         ('{"depth": 1}', "not a JSON object with a url"),
         ('{"url": 5}', "not a JSON object with a url"),
@@ -115,9 +115,18 @@ def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later
         (line("http://a.test/" + "x" * 100), "more than 100 characters"),
         (line("http://a.test/", depth=-1), "depth is not a whole number"),
         (line("http://a.test/", depth=True), "depth is not a whole number"),
+        (line("http://a.test/", depth=65_536), "depth is not a whole number from 0 to 65535"),
         (line("http://a.test/", retries="2"), "retries is not a whole number"),
+        (line("http://a.test/", retries=256), "retries is not a whole number from 0 to 255"),
         (line("http://a.test/", priority=1.5), "priority is not a whole number"),
-        (line("http://a.test/", bare=1), "bare neither true nor false"),
+        (
+            line("http://a.test/", priority=2**31),
+            "priority is not a whole number from -2147483647 to 2147483647",
+        ),
+        (line("http://a.test/", priorty=1), "unknown key 'priorty': there are bare, depth,"),
+        (line("http://a.test/", state="done"), "state is neither queued nor poison"),
+        (line("http://a.test/", state=[]), "state is neither queued nor poison"),
+        (line("http://a.test/", bare=1), "bare is neither true nor false"),
         (line("http://a.test/", request=[]), "request is not a text"),
         (line("http://a.test/", request="?"), "request is not base64"),
         ("[" * 100_000, "not JSON"),
@@ -137,12 +146,18 @@ def test_bytes_that_are_no_text_are_a_bad_line() -> None:
         parse_line(b'\xff{"url": "http://a.test/"}\x00', lambda entry: None, url_max=100)
 
 
-def test_numbers_beyond_what_an_entry_holds_are_cut_to_it() -> None:
+def test_the_greatest_numbers_that_an_entry_holds_come_in_as_they_are() -> None:
     world = other_world()
-    imported(world, line(URLS[0], depth=10**30, retries=10**6, priority=-(10**30)))
+    most = {"depth": 0xFFFF, "retries": 0xFF, "priority": -(2**31 - 1)}
+    assert imported(world, line(URLS[0], **most))[0].imported == 1
     [found] = exported(world)
-    assert (found["depth"], found["retries"]) == (0xFFFF, 0xFF)
-    assert found["priority"] == -(2**31 - 1)
+    assert {name: found[name] for name in most} == most
+
+
+def test_an_import_of_nothing_but_bad_lines_is_useless() -> None:
+    assert imported(other_world(), "x", "y")[0].useless
+    assert not imported(other_world(), "x", line(URLS[0]))[0].useless
+    assert not imported(other_world(), "")[0].useless
 
 
 def test_poison_is_exported_and_only_an_import_puts_it_back(

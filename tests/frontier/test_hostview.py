@@ -100,6 +100,26 @@ def test_a_host_that_is_put_off_says_when_it_is_tried_again() -> None:
     )
 
 
+@pytest.mark.parametrize("entries", [[], [PAGE]])
+def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list[Entry]) -> None:
+    host = waiting(floor=500.5)
+    host.become(State.RETIRED)
+    assert seen(host, *entries).why == (
+        "It is retired: its robots.txt asks for 500.5 s between two requests,"
+        " and KROWL_CRAWL_DELAY_MAX is 300."
+    )
+
+
+def test_poison_is_mentioned() -> None:
+    bad = replace(PAGE, strikes=3)
+    assert seen(waiting(), poison=(bad,)).why == (
+        "Nothing of it is queued. 1 page is set aside as poison."
+    )
+    assert seen(waiting(), PAGE, poison=(bad, bad)).why.endswith(
+        " 2 pages are set aside as poison."
+    )
+
+
 def test_the_first_entries_are_shown_and_all_are_counted() -> None:
     entries = [replace(PAGE, url=f"http://a.test/{at}", depth=at) for at in range(12)]
     entries[0] = replace(LATER, strikes=2, distress=3)

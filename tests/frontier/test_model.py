@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from krowlspider.frontier.handover import HostBusyError
-from krowlspider.frontier.schema import QUEUE, queue_prefix, seen_prefix
+from krowlspider.frontier.hosts import Host, Turn
+from krowlspider.frontier.schema import (
+    DUE,
+    HOST,
+    QUEUE,
+    due_key,
+    queue_prefix,
+    seen_prefix,
+    split_due_key,
+)
 from krowlspider.frontier.store import LevelStore, Store
 from krowlspider.frontier.turns import ROUND
 from krowlspider.politeness.pace import next_try
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.frontier import Lease
-    from krowlspider.frontier.hosts import Host
 
 HOSTS = [f"h{number}.test" for number in range(4)] + [
     "a.shared.test",
@@ -52,8 +60,9 @@ class FrontierModel(RuleBasedStateMachine):
 
     open_store: Callable[[], Store]
 
-    @initialize(tiny=st.booleans(), verify=st.booleans())
-    def start(self, tiny: bool, verify: bool) -> None:
+    @initialize(tiny=st.booleans(), verify=st.booleans(), dies=st.booleans())
+    def start(self, tiny: bool, verify: bool, dies: bool) -> None:
+        self.dies = dies
         limits = replace(TINY if tiny else LIMITS, domain_concurrency=2)
         self.world = World(self.open_store, limits=limits, verify=verify)
         self.pages: dict[str, Page] = {}
@@ -203,6 +212,25 @@ class FrontierModel(RuleBasedStateMachine):
         frontier.take_over(other.frontier.hand_over(name))
         self.aside.discard(name)
 
+    @rule(name=st.sampled_from(HOSTS))
+    def take_over_more(self, name: str) -> None:
+        """Another frontier hands a host over that this one may know, with its wait."""
+        other = World(KeptMemoryStore, limits=self.world.limits)
+        other.clocks = self.world.clocks
+        other.open()
+        urls = [f"http://{name}/more/{self.line}/{number}" for number in range(2)]
+        other.add(*urls)
+        if other.fetch(wait=5.0) is None:
+            # The heap keeps whole microseconds: it is due in the next.
+            return
+        other.commit()
+        due = other.frontier.host(name).due
+        self.world.frontier.take_over(other.frontier.hand_over(name))
+        self.known.update(urls)
+        self._queue(urls[1], 0)
+        if name not in self.busy:
+            self.earliest[name] = max(self.earliest.get(name, 0.0), due)
+
     @rule(seconds=st.sampled_from([0.1, 0.3, 5.0, 60.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.world.clocks.pass_(seconds)
@@ -259,11 +287,50 @@ class FrontierModel(RuleBasedStateMachine):
         assert frontier.pending >= len(self.pages)
         assert frontier.leased == sum(page.leased for page in self.pages.values())
 
-    def teardown(self) -> None:
-        """Whatever happened, all that is not done is delivered, once."""
+    @invariant()
+    def what_is_counted_is_there_and_no_host_is_stuck(self) -> None:
         if not hasattr(self, "pages"):
             return
-        self._die(self.world.crash)
+        frontier, store = self.world.frontier, self.world.store
+        places = dict(split_due_key(key)[::-1] for key in store.keys(DUE))
+        hosts = {
+            name: frontier.hosts.get(name) or Host.decode(name, record)
+            for name, record in ((key[1:].decode(), value) for key, value in store.items(HOST))
+        }
+        assert frontier.host_count == len(places)
+        assert frontier.queued == sum(host.queued for host in hosts.values())
+        put_off = [host for host in hosts.values() if host.turn is Turn.PUT_OFF]
+        assert frontier._put_off_queued == sum(host.queued for host in put_off)
+        in_memory: dict[str, list[float]] = {}
+        for due, _, name in frontier._due._heap:
+            in_memory.setdefault(name, []).append(due)
+        for host in hosts.values():
+            if host.turn is Turn.IDLE:
+                assert not host.queued
+            if host.turn is Turn.RESTING and host.queued:
+                ahead = host.name in places and (
+                    due_key(places[host.name], host.name) > frontier._due._cursor
+                )
+                assert host.name in in_memory or ahead or (host.unread and host.changed)
+
+    def _end_all(self) -> None:
+        """What is in transit or leased comes to its end, without a death."""
+        for host in list(self.busy.values()):
+            self._release(host, 0.25)
+        for url, lease in self.leases.items():
+            self.world.frontier.acknowledge(lease)
+            self.over.add(url)
+        self.leases.clear()
+
+    def teardown(self) -> None:
+        """Whatever happened, all that is not done is delivered, once, whether the process dies or lives on."""
+        if not hasattr(self, "pages"):
+            return
+        if self.dies:
+            self._die(self.world.crash)
+        else:
+            self._end_all()
+            self.commit(written=True, added=False)
         left = set(self.pages)
         for _ in range(400):
             # A count that came back too high from a crash ends with the pop that finds nothing.
@@ -272,14 +339,18 @@ class FrontierModel(RuleBasedStateMachine):
             self.world.clocks.pass_(60)
             while (host := self._pop_host()) is not None:
                 lease = self._pop(host)
+                if lease is None:
+                    del self.busy[host.name]
+                    self.world.frontier.give_back(host)
+                    continue
                 self._release(host, 0.25)
-                if lease is not None:
-                    left.discard(lease.entry.url)
-                    self.world.frontier.acknowledge(lease)
-                    self.over.add(lease.entry.url)
+                left.discard(lease.entry.url)
+                self.world.frontier.acknowledge(lease)
+                self.over.add(lease.entry.url)
             self.commit(written=True, added=False)
         assert left == set()
         assert self.world.frontier.queued == 0
+        assert not self.world.frontier.hopeful or self.world.frontier._round is not None
         self.world.clocks.pass_(ROUND + RULE.maximum)
         assert self.world.frontier.pop_host() is None
         assert self.world.frontier.host_count == 0

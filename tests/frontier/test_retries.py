@@ -110,6 +110,10 @@ def test_a_lane_that_is_empty_leaves_the_record(world: World) -> None:
     assert fetched(world, 1.0) == [A[0]]
     world.commit()
     assert list(world.frontier.host("a.test").queues) == [0]
+    world.add(*(f"http://a.test/p{number}" for number in range(3)), priority=7)
+    assert len(fetched(world, 2.0)) == 3
+    world.commit()
+    assert list(world.frontier.host("a.test").queues) == [0]
     world.add(A[1])
     fail(world, 1.0, 1)
     world.crash()
@@ -132,3 +136,25 @@ def test_tries_beyond_the_last_lane_share_it(world: World) -> None:
     many = Entry(A[0], retries=200, distress=200, due=world.frontier.now() + 1)
     world.frontier.replace(lease, many)
     assert fetched(world, 2.0) == [A[0]]
+
+
+def test_a_lane_stays_while_a_page_of_it_is_leased(world: World) -> None:
+    """Its sequences would begin again, and one of them be the leased page's."""
+    world.add(*A)
+    fail(world, 1.0)
+    world.clocks.pass_(0.25)
+    fail(world, 1.0)
+    world.clocks.pass_(2)
+    first = pop(world)
+    world.frontier.release(first.host, 0.25)
+    world.clocks.pass_(0.25)
+    second = pop(world)
+    world.frontier.release(second.host, 0.25)
+    world.frontier.acknowledge(first)
+    world.commit()
+    for _ in range(2):
+        world.clocks.pass_(0.25)
+        fail(world, 1.0)
+    world.frontier.acknowledge(second)
+    world.commit()
+    assert sorted(fetched(world, 5.0)) == [A[2], A[3], A[4], A[5]]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EROFS
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
+import plyvel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from krowlspider.errors import lacks_room
 from krowlspider.frontier.memory import MemoryStore
 from krowlspider.frontier.store import UNWRITTEN_MAX, LevelStore, NoRoomError, Store, StoreError
 
@@ -110,10 +114,11 @@ def test_a_folder_that_is_missing_or_has_lost_its_current_file_is_not_made_anew(
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
-    """No file of this process can grow, and the kernel says so in the words of a full disk or nearly."""
+def full_disk(size: int = 0) -> Iterator[None]:
+    """No file of this process can grow beyond ``size`` bytes, and the kernel says so in the words of a full disk or
+    nearly."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
@@ -192,6 +197,52 @@ def test_a_synced_write_on_a_full_disk_is_kept_but_not_called_durable(
     assert level_store.recover()
     put(level_store, (b"c", b"1"), sync=True)
     assert [key for key, _ in level_store.items(b"")] == [b"a", b"b", b"c"]
+
+
+def test_the_room_that_is_asked_for_is_enough_and_less_is_not(tmp_path: Path) -> None:
+    store = LevelStore(tmp_path / "db", create=True, room=3_000_000)
+    with full_disk():
+        put(store, (b"a", bytes(500_000)))
+    put(store, (b"b", bytes(700_000)))
+    put(store, (b"c", b"1"))
+    needed = store.needed
+    assert 4_200_000 < needed < 4_300_000
+    with full_disk(needed - 1):
+        assert store.recover() is False
+    with full_disk(needed):
+        assert store.recover()
+    assert [key for key, _ in store.items(b"")] == [b"a", b"b", b"c"]
+    store.close()
+
+
+def test_a_store_that_finds_no_room_to_be_opened_says_so_and_opens_when_there_is(
+    tmp_path: Path,
+) -> None:
+    """The device that is always full stands where LevelDB will write its next list of tables."""
+    folder = tmp_path / "db"
+    store = LevelStore(folder, create=True)
+    put(store, (b"a", b"1"))
+    store.close()
+    full = [folder / f"MANIFEST-{number:06d}" for number in range(3, 20)]
+    for path in full:
+        path.symlink_to("/dev/full")
+    with pytest.raises(StoreError) as caught:
+        LevelStore(folder)
+    assert str(caught.value) == f"no room to open it: make some on the disk of {folder}"
+    assert lacks_room(caught.value.__cause__)
+    for path in full:
+        path.unlink(missing_ok=True)
+    store = LevelStore(folder)
+    assert store.get(b"a") == b"1"
+    store.close()
+
+
+@pytest.mark.parametrize("number", [ENOSPC, EDQUOT, EFBIG, EIO, EROFS, EMFILE])
+def test_a_full_disk_a_quota_and_a_limit_are_want_of_room_and_no_other_failure(number: int) -> None:
+    words = f"IO error: db/000003.log: {os.strerror(number)}".encode()
+    expected = number in {ENOSPC, EDQUOT, EFBIG}
+    assert lacks_room(OSError(number, os.strerror(number))) is expected
+    assert lacks_room(plyvel.IOError(words)) is expected
 
 
 def test_a_merge_of_tables_that_finds_no_room_is_a_full_disk_too(
