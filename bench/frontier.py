@@ -141,7 +141,7 @@ def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
     assert frontier.pop(first) is not None
     opened = time.perf_counter() - begun
     frontier.release(first, DELAY)
-    _settle()
+    settle()
     spent, own, latencies = time.process_time(), time.thread_time(), []
     for count in range(min(POPS, urls // 4)):
         before = time.perf_counter()
@@ -163,7 +163,7 @@ def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
     }
 
 
-def _settle() -> None:
+def settle() -> None:
     """Wait until LevelDB has merged what earlier steps wrote: it is not this step's cost."""
     while True:
         before = time.process_time()
@@ -188,7 +188,7 @@ def _next(frontier: Frontier) -> Host | None:
 def _crawl(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
     """All that the frontier does for a page: pop it, take its links, release, acknowledge, commit."""
     frontier, web = _open(folder), Web(hosts)
-    _settle()
+    settle()
     spent, pages, latencies = 0.0, 0, []
     while pages < PAGES:
         begun, wall = time.process_time(), time.perf_counter()
@@ -224,7 +224,7 @@ def _enqueue_scattered(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
 
 def _enqueued(folder: Path, hosts: int, own: int) -> int:
     frontier, web = _open(folder), Web(hosts)
-    _settle()
+    settle()
     spent = 0.0
     for page in range(PAGES):
         links = web.links(web.host(), own)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.frontier import LIMITS, RULE, Web
+from bench.frontier import LIMITS, RULE, Web, settle
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.seen import SeenSet
@@ -75,6 +75,10 @@ def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
         host = f"{web.host(number)}:{port}"
         web.add(frontier, [web.page(host) for _ in range(queued // hosts)])
     frontier.close()
+    # What the filling left to merge is not the crawl's cost.
+    store = LevelStore(folder.frontier)
+    settle()
+    store.close()
     folder.leave()
 
 
