@@ -41,3 +41,10 @@ def lacks_room(error: BaseException | None) -> bool:
         return error.errno in _NO_ROOM
     # LevelDB's errors have no number: their text ends with the system's words for it.
     return any(error.args[0].endswith(os.strerror(number).encode()) for number in _NO_ROOM)
+
+
+def for_want_of_room(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is a full disk."""
+    while error is not None and not lacks_room(error):
+        error = error.__cause__
+    return error is not None

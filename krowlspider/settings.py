@@ -127,9 +127,10 @@ KROWL_HOST_QUEUE_MAX = 1000
 # URLs queued for one registrable domain in the whole crawl, all its hosts together; what is dropped does not count.
 # 0: no limit. With one, each page costs a look-up and a put for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0
-# URLs queued in all; 70 to 90 bytes of disk each, the seen key included.
+# URLs queued in all; 90 bytes of disk each where hosts have 20, 120 where they have 4, the seen key included.
 KROWL_FRONTIER_MAX = 50_000_000
-# URLs the first layer of the seen filter holds at 1e-6 false positives (29 bits each); further layers double it.
+# URLs the first layer of the seen filter holds at 1e-6 false positives (30 bits each); further layers double it,
+# up to 16 million.
 KROWL_SEEN_CAPACITY = 1_000_000
 # True: each positive of the filter is looked up on disk, which makes the seen set exact for 4 to 10 µs a known link.
 KROWL_SEEN_VERIFY = False

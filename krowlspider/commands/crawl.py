@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
-from krowlspider.errors import KrowlError, SettingsError, lacks_room, told
+from krowlspider.errors import KrowlError, SettingsError, for_want_of_room, told
 from krowlspider.frontier.repair import way_out
 from krowlspider.job import Job
 from krowlspider.validation import validate
@@ -61,7 +61,7 @@ class Command(CrawlCommand):
         error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
         if isinstance(error, KrowlError):
             print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if _for_want_of_room(error) else BAD_INPUT
+            self.exitcode = STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT
         elif error is not None:
             logger.critical("The crawl could not begin", exc_info=error)
             self.exitcode = 1
@@ -75,10 +75,3 @@ class Command(CrawlCommand):
         else:
             reason = crawler.stats.get_value("finish_reason")
             self.exitcode = _OF_REASON.get(reason, self.exitcode)
-
-
-def _for_want_of_room(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is a full disk."""
-    while error is not None and not lacks_room(error):
-        error = error.__cause__
-    return error is not None

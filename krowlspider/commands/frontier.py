@@ -16,7 +16,7 @@ from krowlspider.commands import frontiertext
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.commands.files import STDIO, drop_output, read_lines, written
 from krowlspider.commands.importing import import_into
-from krowlspider.errors import JobError, KrowlError, lacks_room, told
+from krowlspider.errors import JobError, KrowlError, for_want_of_room, told
 from krowlspider.frontier.edit import drop_host, forget_host
 from krowlspider.frontier.exchange import export_lines
 from krowlspider.frontier.filterfile import FilterFile
@@ -206,9 +206,6 @@ def _host(name: str) -> str:
 
 def _is_full(error: BaseException) -> bool:
     """Whether there was no room for the frontier on its disk."""
-    cause: BaseException | None = None if isinstance(error, KrowlError) else error
-    while cause is not None:
-        if isinstance(cause, NoRoomError) or lacks_room(cause):
-            return True
-        cause = cause.__cause__
-    return False
+    if isinstance(error, KrowlError):
+        return False
+    return isinstance(error, NoRoomError) or for_want_of_room(error)
