@@ -42,7 +42,7 @@ class DomainBudget:
         """URLs that count against the domain's budget."""
         count = self._counts.get(domain)
         if count is None:
-            saved = self._store.get(BUDGET + domain.encode())
+            saved = self._store.read((BUDGET + domain.encode(),))[0]
             count = self._counts[domain] = 0 if saved is None else int.from_bytes(saved, "big")
         return count
 

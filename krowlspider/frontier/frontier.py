@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
@@ -19,7 +18,7 @@ from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover import HostBusyError, HostLoad, put_poison, remembered, unload
 from krowlspider.frontier.hosts import Host, State, Turn, level_of, queued_in
-from krowlspider.frontier.schema import whole_microseconds
+from krowlspider.frontier.schema import split_queue_key, whole_microseconds
 from krowlspider.frontier.turns import HostTurns, Limits
 from krowlspider.urls.host import domain_of
 
@@ -102,6 +101,9 @@ class Frontier(HostTurns):
         saved = self._store.get(schema.COUNTERS)
         self.counters.update(json.loads(saved) if saved else {})
         gauges = self._store.get(schema.CLEAN)
+        if gauges is None:
+            # The last process died.
+            self._catch_up()
         counted: dict[str, Any] = self._count() if gauges is None else json.loads(gauges)
         self.queued: int = counted["queued"]
         batch = self._store.batch(sync=True)
@@ -109,6 +111,28 @@ class Frontier(HostTurns):
         self._put_totals(batch, self.counters)
         batch.write()
         self.start_turns(counted["hosts"], counted["put_off"], counted.get("unsure"))
+
+    def _catch_up(self) -> None:
+        """Have the records of the last commit's hosts say what it left of their queues: the process may have died
+        before it wrote them."""
+        batch = self._store.batch()
+        for name in json.loads(self._store.get(schema.ACKNOWLEDGED) or b"[]"):
+            record = self._store.get(schema.host_key(name))
+            if record is None:
+                # Forgotten by hand since.
+                continue
+            host = Host.decode(name, record)
+            heads: dict[int, int] = {}
+            host.queued = 0
+            for key in self._store.keys(schema.queue_prefix(name)):
+                heads.setdefault(level_of(*split_queue_key(key)[1:]), split_queue_key(key)[2])
+                host.queued += 1
+            for level, queue in host.queues.items():
+                queue.head = heads.get(level, queue.tail)
+            if not host.queued and host.placed is not None:
+                batch.delete(schema.due_key(host.placed, name))
+            batch.put(schema.host_key(name), host.encode())
+        batch.write()
 
     def _count(self) -> dict[str, int]:
         """Go through all host records, as the gauges of a process that died are not on disk."""
@@ -156,12 +180,12 @@ class Frontier(HostTurns):
         touched: set[Host] = set()
         in_batch: set[bytes] = set()
         added = 0
-        for candidate in candidates:
+        for candidate in self._unknown(candidates):
             key = candidate.key
-            if key is not None and (key in in_batch or self.seen.known(candidate.host, key)):
+            if key in in_batch:
                 self.counters["known"] += 1
                 continue
-            host = self.host(candidate.host)
+            host = self.hosts[candidate.host]
             if refusal := self._refusal(host):
                 self.counters[f"dropped/{refusal}"] += 1
                 continue
@@ -181,6 +205,22 @@ class Frontier(HostTurns):
         batch.write()
         self.counters["queued"] += added
         return added
+
+    def _unknown(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Those that are not known yet, with their hosts in memory."""
+        unknown: list[Candidate] = []
+        missing: set[str] = set()
+        for candidate in candidates:
+            key = candidate.key
+            if key is not None and self.seen.known(candidate.host, key):
+                self.counters["known"] += 1
+                continue
+            unknown.append(candidate)
+            if candidate.host not in self.hosts:
+                missing.add(candidate.host)
+        if missing:
+            self._recall(sorted(missing))
+        return unknown
 
     def _refusal(self, host: Host) -> str | None:
         if host.state is State.RETIRED:
@@ -219,10 +259,12 @@ class Frontier(HostTurns):
         """Lease the next entry of a host; None when it has none that is due. The entry stays on disk."""
         prefix = schema.queue_prefix(host.name)
         now = self.now()
+        gaps = host.has_gaps
         for level in host.levels():
             queue = host.queues[level]
             while queue.head < queue.tail and queue.due <= now:
-                saved = self._store.get(schema.queue_key(prefix, level >> 8, queue.head))
+                key = schema.queue_key(prefix, level >> 8, queue.head)
+                saved = self._store.get(key) if gaps else self._store.read((key,))[0]
                 if saved is None:
                     # Acknowledged before a restart, while an older one of the host was not.
                     queue.head += 1
@@ -233,10 +275,6 @@ class Frontier(HostTurns):
                     break
                 queue.head += 1
                 return self._lease(host, level >> 8, queue.head - 1, entry)
-        if host.earliest() == inf:
-            # Nothing is left: a count that came back too high from a crash ends here.
-            self.queued -= host.queued
-            host.queued = 0
         return None
 
     def _lease(self, host: Host, priority: int, sequence: int, entry: Entry) -> Lease:
@@ -283,6 +321,10 @@ class Frontier(HostTurns):
         for lease, dropped in acknowledged:
             batch.delete(self.key_of(lease))
             counted["done" if dropped is None else f"dropped/{dropped}"] += 1
+        if acknowledged:
+            # Their records follow in a batch of their own: a start after a death looks for what that one missed.
+            names = {lease.host.name for lease, _ in acknowledged}
+            batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         self._put_totals(batch, self.counters + counted)
         return Commit(batch, acknowledged, counted, self._upkeep(len(acknowledged)))
 
@@ -381,7 +423,7 @@ class Frontier(HostTurns):
 
     def robots(self, authority: str) -> bytes | None:
         """The stored robots.txt record of an authority (``scheme://host[:port]``)."""
-        return self._store.get(schema.robots_key(authority))
+        return self._store.read((schema.robots_key(authority),))[0]
 
     def put_robots(self, authority: str, record: bytes) -> None:
         """Keep a robots.txt record."""

@@ -147,6 +147,15 @@ class Host:
         """The keys of its queues, those to pop from first in front."""
         return self.queues if len(self.queues) == 1 else sorted(self.queues, reverse=True)
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether its queues have sequences without an entry: acknowledged ones, while an older one was not."""
+        if len(self.queues) == 1:
+            # What nearly all have.
+            (queue,) = self.queues.values()
+            return queue.tail - queue.head != self.queued
+        return sum(queue.tail - queue.head for queue in self.queues.values()) != self.queued
+
     def earliest(self) -> float:
         """When the first of its queued entries is due, as far as is known; seconds of the job clock."""
         return min(

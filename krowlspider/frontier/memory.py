@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from krowlspider.frontier.store import Batch
 
@@ -33,6 +33,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self._data: dict[bytes, bytes] = {}
         self.get = self._data.get
+
+    def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        return [self._data.get(key) for key in keys]
 
     def apply(self, changes: list[tuple[bytes, bytes | None]]) -> None:
         for key, value in changes:

@@ -3,6 +3,7 @@
 =======================================  ==================================================================
 key                                      value
 =======================================  ==================================================================
+``a``                                    hosts of the last commit that acknowledged any entries, JSON list
 ``c``                                    counters of the job, JSON ``{name: number}``
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``h`` host                               host record, see ``Host.encode``
@@ -30,6 +31,7 @@ from struct import Struct
 
 FORMAT = 2
 
+ACKNOWLEDGED = b"a"
 COUNTERS = b"c"
 CLEAN = b"d"
 HOST = b"h"

@@ -69,6 +69,7 @@ class Store(Protocol):
     one made with ``sync=True`` survives a power loss too, and with it every batch written before."""
 
     def get(self, key: bytes) -> bytes | None: ...
+    def read(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
     def batch(self, *, sync: bool = False) -> Batch: ...
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]: ...
@@ -286,7 +287,25 @@ class LevelStore:
             self.get = self.db.get
             return True
 
-    # --- reading in order ---
+    # --- reading ---
+
+    def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        """The values of keys in ascending order, like `get` for each, in the way for places that no cache has.
+
+        LevelDB counts each `get` that has to pass a table, and moves the table down after a hundred, with all tables
+        that lie below it: with ten million URLs queued that was 80 kB rewritten for each page. An iterator is not
+        counted. It takes 8 µs where `get` takes 4, and a key that is not there the time of all deleted ones
+        that follow it: 0.3 s for a million.
+        """
+        if self.stalled:
+            return [self._get_while_stalled(key) for key in keys]
+        found: list[bytes | None] = []
+        with self.db.raw_iterator() as iterator:
+            for key in keys:
+                iterator.seek(key)
+                there = iterator.valid() and iterator.key() == key
+                found.append(iterator.value() if there else None)
+        return found
 
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self.db.iterator(prefix=prefix, verify_checksums=True) as iterator:

@@ -112,7 +112,12 @@ class HostTurns:
         """The host: from memory, from its record on disk, or new."""
         host = self.hosts.get(name)
         if host is None:
-            saved = self._store.get(schema.host_key(name))
+            host = self._recall([name])
+        return host
+
+    def _recall(self, names: list[str]) -> Host:
+        """Take hosts that are not in memory, in the order of their names, into it; return the last of them."""
+        for name, saved in zip(names, self._store.read(map(schema.host_key, names)), strict=True):
             host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
             host.recorded = 0.0 if saved is None else self._rule.delay(host.pace)
             self.hosts[name] = host

@@ -34,6 +34,7 @@ class MortalStore:
         self._store = store
         self._left = batches
         self.get = store.get
+        self.read = store.read
         self.keys = store.keys
         self.items = store.items
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
 
@@ -10,6 +10,7 @@ import pytest
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts import Turn
+from krowlspider.frontier.schema import DUE, QUEUE, due_key
 from krowlspider.frontier.store import Store
 from krowlspider.frontier.turns import ROUND, Limits
 from tests.frontier.conftest import LIMITS, RULE, World
@@ -340,6 +341,47 @@ def test_what_was_not_committed_is_not_counted(world: World) -> None:
     world.restart()
     assert world.frontier.counters == {"queued": 1}
     assert world.frontier.queued == 1
+
+
+def test_a_start_after_a_death_finds_the_queues_as_the_last_commit_left_them(world: World) -> None:
+    """The process died after the commit and before the hosts' records that follow it."""
+    world.add(A1, A2, A3, B1)
+    world.add("http://a.test/first", priority=7)
+    assert {world.fetch(wait=0.0) for _ in range(3)} == {"http://a.test/first", B1, A1}
+    world.frontier.begin_commit().write()
+    frontier = world.crash()
+    assert (frontier.queued, frontier.host_count) == (2, 1)
+    a, b = frontier.host("a.test"), frontier.host("b.test")
+    assert (a.queued, b.queued) == (2, 0)
+    assert not a.has_gaps
+    assert not b.has_gaps
+    assert list(world.store.keys(DUE)) == [due_key(a.due, "a.test")]
+    world.clocks.pass_(1)
+    assert drain(world) == [A2, A3]
+
+
+def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add(A1, A2, A3)
+    first = world.pop()
+    assert first is not None
+    world.frontier.release(first.host, 0.0)
+    assert world.fetch(wait=0.0) == A2
+    world.commit()
+    frontier = world.restart()
+    assert frontier.host("a.test").has_gaps
+    places: list[bytes] = []
+    read = world.store.read
+
+    def noted(keys: Iterable[bytes]) -> list[bytes | None]:
+        places.extend(asked := list(keys))
+        return read(asked)
+
+    monkeypatch.setattr(world.store, "read", noted)
+    world.clocks.pass_(1)
+    assert drain(world) == [A1, A3]
+    assert not [key for key in places if key.startswith(QUEUE)]
 
 
 def put_off(world: World) -> None:

@@ -11,6 +11,7 @@ from errno import EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EROFS
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
+from time import sleep
 
 import plyvel
 import pytest
@@ -66,6 +67,60 @@ def test_a_store_keeps_its_content_when_closed_and_opened(open_store: OpenStore)
     put(store, (b"a", b"1"))
     store.close()
     assert open_store().get(b"a") == b"1"
+
+
+def test_values_are_read_in_the_order_of_their_keys_those_that_are_not_there_too(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    put(store, (b"a", b"1"), (b"b", b"2"), (b"d", b""))
+    batch = store.batch()
+    batch.delete(b"b")
+    batch.write()
+    assert store.read([b"", b"a", b"b", b"c", b"d", b"e"]) == [None, b"1", None, None, b"", None]
+    assert store.read([]) == []
+
+
+def _merges(store: LevelStore) -> int:
+    """How often LevelDB has moved or merged tables since it was opened."""
+    sleep(0.2)
+    log = (store.folder / "LOG").read_text()
+    return log.count("Compacting") + log.count("Moved")
+
+
+def test_reading_what_no_cache_has_merges_no_tables_as_getting_it_does(tmp_path: Path) -> None:
+    """Below a table that has other keys of the same range."""
+    store = LevelStore(tmp_path / "db", create=True)
+    for turn in range(2):
+        put(store, *((b"%06d" % number, b"." * 50) for number in range(turn, 20_000, 2)))
+        store.flush()
+    store.close()
+    store = LevelStore(tmp_path / "db")
+    cold = [b"%06d" % number for number in range(0, 20_000, 2)]
+    before = _merges(store)
+    assert None not in store.read(cold)
+    assert all(store.read((key,)) != [None] for key in cold)
+    assert _merges(store) == before
+    for key in cold:
+        store.get(key)
+    assert _merges(store) > before
+    store.close()
+
+
+def test_a_damaged_table_is_not_read_as_if_nothing_were_there(tmp_path: Path) -> None:
+    store = LevelStore(tmp_path / "db", create=True)
+    put(store, *((b"%06d" % number, b"." * 50) for number in range(1000)))
+    store.flush()
+    store.close()
+    (table,) = (tmp_path / "db").glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[20_000:30_000] = bytes(10_000)
+    table.write_bytes(data)
+    store = LevelStore(tmp_path / "db")
+    keys = [b"%06d" % number for number in range(1000)]
+    with pytest.raises(plyvel.CorruptionError):
+        store.read(keys)
+    store.close()
 
 
 def test_writes_during_an_iteration_do_not_show_in_it(open_store: OpenStore) -> None:
@@ -346,6 +401,7 @@ def test_a_stalled_store_agrees_with_a_plain_dict_and_so_does_a_recovered_one(
         assert list(store.keys(prefix)) == keys
         assert list(store.keys(prefix, after)) == [key for key in keys if key > after]
         assert {key: store.get(key) for key in model} == model
+        assert store.read(KEYS) == [model.get(key) for key in KEYS]
 
     with TemporaryDirectory() as folder:
         store = LevelStore(Path(folder) / "db", create=True, room=1000)
@@ -386,3 +442,5 @@ def test_the_twin_agrees_with_a_plain_dict(
     assert list(store.items(prefix)) == sorted(
         (key, value) for key, value in model.items() if key.startswith(prefix)
     )
+    asked = [b"", *sorted(key for key, _ in changes)]
+    assert store.read(asked) == [model.get(key) for key in asked]
