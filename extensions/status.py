@@ -70,9 +70,13 @@ class Status:
         self._last_time, self._last_pages = now, counted["done"]
         status = self._figures(counted, rate)
         self._leave(status)
-        full = self._job.full
-        paused = "" if full is None else f" | paused: no room in {full}{room_needed(self._job)}"
-        logger.info("%s%s", LINE % status, paused)
+        logger.info("%s%s", LINE % status, self._paused())
+
+    def _paused(self) -> str:
+        """Why nothing goes out, for the end of the line; empty as a rule."""
+        if (full := self._job.full) is not None:
+            return f" | paused: no room in {full}{room_needed(self._job)}"
+        return " | paused: no host answers" if self._job.outages.paused else ""
 
     def _figures(self, counted: Counter[str], rate: float) -> dict[str, object]:
         frontier = self._job.frontier
@@ -121,6 +125,7 @@ class Status:
                 put(f"krowl/frontier/dropped_count/{name.removeprefix('dropped/')}", count)
         put("krowl/frontier/queued", frontier.queued)
         put("krowl/frontier/hosts", frontier.host_count)
+        put("krowl/frontier/put_off", frontier.put_off_queued)
         put("krowl/seen/keys", len(seen))
         put("krowl/seen/layers", seen.filter.layers)
         put("krowl/seen/fill", round(seen.filter.fill, 4))
@@ -129,6 +134,14 @@ class Status:
         put("krowl/archive/records_count", archive.records)
         put("krowl/archive/bytes_count", archive.bytes_written)
         put("krowl/archive/files_count", archive.files)
+        put("krowl/politeness/outages_count", self._job.outages.begun)
+        names = self._job.names
+        put("krowl/dns/question_count", names.questions)
+        put("krowl/dns/cached_count", names.cached)
+        put("krowl/dns/joined_count", names.joined)
+        put("krowl/dns/wait_seconds", round(names.waited, 3))
+        for kind, count in names.failures.items():
+            put(f"krowl/dns/failed_count/{kind}", count)
 
     def _finish(self, spider: Spider, reason: str) -> None:
         if self._task is not None:
@@ -161,6 +174,10 @@ class Status:
             f"  archive      {archive.records:,} records in {archive.files} files, {size:.1f} MB",
             f"  folder       {folder.path}",
         ]
+        if frontier.put_off_queued:
+            lines.append(
+                f"  put off      {frontier.put_off_queued:,} URLs of hosts that did not answer; a later start tries them again"
+            )
         if frontier.pending:
             lines.append("  go on with   the same command and JOBDIR")
         return lines

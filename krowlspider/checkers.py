@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ipaddress import ip_network
 from math import isfinite
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ Checker: TypeAlias = Callable[["BaseSettings", str], str | None]
 # Enough to tell an address from a slip of the keyboard; whether it is read, nobody can check here.
 _EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
+# As long as the longest that is looked for.
+_EXTENSION = re.compile(r"\s*\.?[A-Za-z0-9_-]{1,8}\s*")
 _STATUS = re.compile(r"\s*[1-5][0-9][0-9]\s*")
 _PORT_MAX = 65_535
 
@@ -134,6 +137,16 @@ def folder(settings: BaseSettings, name: str) -> str | None:
     return "is not a folder's path"
 
 
+def file(settings: BaseSettings, name: str) -> str | None:
+    """The path of a file that is there; None is none."""
+    value = settings.get(name)
+    if value is None:
+        return None
+    if not (isinstance(value, str | PathLike) and value and str(value).isprintable()):
+        return "is not a file's path"
+    return None if Path(value).is_file() else "is no file that is there"
+
+
 def header(settings: BaseSettings, name: str) -> str | None:
     """Text that may stand in a header: a line break in it would make another header."""
     value = settings.get(name)
@@ -171,6 +184,11 @@ def is_network(part: str) -> bool:
 def is_status(part: str) -> bool:
     """A status code of HTTP; RFC 9110, section 15."""
     return _STATUS.fullmatch(part) is not None
+
+
+def is_extension(part: str) -> bool:
+    """The last part of a file's name, with or without its dot."""
+    return _EXTENSION.fullmatch(part) is not None
 
 
 def is_server(part: str) -> bool:

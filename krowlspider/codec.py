@@ -27,7 +27,7 @@ _TRANSIENT = {
     "krowl_bare",
     "is_start_request",
 }
-_COUNTED = {"depth", "redirect_times", "retry_times", "distress_times"}
+_COUNTED = {"depth", "redirect_times", "redirect_urls", "retry_times", "distress_times"}
 _PLAIN = _TRANSIENT | _COUNTED
 
 
@@ -59,6 +59,7 @@ class RequestCodec:
         :raises ValueError: its callback or errback is not a method of the spider, or its meta cannot be stored
         """
         meta = request.meta
+        packed = b"" if self._is_plain(request) else self._pack(request)
         return Entry(
             url,
             depth=meta.get("depth", 0),
@@ -66,7 +67,8 @@ class RequestCodec:
             retries=meta.get("retry_times", 0),
             distress=meta.get("distress_times", 0),
             bare=meta.get("krowl_bare", False),
-            request=b"" if self._is_plain(request) else self._pack(request),
+            request=packed,
+            chain=() if packed else tuple(meta.get("redirect_urls", ())),
         )
 
     def request(self, entry: Entry) -> Request:
@@ -78,6 +80,8 @@ class RequestCodec:
         meta = request.meta
         if entry.redirects:
             meta["redirect_times"] = entry.redirects
+        if entry.chain:
+            meta["redirect_urls"] = list(entry.chain)
         if entry.retries:
             meta["retry_times"] = entry.retries
         if entry.distress:

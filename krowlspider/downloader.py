@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
@@ -11,6 +12,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler
 
+from krowlspider.fetch.errors import AddressBusy
 from krowlspider.job import Job
 from krowlspider.scheduler import Scheduler, Transit
 
@@ -43,8 +45,7 @@ class Downloader:
         return deferred_from_coro(self._fetch(request))
 
     async def _fetch(self, request: Request) -> Response | Request:
-        scheduler = self._crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
+        scheduler = self._scheduler()
         transit = scheduler.transit(request)
         try:
             if transit is None:
@@ -61,23 +62,37 @@ class Downloader:
 
     async def _through_middlewares(self, request: Request, transit: Transit) -> Response | Request:
         try:
-            return await self.middleware.download_async(self._download, request)
+            # It passes a Request on as it is.
+            download = partial(self._download, transit=transit)
+            return await self.middleware.download_async(download, request)  # type: ignore[arg-type]
         except Exception as error:
             if transit.failure is None:
                 transit.failure = "ignored" if isinstance(error, IgnoreRequest) else "error"
             raise
 
-    async def _download(self, request: Request) -> Response:
+    async def _download(self, request: Request, transit: Transit) -> Response | Request:
+        """The response; the request itself when it was turned back, which Scrapy takes to the scheduler again."""
         spider = self._crawler.spider
         send = self._crawler.signals.send_catch_log
+        stats = self._crawler.stats
         send(signals.request_reached_downloader, request=request, spider=spider)
-        self._crawler.stats.inc_value("downloader/request_count")
         try:
             response = await self.handlers.download_request_async(request)
             send(signals.response_downloaded, response=response, request=request, spider=spider)
+        except AddressBusy as error:
+            self._scheduler().turn_back(transit, error.address)
+            stats.inc_value("krowl/politeness/turned_back_count")
+            stats.inc_value("downloader/request_count", -1)
+            return request
         finally:
+            stats.inc_value("downloader/request_count")
             send(signals.request_left_downloader, request=request, spider=spider)
         return response
+
+    def _scheduler(self) -> Scheduler:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler
 
     def close(self) -> None:
         """Nothing to stop: the handler closes its connections when the engine stops."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 # Which of Scrapy's exceptions a fetch error is; retry middlewares and errbacks know these.
 _SCRAPY_ERRORS: Sequence[tuple[type[errors.FetchError], type[Exception]]] = (
-    (errors.NameNotFound, CannotResolveHostError),
     (errors.NameFailed, CannotResolveHostError),
     (errors.AddressForbidden, IgnoreRequest),
     (errors.ConnectRefused, DownloadConnectionRefusedError),
@@ -72,8 +72,8 @@ def failure_kind(error: BaseException) -> str:
 
 def is_final(error: BaseException) -> bool:
     """Whether the same fetch would fail again: no such name, a forbidden address, or an answer of no use."""
-    return isinstance(error.__cause__, errors.NameNotFound | errors.AddressForbidden) or is_answer(
-        error
+    return is_answer(error) or isinstance(
+        error.__cause__, errors.NameNotFound | errors.NameMalformed | errors.AddressForbidden
     )
 
 
@@ -159,6 +159,7 @@ class DownloadHandler(BaseDownloadHandler):
                 # 0 is no limit, as in Scrapy.
                 max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
                 observer=observer,
+                admit=partial(self._scheduler().locate, transit),
             )
         except errors.FetchError as error:
             if error.exchange is not None:
@@ -180,11 +181,14 @@ class DownloadHandler(BaseDownloadHandler):
 
     def _transit(self, request: Request) -> Transit:
         """Its URL is the one discovered: Scrapy's Request may have escaped it differently."""
-        scheduler = self.crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
-        transit = scheduler.transit(request)
+        transit = self._scheduler().transit(request)
         assert transit is not None
         return transit
+
+    def _scheduler(self) -> Scheduler:
+        scheduler = self.crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler
 
     def _observer(self, request: Request) -> _Signals | None:
         for signal in (signals.headers_received, signals.bytes_received):
@@ -232,7 +236,8 @@ class DownloadHandler(BaseDownloadHandler):
         headers = _headers(exchange.headers)
         body = exchange.body
         if body and (coding := headers.get(b"Content-Encoding")):
-            body = decode_body(body, coding, self._max_size)
+            most = max(self._max_size, request.meta.get("download_maxsize", 0))
+            body = decode_body(body, coding, most)
             del headers[b"Content-Encoding"]
         kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
         return kind(

@@ -30,6 +30,7 @@ from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder, sync_folder
+from krowlspider.outages import Outages
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
 
@@ -125,6 +126,7 @@ class Job:
             self.rule,
             monotonic=time.monotonic,
             wall=time.time,
+            boot=boot,
         )
         self.robots = RobotsGate(
             self.frontier,
@@ -142,6 +144,8 @@ class Job:
             cache_size=settings.getint("DNSCACHE_SIZE"),
             timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
         )
+        self.names = self._resolver.stats
+        self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._resolver)
         self.archive = WarcWriter(
             warc_folder(settings, self.folder.path),
@@ -269,10 +273,11 @@ def warc_folder(settings: BaseSettings, folder: Path) -> Path:
 
 def frontier_limits(settings: BaseSettings) -> Limits:
     return Limits(
-        settings.getint("KROWL_HOST_QUEUE_MAX"),
-        settings.getint("KROWL_FRONTIER_MAX"),
-        settings.getint("KROWL_DOMAIN_CONCURRENCY"),
-        settings.getint("KROWL_DOMAIN_BUDGET"),
+        host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
+        total=settings.getint("KROWL_FRONTIER_MAX"),
+        domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),
+        address_concurrency=settings.getint("KROWL_IP_CONCURRENCY"),
+        domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
     )
 
 

@@ -24,12 +24,13 @@ from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.processing import mark_work, tell
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.exclude import Exclusions
 from krowlspider.urls.host import authority_of, host_of
 from krowlspider.urls.scope import Scope
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
     from scrapy import Spider
@@ -60,7 +61,8 @@ class Transit:
     ``wait`` is what the politeness middleware found: seconds from the end of the request to the host's next, on
     top of which the host's delay is the least.
     ``failure`` is the reason the page is dropped unless it is queued again. ``hold`` keeps the host out of the
-    heap until its robots.txt is known.
+    heap until its robots.txt is known, ``parked`` for a day. ``blameless`` says that neither host nor page is to
+    blame for the failure; ``unpopped`` that the page is back where it was; ``turned_back`` that nothing was sent.
     """
 
     host: Host
@@ -70,12 +72,17 @@ class Transit:
     wait: float = 0.0
     failure: str | None = None
     hold: bool = False
+    parked: bool = False
+    blameless: bool = False
+    unpopped: bool = False
+    turned_back: bool = False
 
 
 class Scheduler(BaseScheduler):
     """Requests by host, politely, and on disk until they are done.
 
-    ``scope`` decides which discovered URLs are queued. ``page_budget`` is how many more pages may be popped; None
+    ``scope`` decides which discovered URLs are queued, ``exclusions`` which of all URLs are left alone, those that are
+    queued already too. ``page_budget`` is how many more pages may be popped; None
     is no limit.
     """
 
@@ -90,8 +97,11 @@ class Scheduler(BaseScheduler):
         self._timer: CallLaterResult | None = None
         self._timer_due = 0.0
         self.page_budget: int | None = None
+        # Told of each robots.txt that comes: authority, body (empty where there is none), depth of the page that waits.
+        self.on_robots: Callable[[str, bytes, int], None] | None = None
         # Requests sent and not ended.
         self.on_the_wire = 0
+        self.exclusions = Exclusions()
         self.scope = Scope(
             max_depth=0,
             allow=(),
@@ -176,6 +186,8 @@ class Scheduler(BaseScheduler):
         False when it is known or refused; each refusal is counted with its reason.
         """
         transit = self._transits.get(request)
+        if transit is not None and (transit.unpopped or transit.turned_back):
+            return True
         url = normalise(request.url)
         if url is None:
             return self._refuse("url")
@@ -190,6 +202,8 @@ class Scheduler(BaseScheduler):
         host = host_of(url)
         if reason := self.scope.refusal(url, host, entry.depth, None):
             return self._refuse(reason)
+        if self.exclusions.hold_for(url):
+            return self._refuse("exclude")
         key = None if request.dont_filter else self._df.identity(request, url)
         return bool(self._add([Candidate(host, key, entry, request.priority)]))
 
@@ -215,9 +229,9 @@ class Scheduler(BaseScheduler):
         self.count_dropped(reason)
         return False
 
-    def count_dropped(self, reason: str) -> None:
-        """Count a URL that is not queued, with its reason."""
-        self._frontier.counters[f"dropped/{reason}"] += 1
+    def count_dropped(self, reason: str, count: int = 1) -> None:
+        """Count URLs that are not queued, with their reason."""
+        self._frontier.counters[f"dropped/{reason}"] += count
 
     def discover(
         self,
@@ -226,22 +240,37 @@ class Scheduler(BaseScheduler):
         depth: int,
         via: str | None = None,
         redirects: int = 0,
+        chain: tuple[str, ...] = (),
         bare: frozenset[str] = frozenset(),
+        request: Callable[[str], Request] | None = None,
     ) -> int:
         """Take normalised URLs found on a page, or given as seeds, in bulk; return how many were new.
 
-        ``via`` is the host of the page. Those in ``bare`` are seeds that fall back to http.
+        ``via`` is the host of the page. Those in ``bare`` are seeds that fall back to http. ``chain`` are the URLs
+        whose redirects led here: where the last of them has the same identity, as behind a session id, it has made that
+        known without being the page, and the URL is queued all the same. Where they are no plain pages, ``request`` makes the request of
+        each; what they are is known then, whatever their extension says.
         """
         key = self._job.hasher.key
+        source = key(chain[-1]) if chain else None
+        exclusions = self.exclusions
         refusal = self.scope.refusal
         candidates = []
         for url in urls:
             host = host_of(url)
-            if reason := refusal(url, host, depth, via):
+            reason = refusal(url, host, depth, via)
+            if reason and not (request and reason == "extension"):
                 self.count_dropped(reason)
                 continue
-            entry = Entry(url, depth, redirects, bare=url in bare)
-            candidates.append(Candidate(host, key(url), entry))
+            if exclusions.patterns and exclusions.hold_for(url):
+                self.count_dropped("exclude")
+                continue
+            if request:
+                entry = self._codec.entry(request(url), url)
+            else:
+                entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
+            identity = key(url)
+            candidates.append(Candidate(host, None if identity == source else identity, entry))
         added = self._add(candidates)
         if added:
             self._wake()
@@ -266,6 +295,9 @@ class Scheduler(BaseScheduler):
             return None
 
     def _next(self) -> Request | None:
+        if (wait := self._job.outages.next_probe()) > 0:
+            self._wake_at(self._frontier.now() + wait)
+            return None
         end = monotonic() + _TURN
         while monotonic() < end:
             host = self._frontier.pop_host()
@@ -294,6 +326,9 @@ class Scheduler(BaseScheduler):
             if lease is None:
                 break
             url = lease.entry.url
+            if self.exclusions.hold_for(url):
+                self._frontier.acknowledge(lease, dropped="exclude")
+                continue
             authority = authority_of(url)
             verdict = self._verdict(host, authority, url)
             if verdict is Verdict.ALLOWED:
@@ -340,6 +375,13 @@ class Scheduler(BaseScheduler):
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
 
+    def robots_come(self, errand: Errand, body: bytes) -> None:
+        """A robots.txt has come, or is known not to be there, and the gate is not told yet."""
+        if self.on_robots is None or (lease := self._frontier.pop(errand.host)) is None:
+            return
+        self._frontier.unpop(lease)
+        self.on_robots(errand.authority, body, lease.entry.depth)
+
     def fall_back(self, entry: Entry) -> None:
         """A seed given without a scheme did not answer on https: try http."""
         self.discover([entry.url.replace("https:", "http:", 1)], depth=entry.depth)
@@ -348,7 +390,7 @@ class Scheduler(BaseScheduler):
         host.pace.floor = self._gate.crawl_delay(host.name)
         request = self._codec.request(lease.entry)
         self._transits[request] = Transit(host, lease.entry.url, lease=lease)
-        self.on_the_wire += 1
+        self._sent()
         if self.page_budget is not None:
             self.page_budget -= 1
         return request
@@ -359,8 +401,12 @@ class Scheduler(BaseScheduler):
         meta = {"download_maxsize": BODY_MAX + 1}
         request = Request(errand.url, callback=_ignore, dont_filter=True, meta=meta)
         self._transits[request] = Transit(host, errand.url, errand=errand)
-        self.on_the_wire += 1
+        self._sent()
         return request
+
+    def _sent(self) -> None:
+        self.on_the_wire += 1
+        self._job.outages.sent()
 
     # --- on the way, and the end ---
 
@@ -368,8 +414,32 @@ class Scheduler(BaseScheduler):
         """What is known of a request on its way; None for one that did not come from this scheduler."""
         return self._transits.get(request)
 
+    def locate(self, transit: Transit, address: str) -> bool:
+        """The request is about to be sent to an address. False when KROWL_IP_CONCURRENCY of its hosts are in transit:
+        it is to be turned back."""
+        return self._frontier.locate(transit.host, address)
+
+    def turn_back(self, transit: Transit, address: str) -> None:
+        """A request that was not sent, for want of room at its address, goes back to where it was."""
+        transit.turned_back = True
+        self.on_the_wire -= 1
+        if transit.errand is not None:
+            transit.host.errands.insert(0, transit.errand)
+        self.unpop(transit)
+        self._frontier.turn_back(transit.host, address)
+
+    def unpop(self, transit: Transit) -> None:
+        """The page of a request goes back to where it was; its host is still in transit."""
+        if transit.lease is not None:
+            transit.unpopped = True
+            self._frontier.unpop(transit.lease)
+            transit.lease = None
+            self._return_budget()
+
     def ended(self, transit: Transit) -> None:
         """The request has left the wire: its host may be fetched again, after its delay."""
+        if transit.turned_back:
+            return
         host = transit.host
         wait = max(transit.wait, self._job.rule.delay(host.pace))
         self.on_the_wire -= 1
@@ -384,6 +454,8 @@ class Scheduler(BaseScheduler):
             self._retire(host)
         if transit.hold:
             self._frontier.wait(host, wait)
+        elif transit.parked and host.state is not State.RETIRED and not host.waits:
+            self._frontier.put_off(host, wait)
         else:
             self._frontier.release(host, wait)
 
@@ -418,7 +490,12 @@ class Scheduler(BaseScheduler):
 
     def _wake_when_due(self) -> None:
         due = self._frontier.next_due()
-        if due is None or (self._timer is not None and self._timer_due <= due):
+        if due is not None:
+            self._wake_at(due)
+
+    def _wake_at(self, due: float) -> None:
+        """``due`` is in seconds of the job clock."""
+        if self._timer is not None and self._timer_due <= due:
             return
         if self._timer is not None:
             self._timer.cancel()

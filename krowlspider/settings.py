@@ -102,6 +102,8 @@ KROWL_CRAWL_DELAY_MAX = 300.0
 KROWL_RETRY_AFTER_MAX = 3600.0
 # Requests in transit to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY = 2
+# Requests in transit to one IP address, all hosts there together: one machine may serve thousands. 0: no limit.
+KROWL_IP_CONCURRENCY = 8
 # Seconds a robots.txt is used before it is fetched again (RFC 9309, section 2.4: at most 24 hours).
 KROWL_ROBOTS_TTL = 86_400.0
 # Times a page is asked again after a transport error or a RETRY_HTTP_CODES status.
@@ -115,6 +117,13 @@ RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
 KROWL_DISTRESS_TIMES = 10
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES = 10
+
+# --- Sitemaps -------------------------------------------------------------------------------------
+
+# Whether the broad spider reads the sitemaps of each host: those that its robots.txt names, and /sitemap.xml. They
+# are found with robots.txt, so ROBOTSTXT_OBEY = False turns them off as well. Each is a page like any other in all
+# limits, max_pages included, but may have 50 MB.
+KROWL_SITEMAPS = True
 
 # --- Frontier -------------------------------------------------------------------------------------
 
@@ -136,6 +145,36 @@ KROWL_SEEN_CAPACITY = 1_000_000
 KROWL_SEEN_VERIFY = False
 # Characters of the longest URL that is queued.
 URLLENGTH_LIMIT = 2048
+
+# --- Scope and traps -------------------------------------------------------------------------------
+
+# File of regular expressions, one a line, "#" comments: a URL in which one is found is not fetched, a seed neither, nor
+# one that is queued already. Read again while the crawl runs when it changes. None: nothing is excluded.
+KROWL_EXCLUDE = None
+# Segments of a path (/a/b/c has 3); links with more are left. Relative links that are wrong grow without end. 0: no
+# limit.
+KROWL_PATH_DEPTH_MAX = 20
+# Times that one segment may be in a path, which holds for a run of segments too; links with more are left. 0: no limit.
+KROWL_REPEATED_SEGMENTS_MAX = 3
+# Last part of a path that says that no text is there: links to it are left; sitemaps may be gz all the same. Not pdf,
+# which is text. An empty list leaves none.
+KROWL_SKIP_EXTENSIONS = [
+    *("7z", "bz2", "gz", "jar", "lz", "lzma", "rar"),
+    *("tar", "tbz2", "tgz", "txz", "xz", "zip", "zst"),
+    *("dmg", "img", "iso", "ova", "qcow2", "vdi", "vhd", "vmdk"),
+    *("apk", "appimage", "bin", "cab", "deb", "dll", "exe", "ipa", "msi", "pkg", "rpm", "snap"),
+    *("aac", "aif", "aiff", "flac", "m4a", "mid", "midi"),
+    *("mp3", "oga", "ogg", "opus", "wav", "wma"),
+    *("3gp", "avi", "flv", "m4v", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv"),
+    *("eot", "otf", "ttf", "woff", "woff2"),
+    *("avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg"),
+    *("png", "psd", "svg", "tif", "tiff", "webp"),
+]
+# Pages of a host with the same body, to the byte, that yield links; further ones yield none: they are error pages that
+# say 200, or a maze. 0: no limit.
+KROWL_DUPLICATE_BODIES_MAX = 10
+# True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says nofollow.
+KROWL_FOLLOW_NOFOLLOW = False
 
 # --- Archive --------------------------------------------------------------------------------------
 
@@ -186,6 +225,7 @@ DEFAULT_REQUEST_HEADERS = {
 EXTENSIONS = {
     "extensions.checkpoint.Checkpoint": 0,
     "extensions.status.Status": 0,
+    "extensions.exclude.Exclude": 0,
     # The status line takes its place.
     "scrapy.extensions.logstats.LogStats": None,
     # Its state file is a pickle written only on a clean close; the frontier keeps what must last.

@@ -25,7 +25,7 @@ _AGENT_NAME = r"[A-Za-z_-]+"
 # As the archive takes it, but for a leading hyphen, which tools would read as an option.
 _FILE_PREFIX = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _DAY = 86_400.0
-_OPTIONAL = {"KROWL_WARC_DIR"}
+_OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR"}
 
 _seconds = number(0, inf, "seconds", above=True)
 
@@ -47,16 +47,24 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_CRAWL_DELAY_MAX": number(0, inf, "seconds"),
     "KROWL_RETRY_AFTER_MAX": number(0, inf, "seconds"),
     "KROWL_DOMAIN_CONCURRENCY": integer(1, "requests"),
+    "KROWL_IP_CONCURRENCY": integer(0, "requests"),
     # RFC 9309, section 2.4: not longer than a day.
     "KROWL_ROBOTS_TTL": number(0, _DAY, "seconds", above=True),
     "KROWL_RETRY_DELAY": number(0, inf, "seconds"),
     "KROWL_DISTRESS_TIMES": integer(0, "times"),
+    "KROWL_SITEMAPS": checkers.boolean,
     "KROWL_COMMIT_INTERVAL": number(0, 60, "seconds", above=True),
     "KROWL_HOST_QUEUE_MAX": integer(1, "URLs"),
     "KROWL_DOMAIN_BUDGET": integer(0, "URLs"),
     "KROWL_FRONTIER_MAX": integer(1, "URLs"),
     "KROWL_SEEN_CAPACITY": integer(1, "URLs"),
     "KROWL_SEEN_VERIFY": checkers.boolean,
+    "KROWL_EXCLUDE": checkers.file,
+    "KROWL_PATH_DEPTH_MAX": integer(0, "segments"),
+    "KROWL_REPEATED_SEGMENTS_MAX": integer(0, "times"),
+    "KROWL_SKIP_EXTENSIONS": checkers.each(checkers.is_extension, "extensions such as zip"),
+    "KROWL_DUPLICATE_BODIES_MAX": integer(0, "pages"),
+    "KROWL_FOLLOW_NOFOLLOW": checkers.boolean,
     "KROWL_WARC_DIR": checkers.folder,
     "KROWL_WARC_PREFIX": checkers.text(_FILE_PREFIX, "of letters, digits, '.', '_' and '-'"),
     "KROWL_WARC_MAX_SIZE": integer(1, "bytes"),

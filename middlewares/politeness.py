@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from random import random
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
+from krowlspider.fetch.errors import NameNotFound
 from krowlspider.handler import failure_kind, is_answer
 from krowlspider.job import Job
 from krowlspider.politeness.pace import DISTRESS, parse_retry_after
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 
+# Seconds until a host is tried again that was not to blame: name servers that did not answer are asked no sooner.
+_AGAIN = 10.0
+
+
 class PolitenessMiddleware:
     """Adaptive delay by a moving average of the latency, Retry-After and backoff.
 
@@ -28,7 +34,8 @@ class PolitenessMiddleware:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._rule = Job.of(crawler).rule
+        self._job = Job.of(crawler)
+        self._rule = self._job.rule
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -41,10 +48,13 @@ class PolitenessMiddleware:
             if latency is None:
                 # Another middleware made it up: the host was not asked.
                 return response
+            self._job.outages.answered()
             # A robots.txt that fails says as much: all pages wait for it.
             failing = transit.errand is not None and response.status >= 500
             if response.status in DISTRESS or failing:
-                transit.wait = self._rule.after_distress(pace, latency, _retry_after(response))
+                transit.wait = self._rule.after_distress(
+                    pace, latency, _retry_after(response), random()
+                )
                 self._crawler.stats.inc_value("krowl/politeness/distress_count")
             else:
                 transit.wait = self._rule.after_answer(pace, latency)
@@ -60,11 +70,24 @@ class PolitenessMiddleware:
             return
         transit.failure = kind
         self._crawler.stats.inc_value(f"krowl/fetch/failed_count/{kind}")
+        if self._job.outages.failed(transit.host, kind):
+            transit.blameless = True
+            transit.wait = _AGAIN
+            self._crawler.stats.inc_value("krowl/politeness/blameless_count")
+        else:
+            self._blame(transit, request, exception, kind)
+
+    def _blame(self, transit: Transit, request: Request, exception: Exception, kind: str) -> None:
         pace = transit.host.pace
         if is_answer(exception):
             transit.wait = self._rule.after_answer(pace, request.meta.get("download_latency", 0.0))
+        elif kind == NameNotFound.kind:
+            transit.wait = self._rule.after_no_such_name(pace, random())
         else:
-            transit.wait = self._rule.after_error(pace)
+            transit.wait = self._rule.after_error(pace, random())
+        if self._rule.parked(pace):
+            transit.parked = True
+            self._crawler.stats.inc_value("krowl/politeness/parked_count")
 
     def _transit(self, request: Request) -> Transit | None:
         scheduler = self._crawler.engine.scheduler

@@ -52,6 +52,11 @@ class RetryMiddleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        scheduler = self._scheduler()
+        transit = scheduler.transit(request)
+        if transit is not None and transit.lease is not None and transit.blameless:
+            scheduler.unpop(transit)
+            return request
         if not isinstance(exception, self._errors):
             return None
         limit = request.meta.get("max_retry_times", self._times)
@@ -61,8 +66,6 @@ class RetryMiddleware:
             return request
         if is_answer(exception):
             return None
-        scheduler = self._scheduler()
-        transit = scheduler.transit(request)
         if transit is not None and transit.lease is not None and transit.lease.entry.bare:
             scheduler.fall_back(transit.lease.entry)
         return None

@@ -10,6 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from krowlspider.fetch.errors import AddressForbidden, TooLarge
 from krowlspider.handler import is_final
 from krowlspider.job import Job
+from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# What settles what a host allows.
+_KNOWN = (Ruling.RULES, Ruling.ALLOW_ALL)
 # Hosts at a forbidden address that are named; the rest is counted.
 _WARNINGS = 5
 
@@ -48,7 +51,7 @@ class RobotsMiddleware:
         self._crawler.stats.inc_value("robotstxt/response_count")
         self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
         location = response.headers.get(b"Location")
-        transit.hold = self._job.robots.answered(
+        transit.hold = self._answered(
             errand,
             response.status,
             response.body,
@@ -64,13 +67,23 @@ class RobotsMiddleware:
         if isinstance(cause, TooLarge) and cause.exchange is not None:
             # RFC 9309, section 2.5: what came first counts.
             cut = cause.exchange
-            transit.hold = self._job.robots.answered(errand, cut.status, cut.body, None)
+            transit.hold = self._answered(errand, cut.status, cut.body, None)
             raise IgnoreRequest("robots.txt has been read as far as it goes") from exception
         if isinstance(cause, AddressForbidden):
             self._warn(errand, cause)
         self._crawler.stats.inc_value("robotstxt/exception_count")
-        transit.hold = self._job.robots.failed(errand, final=is_final(exception))
+        if transit.blameless:
+            transit.hold = self._job.robots.postponed(errand)
+            raise IgnoreRequest("robots.txt could not be fetched now") from exception
+        transit.hold = self._job.robots.failed(errand, final=transit.parked or is_final(exception))
         raise IgnoreRequest("robots.txt could not be fetched") from exception
+
+    def _answered(self, errand: Errand, status: int, body: bytes, location: str | None) -> bool:
+        """Hand an answer on. The sitemaps are queued before the gate keeps it: a death in between would miss them."""
+        ruling = judge(status)
+        if ruling in _KNOWN:
+            self._scheduler().robots_come(errand, body if ruling is Ruling.RULES else b"")
+        return self._job.robots.answered(errand, status, body, location)
 
     def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
         self._warned += 1
@@ -82,7 +95,10 @@ class RobotsMiddleware:
             )
 
     def _errand(self, request: Request) -> tuple[Transit | None, Errand | None]:
+        transit = self._scheduler().transit(request)
+        return transit, transit.errand if transit else None
+
+    def _scheduler(self) -> Scheduler:
         scheduler = self._crawler.engine.scheduler
         assert isinstance(scheduler, Scheduler)
-        transit = scheduler.transit(request)
-        return transit, transit.errand if transit else None
+        return scheduler

@@ -51,6 +51,20 @@ def test_a_spiders_own_plain_page_is_plain_and_comes_back_as_the_spider_makes_it
     assert (again.callback, again.meta) == (spider.parse, {"depth": 1, "mine": True})
 
 
+def test_a_page_that_was_redirected_keeps_the_chain_beside_its_url() -> None:
+    chain = ["http://b.test/", "https://a.test/x"]
+    entry, again = through(Request(URL, meta={"redirect_times": 2, "redirect_urls": chain}))
+    assert (entry.request, entry.chain) == (b"", tuple(chain))
+    assert again.meta == {"depth": 0, "redirect_times": 2, "redirect_urls": chain}
+
+
+def test_a_whole_request_keeps_the_chain_in_its_meta_alone() -> None:
+    meta = {"redirect_urls": ["http://b.test/"], "mine": 1}
+    entry, again = through(Request(URL, meta=meta))
+    assert (entry.request[:1], entry.chain) == (b"J", ())
+    assert again.meta == meta
+
+
 @pytest.mark.parametrize(
     ("meta", "kind"),
     [

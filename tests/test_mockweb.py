@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -29,7 +30,7 @@ from hypothesis import strategies as st
 from protego import Protego
 
 from tests.mockweb import Entry, Graph, MockWeb
-from tests.mockweb.audit import violations
+from tests.mockweb.audit import Adaptive, Crowd, by_address, by_last_labels, violations
 from tests.mockweb.folder import FolderSite, folder_oracle
 from tests.mockweb.graph import DEFAULT_FEATURES, FEATURES
 from tests.mockweb.hrefs import FOLLOWED
@@ -42,6 +43,7 @@ from tests.mockweb.render import GraphSite
 from tests.mockweb.reply import Reply
 from tests.mockweb.robots import allowed_at, delay_at
 from tests.mockweb.spec import SpecSite
+from tests.mockweb.traps import SESSION_PAGES, SUBDOMAINS_A_PAGE, TRAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -730,6 +732,115 @@ def test_the_delay_may_differ_by_host_and_the_unit_may_be_wider() -> None:
     assert len(violations(log, min_delay=0.2, by=lambda _: "one domain")) == 2
 
 
+DISTRESS = {"status": 503}
+
+
+@pytest.mark.parametrize(
+    ("later", "text"),
+    [
+        ([entry(1, 2, **DISTRESS), entry(2.4, 3)], "gap of 0.400 s instead of 0.500 s"),
+        (
+            [entry(1, 2, **DISTRESS), entry(3, 4, **DISTRESS), entry(4.9, 5)],
+            "gap of 0.900 s instead of 1.000 s",
+        ),
+        # Halved again by an ordinary answer, not more.
+        (
+            [entry(1, 2, **DISTRESS), entry(3, 4, **DISTRESS), entry(6, 7), entry(7.4, 8)],
+            "gap of 0.400 s instead of 0.500 s",
+        ),
+        (
+            [entry(1, 2, status=429, retry_after=86_400.0), entry(3601, 3602)],
+            "1.000 s before Retry-After is over",
+        ),
+    ],
+)
+def test_the_audit_finds_who_goes_on_at_the_pace_that_a_host_complained_of(
+    later: list[Entry], text: str
+) -> None:
+    (found,) = violations([ROBOTS, *later], min_delay=0.25)
+    assert text in found
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [entry(1, 2, **DISTRESS), entry(2.5, 3), entry(3.25, 4)],
+        [entry(1, 2, **DISTRESS), entry(3, 4, **DISTRESS), entry(5, 6), entry(6.5, 7)],
+        [entry(1, 2, status=429, retry_after=86_400.0), entry(3602, 3603)],
+        [entry(1 + 9e3 * n, 2 + 9e3 * n, **DISTRESS) for n in range(2000)],
+    ],
+)
+def test_the_audit_is_content_with_who_slows_down_as_asked(later: list[Entry]) -> None:
+    assert violations([ROBOTS, *later], min_delay=0.25) == []
+
+
+def test_what_was_learnt_just_before_a_death_may_be_forgotten() -> None:
+    log = [ROBOTS, entry(1, 2, **DISTRESS), entry(5, 6, **DISTRESS), entry(6.5, 7)]
+    assert len(violations(log, min_delay=0.25)) == 1
+    assert violations(log, min_delay=0.25, deaths=[3.0]) == []
+    assert len(violations(log, min_delay=0.25, deaths=[9.0])) == 1
+    slower = [entry(0, 0.1, "http://h/robots.txt"), entry(0.7, 1.7), entry(2.2, 2.3)]
+    assert len(violations(slower, min_delay=0.25, adaptive=Adaptive(5, 30))) == 1
+    assert violations(slower, min_delay=0.25, adaptive=Adaptive(5, 30), deaths=[2.0]) == []
+
+
+def test_the_delay_follows_the_average_latency_up_to_its_limit() -> None:
+    log = [entry(0, 0.1, "http://h/robots.txt"), entry(0.6, 1.6), entry(3.44, 4)]
+    # 0.1 + 0.3 * (1.0 - 0.1), five times.
+    (found,) = violations(log, min_delay=0.25, adaptive=Adaptive(5, 30))
+    assert "gap of 1.840 s instead of 1.850 s" in found
+    assert violations(log, min_delay=0.25, adaptive=Adaptive(5, 1.5)) == []
+
+
+def test_no_more_than_so_many_of_a_crowd_are_in_transit() -> None:
+    hosts = [f"{name}.site.test" for name in "abc"]
+    log = [entry(0, 0.1, f"http://{host}/robots.txt", address="1.2.3.4") for host in hosts]
+    by_domain = Crowd("domain", by_last_labels, 2)
+    (found,) = violations(log, min_delay=0, crowds=[by_domain])
+    assert (
+        found == "3 in transit instead of 2 for the domain site.test: http://c.site.test/robots.txt"
+    )
+    assert violations(log, min_delay=0, crowds=[Crowd("domain", by_last_labels, 3)]) == []
+    (found,) = violations(log, min_delay=0, crowds=[Crowd("address", by_address, 2)])
+    assert "for the address 1.2.3.4" in found
+    # One that ends as another begins makes room for it.
+    log[2].start = 0.1
+    assert violations(log, min_delay=0, crowds=[by_domain]) == []
+
+
+def test_addresses_are_domains_of_their_own_and_names_go_by_their_last_labels() -> None:
+    names = ("127.1.2.3:80", "a.b.test:8080", "b.test")
+    found = [by_last_labels(entry(0, 1, f"http://{name}/")) for name in names]
+    assert found == ["127.1.2.3", "b.test", "b.test"]
+
+
+def test_the_rules_of_a_robots_txt_hold_until_the_next_one_is_answered() -> None:
+    def stated(answer: Entry) -> Any:
+        return (lambda path: path != "/p") if answer.sha1 == "closed" else (lambda path: True)
+
+    again = entry(2, 3, "http://h/robots.txt", sha1="closed")
+    log = [ROBOTS, entry(1, 1.5), again, entry(5, 6)]
+    assert violations(log, min_delay=0.25, stated=stated) == [
+        "disallowed by robots.txt: http://h/p"
+    ]
+    again.status = 503
+    # The last good copy holds while the server fails.
+    assert violations(log, min_delay=0.25, stated=stated) == []
+    again.status, log[0].sha1 = 200, "closed"
+    again.sha1 = ""
+    assert violations(log, min_delay=0.25, stated=stated) == [
+        "disallowed by robots.txt: http://h/p"
+    ]
+
+
+@pytest.mark.parametrize("status", [0, 429, 500, 503])
+def test_a_robots_txt_that_fails_is_not_known(status: int) -> None:
+    robots = entry(0, 0.1, "http://h/robots.txt", status=status)
+    assert violations([robots, entry(9, 10)], min_delay=0.25) == [
+        "before robots.txt was answered: http://h/p"
+    ]
+
+
 def test_the_audit_runs_as_a_command(tmp_path: Path) -> None:
     with MockWeb(graph=Graph(1, 2, 0)) as web:
         for path in ("/robots.txt", "/private/1"):
@@ -759,6 +870,48 @@ def test_the_audit_runs_as_a_command(tmp_path: Path) -> None:
     assert disallowed.startswith("disallowed by robots.txt")
     assert total == "2 violations"
     assert ran.stderr == ""
+
+
+# --- traps ----------------------------------------------------------------------------------------
+
+
+def trapped(name: str, target: str, host: str = "a.test", nth: int = 0) -> str:
+    return TRAPS[name](host, target, nth, 80).body.decode()
+
+
+def test_traps_never_end() -> None:
+    assert "m=2030-12>" in trapped("calendar", "/month?m=2031-01")
+    assert "m=2031-02>" in trapped("calendar", "/month?m=2031-01")
+    assert "m=2032-01>" in trapped("calendar", "/month?m=2031-12")
+    assert TRAPS["maze"]("a.test", "/7", 0, 80).headers[-1] == ("Location", "/8")
+    assert TRAPS["hosts_maze"]("7.a.test", "/", 0, 80).headers[-1] == (
+        "Location",
+        "http://8.a.test:80/",
+    )
+    assert "href=/8>" in trapped("chain", "/7")
+    hosts = set(re.findall(r"http://([^:]+)", trapped("subdomains", "/", "x.a.test")))
+    assert len(hosts) == SUBDOMAINS_A_PAGE
+    assert hosts.isdisjoint(re.findall(r"http://([^:]+)", trapped("subdomains", "/", hosts.pop())))
+    assert len(re.findall("href", trapped("sessions", "/page0"))) == 2 * SESSION_PAGES
+    assert trapped("sessions", "/page0") != trapped("sessions", "/page0", nth=1)
+
+
+def test_a_rule_may_name_a_trap_and_how_long_it_takes() -> None:
+    with MockWeb(spec=[{"host": "^a", "trap": "chain", "latency": 0.2}]) as web:
+        assert b"href=/4>" in body(get(web, "/3", host="a.test"))
+        assert status(get(web, "/3", host="b.test")) == 404
+        first, _ = web.log()
+        assert first.end - first.start >= 0.2
+        assert first.address == HOST
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("7", 7.0), ("never", 0.0), ("Sun, 06 Nov 1994 08:49:37 GMT", 37.0)]
+)
+def test_retry_after_is_read_as_seconds_or_as_a_date(value: str, seconds: float) -> None:
+    now = 784_111_740.0
+    assert Reply(503, [("Retry-After", value)]).retry_after(now) == seconds
+    assert Reply(503).retry_after(now) == 0.0
 
 
 # --- a folder -------------------------------------------------------------------------------------

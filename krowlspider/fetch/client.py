@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection, Order
-from krowlspider.fetch.dial import Dialer
+from krowlspider.fetch.dial import Dialer, anywhere
+from krowlspider.fetch.errors import AddressBusy
 from krowlspider.fetch.pool import Pool
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import build_request, split_target
@@ -15,6 +16,7 @@ from krowlspider.fetch.request import build_request, split_target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from krowlspider.fetch.dial import Admit
     from krowlspider.fetch.dns import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
@@ -54,14 +56,18 @@ class Client:
         timeout: float,
         max_size: int,
         observer: Observer | None = None,
+        admit: Admit = anywhere,
     ) -> Exchange:
         """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
+
+        ``admit`` is asked whether the request may go to an address, before it does.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
         A kept-alive connection that dies is a ConnectionLost like any other: the server may have read the
         request, and the next one is to wait its turn.
-        Raises FetchError (with the partial exchange once there was a head), ValueError for a
-        request that cannot be written, and what ``observer`` raises.
+        Raises FetchError (with the partial exchange once there was a head), AddressBusy when it may
+        go to none of the host's addresses, ValueError for a request that cannot be written, and
+        what ``observer`` raises.
         """
         begun = time.perf_counter()
         deadline = self._loop.time() + timeout
@@ -69,8 +75,11 @@ class Client:
         request = build_request(target, method, headers, body)
         order = Order(url, method, request, begun, deadline, self._first_byte_timeout)
         connection = self._pool.take(target.origin)
+        if connection is not None and not admit(connection.address):
+            self._pool.put(connection)
+            raise AddressBusy(connection.address)
         if connection is None:
-            connection = await self._dialer.dial(target.origin, deadline)
+            connection = await self._dialer.dial(target.origin, deadline, admit)
         return await self._on(connection, order, max_size, observer)
 
     async def close(self) -> None:

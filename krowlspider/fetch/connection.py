@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from krowlspider.fetch.errors import (
     ConnectionLost,
+    ConnectionReset,
     FetchError,
     FirstByteTimeout,
     ProtocolBroken,
@@ -136,7 +137,8 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._transport = None
         if self._outcome is not None:
-            lost = ConnectionLost(str(exc or "closed before the end of the response"))
+            broken = ConnectionReset if isinstance(exc, ConnectionError) else ConnectionLost
+            lost = broken(str(exc or "closed before the end of the response"))
             lost.__cause__ = exc
             self._fail(lost, "disconnect")
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import (
+    EXHAUSTED,
+    AddressBusy,
     AddressForbidden,
     ConnectFailed,
+    ConnectionReset,
     ConnectRefused,
     ConnectTimeout,
     FetchError,
+    LocalExhausted,
+    NetworkDown,
     TLSFailed,
     TotalTimeout,
 )
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
 
 # A dead host with a long list of addresses must not hold a slot for each in turn.
 ADDRESSES_TRIED = 3
+# What connect(2) says of this side's network.
+_NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
 
 def crawler_tls() -> ssl.SSLContext:
@@ -35,6 +44,15 @@ def crawler_tls() -> ssl.SSLContext:
     return context
 
 
+# Whether a request may go to an address now.
+Admit = Callable[[str], bool]
+
+
+def anywhere(address: str) -> bool:
+    """Room everywhere."""
+    return True
+
+
 class Dialer:
     """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address."""
 
@@ -44,11 +62,12 @@ class Dialer:
         self._connect_timeout = connect_timeout
         self._tls = crawler_tls()
 
-    async def dial(self, origin: Origin, deadline: float) -> Connection:
-        """A fresh connection to ``origin`` before ``deadline`` (loop time).
+    async def dial(self, origin: Origin, deadline: float, admit: Admit = anywhere) -> Connection:
+        """A fresh connection to ``origin`` before ``deadline`` (loop time), at an address that ``admit`` lets it to.
 
         The guard judges the very address that is connected to, so no second look-up can slip
-        another past it. Raises FetchError.
+        another past it. Raises FetchError: of several addresses, what befell the first; AddressBusy when
+        there was room at none.
         """
         try:
             async with asyncio.timeout_at(deadline):
@@ -60,11 +79,20 @@ class Dialer:
             raise AddressForbidden(f"{origin.host} is at {addresses}: not a public address")
         failure: FetchError | None = None
         for address in permitted[:ADDRESSES_TRIED]:
+            if not admit(address):
+                continue
             try:
                 return await self._connect(origin, address, deadline)
-            except (ConnectRefused, ConnectTimeout, ConnectFailed) as e:
-                failure = e
-        assert failure is not None
+            except (
+                ConnectRefused,
+                ConnectTimeout,
+                ConnectionReset,
+                ConnectFailed,
+                NetworkDown,
+            ) as e:
+                failure = failure or e
+        if failure is None:
+            raise AddressBusy(permitted[0])
         raise failure
 
     async def _connect(self, origin: Origin, address: str, deadline: float) -> Connection:
@@ -78,15 +106,9 @@ class Dialer:
             if deadline <= limit:
                 raise TotalTimeout(f"connecting to {where} took too long") from e
             raise ConnectTimeout(f"no connection to {where} in time") from e
-        except ConnectionRefusedError as e:
-            raise ConnectRefused(f"{where} refused the connection") from e
-        except ssl.SSLError as e:
-            raise TLSFailed(f"{where}: {e}") from e
-        except ConnectionError as e:
-            # Past the refusal above, only a handshake is left to be cut short.
-            raise (TLSFailed if origin.scheme == "https" else ConnectFailed)(f"{where}: {e}") from e
         except OSError as e:
-            raise ConnectFailed(f"{where}: {e}") from e
+            failure = connect_failure(e, address, secure=origin.scheme == "https")
+            raise failure(f"{where}: {e}") from e
 
     async def _open(
         self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str
@@ -101,6 +123,22 @@ class Dialer:
             server_hostname=server_name,
         )
         return connection
+
+
+def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:
+    """What an error of connecting to ``address``, of the handshake too where ``secure``, means."""
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectRefused
+    if isinstance(error, ssl.SSLError):
+        return TLSFailed
+    if isinstance(error, ConnectionError):
+        # Past the refusal above, it is almost always the handshake that is cut short, where there is one.
+        return TLSFailed if secure else ConnectionReset
+    if error.errno in EXHAUSTED:
+        return LocalExhausted
+    if error.errno in _NETWORK_DOWN and ":" not in address:
+        return NetworkDown
+    return ConnectFailed
 
 
 def _server_name(host: str) -> str:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.errors import NameFailed, NameNotFound
+from krowlspider.fetch.errors import (
+    FetchError,
+    NameFailed,
+    NameNotFound,
+    NameServerFailed,
+    NameTimeout,
+    NameWithoutAddress,
+)
 from krowlspider.fetch.hosts import LocalNames, parse_hosts
 from krowlspider.fetch.nameservers import NameServers
 
@@ -17,8 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 # A crawl asks again for a host soon: shorter answers are kept a minute; longer than an hour none,
-# so that a site that moves is followed within one. Failures: a minute (RFC 2308 allows up to 5).
-POSITIVE_MIN, POSITIVE_MAX, NEGATIVE = 60.0, 3600.0, 60.0
+# so that a site that moves is followed within one.
+POSITIVE_MIN, POSITIVE_MAX = 60.0, 3600.0
+# Seconds that a failure is kept: none longer than the five minutes that RFC 2308, section 7, sets for servers
+# that fail or are silent. No such name may be kept as its zone says (section 5), which c-ares does not pass on; hours
+# would be usual. A silent server may be one lost packet. What is not here is not kept: it says nothing of the
+# name (servers out of reach, sockets used up), or costs no question (a malformed name).
+NEGATIVE: dict[type[FetchError], float] = {
+    NameNotFound: 300.0,
+    NameWithoutAddress: 60.0,
+    NameServerFailed: 60.0,
+    NameTimeout: 10.0,
+}
 # A name may list hundreds of addresses; the dialer tries three.
 ADDRESSES_KEPT = 8
 HOSTS_FILE = Path("/etc/hosts")
@@ -28,8 +45,26 @@ HOSTS_FILE = Path("/etc/hosts")
 class _Answer:
     addresses: list[str]
     expires: float
-    failure: type[NameNotFound | NameFailed] | None = None
+    failure: type[FetchError] | None = None
     reason: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class ResolverStats:
+    """Counts since the resolver was made. Names that need no DNS are not among them."""
+
+    questions: int = 0
+    """Put to the DNS: one for A, another for AAAA where there is no A."""
+    answered: int = 0
+    """Look-ups that the DNS settled: addresses, no address, no such name."""
+    cached: int = 0
+    """Names found in the cache, failures included."""
+    joined: int = 0
+    """Calls that waited for a look-up of the same name already under way."""
+    waited: float = 0.0
+    """Seconds that look-ups took, all together."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Look-ups that gave no address, by ``kind``."""
 
 
 class Resolver:
@@ -57,13 +92,14 @@ class Resolver:
         self._clock = clock
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
+        self.stats = ResolverStats()
 
     async def resolve(self, name: str) -> list[str]:
         """The addresses of ``name``, IPv4 first, never empty.
 
         IPv6 is asked for only when there is no IPv4: a second query for each name would double
         the load on the DNS for addresses that come second anyway.
-        Raises NameNotFound (NXDOMAIN) or NameFailed (all else).
+        Raises NameFailed, of the class that says why, or LocalExhausted.
         """
         name = name.lower().rstrip(".")
         local = self._local.find(name)
@@ -95,6 +131,7 @@ class Resolver:
             del self._cache[name]
             return None
         self._cache.move_to_end(name)
+        self.stats.cached += 1
         return answer
 
     async def _asked(self, name: str) -> _Answer:
@@ -112,32 +149,57 @@ class Resolver:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._look_up(name))
             self._asking[name] = task
+        else:
+            self.stats.joined += 1
         return task
 
     async def _look_up(self, name: str) -> _Answer:
+        begun = self._clock()
         try:
-            answer = await self._query(name)
-            self._cache[name] = answer
-            if len(self._cache) > self._cache_size:
-                self._cache.popitem(last=False)
+            answer = await self._answer(name)
         finally:
             del self._asking[name]
+            self.stats.waited += self._clock() - begun
+        if answer.failure is not None:
+            self.stats.failures[answer.failure.kind] += 1
+        if answer.failure in (None, NameNotFound, NameWithoutAddress):
+            self.stats.answered += 1
+        if answer.failure is None or answer.failure in NEGATIVE:
+            self._remember(name, answer)
         return answer
 
-    async def _query(self, name: str) -> _Answer:
-        ask = self._nameservers.ask
+    def _remember(self, name: str, answer: _Answer) -> None:
+        self._cache[name] = answer
+        if len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
+
+    async def _answer(self, name: str) -> _Answer:
         try:
             async with asyncio.timeout(self._timeout):
-                records = await ask(name, "A") or await ask(name, "AAAA")
-        except (NameNotFound, NameFailed) as e:
+                records = await self._records(name)
+        except FetchError as e:
             return self._failure(type(e), str(e))
         except TimeoutError:
-            return self._failure(NameFailed, "no answer in time")
+            return self._failure(NameTimeout, "no answer in time")
         if not records:
-            return self._failure(NameFailed, "no address")
+            return self._failure(NameWithoutAddress, "no address")
         ttl = min(ttl for _, ttl in records)
         expires = self._clock() + min(max(ttl, POSITIVE_MIN), POSITIVE_MAX)
         return _Answer([address for address, _ in records[:ADDRESSES_KEPT]], expires)
 
-    def _failure(self, failure: type[NameNotFound | NameFailed], reason: str) -> _Answer:
-        return _Answer([], self._clock() + NEGATIVE, failure, reason)
+    async def _records(self, name: str) -> list[tuple[str, float]]:
+        records = await self._question(name, "A")
+        if records:
+            return records
+        try:
+            return await self._question(name, "AAAA")
+        except NameNotFound:
+            # It exists, as the answer before says; some servers err so (RFC 4074, section 4.2).
+            return []
+
+    async def _question(self, name: str, kind: str) -> list[tuple[str, float]]:
+        self.stats.questions += 1
+        return await self._nameservers.ask(name, kind)
+
+    def _failure(self, failure: type[FetchError], reason: str) -> _Answer:
+        return _Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
+
+
+# This process or machine has no more of what a socket needs: descriptors, buffers, memory.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class FetchError(Exception):
@@ -18,16 +23,66 @@ class FetchError(Exception):
         self.exchange = exchange
 
 
-class NameNotFound(FetchError):
-    """The DNS says that the name does not exist (NXDOMAIN)."""
+class LocalExhausted(FetchError):
+    """This side has no descriptor, buffer or memory left for a socket: nothing is said of the host."""
+
+    kind = "local"
+
+
+class NetworkDown(FetchError):
+    """This side has no network: no route at all, no interface, no address to send from."""
+
+    kind = "network_down"
+
+
+class NameFailed(FetchError):
+    """No address for a name; each class below says why. Itself: the resolver was closed meanwhile."""
+
+    kind = "dns_error"
+
+
+class NameNotFound(NameFailed):
+    """The DNS says that the name does not exist (NXDOMAIN). No other class says so."""
 
     kind = "dns_nxdomain"
 
 
-class NameFailed(FetchError):
-    """The DNS gave no usable answer: SERVFAIL, timeout, a malformed name, no address."""
+class NameWithoutAddress(NameFailed):
+    """The name exists, and has neither IPv4 nor IPv6 address (NODATA)."""
 
-    kind = "dns_error"
+    kind = "dns_no_address"
+
+
+class NameMalformed(NameFailed):
+    """No name of the DNS: an empty label, one over 63 bytes, 255 in all (RFC 1035, section 2.3.4)."""
+
+    kind = "dns_bad_name"
+
+
+class NameServerFailed(NameFailed):
+    """Name servers answered that they cannot tell: SERVFAIL, REFUSED, NOTIMP, or an answer without sense."""
+
+    kind = "dns_servfail"
+
+
+class NameTimeout(NameFailed):
+    """No name server answered in time."""
+
+    kind = "dns_timeout"
+
+
+class NameServersDown(NameFailed):
+    """No name server can be reached: their hosts refuse, or there is no way to them."""
+
+    kind = "dns_down"
+
+
+class AddressBusy(Exception):
+    """A request was not sent, because too many are on their way to the host's ``address``. Not a failed fetch."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} has as many requests as it may")
+        self.address = address
 
 
 class AddressForbidden(FetchError):
@@ -49,13 +104,17 @@ class ConnectTimeout(FetchError):
 
 
 class ConnectFailed(FetchError):
-    """The network refused the connection: no route, host unreachable, out of sockets."""
+    """The network refused the connection: host unreachable, filtered, an address without a meaning.
+
+    Host unreachable is here and not in NetworkDown: a router near the host says it in the same word as our
+    own machine when its gateway is gone. So is no route for IPv6, which many machines never have.
+    """
 
     kind = "connect_failed"
 
 
 class TLSFailed(FetchError):
-    """The TLS handshake failed."""
+    """The TLS handshake failed, or was cut short, by a reset too: asyncio tells both alike."""
 
     kind = "tls"
 
@@ -76,6 +135,12 @@ class ConnectionLost(FetchError):
     """The server closed the connection before the end of its response."""
 
     kind = "disconnect"
+
+
+class ConnectionReset(ConnectionLost):
+    """The connection was broken off (RST), while connecting or within an exchange."""
+
+    kind = "reset"
 
 
 class ProtocolBroken(FetchError):

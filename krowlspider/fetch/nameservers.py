@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import aiodns
+from aiodns import error
 from pycares import AAAARecordData, ARecordData
 
-from krowlspider.fetch.errors import NameFailed, NameNotFound
+from krowlspider.fetch.errors import (
+    EXHAUSTED,
+    FetchError,
+    LocalExhausted,
+    NameFailed,
+    NameMalformed,
+    NameNotFound,
+    NameServerFailed,
+    NameServersDown,
+    NameTimeout,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TRIES = 2
+# What c-ares says once all servers have been tried. NXDOMAIN comes from a server that answered, or for
+# .onion from RFC 7686. REFUSED comes from one that is there, so it is not "down".
+_CLASSES: dict[int, type[FetchError]] = {
+    error.ARES_ENOTFOUND: NameNotFound,
+    error.ARES_EBADNAME: NameMalformed,
+    error.ARES_ESERVFAIL: NameServerFailed,
+    error.ARES_EREFUSED: NameServerFailed,
+    error.ARES_ENOTIMP: NameServerFailed,
+    error.ARES_EFORMERR: NameServerFailed,
+    error.ARES_EBADRESP: NameServerFailed,
+    error.ARES_ETIMEOUT: NameTimeout,
+    error.ARES_ECONNREFUSED: NameServersDown,
+    error.ARES_ENOMEM: LocalExhausted,
+    error.ARES_EFILE: LocalExhausted,
+}
 # c-ares keeps every answer for its TTL, up to an hour, without a bound and with no way to say so
 # through pycares: 1.2 KB a name, measured. A channel is replaced before its cache passes 25 MB.
 QUESTIONS_PER_CHANNEL = 20_000
@@ -31,7 +58,8 @@ class _Channel:
 class NameServers:
     """Asks ``servers`` ("address" or "address:port"; empty: those of /etc/resolv.conf).
 
-    ``timeout``: seconds for one question, all tries together.
+    ``timeout``: seconds for one question, both tries at one server together. The next server is asked after a
+    third of it; c-ares then prefers the one that answered.
     """
 
     def __init__(
@@ -48,19 +76,18 @@ class NameServers:
     async def ask(self, name: str, kind: str) -> list[tuple[str, float]]:
         """(address, TTL in s) of the records of ``kind``, "A" or "AAAA"; empty when there are none.
 
-        Raises NameNotFound (NXDOMAIN) or NameFailed.
+        Raises NameFailed, of the class that says why, or LocalExhausted.
         """
         channel = self._next_channel()
         channel.asked += 1
         channel.waiting += 1
         try:
             result = await channel.dns.query_dns(name, kind)
-        except aiodns.error.DNSError as e:
+        except error.DNSError as e:
             code, reason = e.args
-            if code == aiodns.error.ARES_ENODATA:
+            if code == error.ARES_ENODATA:
                 return []
-            missing = code == aiodns.error.ARES_ENOTFOUND
-            raise (NameNotFound if missing else NameFailed)(str(reason)) from e
+            raise _class_of(code)(str(reason)) from e
         finally:
             channel.waiting -= 1
             if channel.retired and not channel.waiting:
@@ -92,3 +119,19 @@ class NameServers:
         )
         self._channel = _Channel(dns)
         return self._channel
+
+
+def _class_of(code: int) -> type[FetchError]:
+    found = _CLASSES.get(code, NameFailed)
+    # c-ares calls a socket that it could not get a server that it could not reach, or that was silent.
+    if found in (NameServersDown, NameTimeout) and not _sockets_left():
+        return LocalExhausted
+    return found
+
+
+def _sockets_left() -> bool:
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+    except OSError as e:
+        return e.errno not in EXHAUSTED
+    return True

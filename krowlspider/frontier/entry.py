@@ -11,6 +11,7 @@ _ENTRY_HEAD = Struct(">BH")
 _TRIES = Struct(">BBBB")
 _DUE = Struct(">d")
 _LENGTH = Struct(">H")
+_CHAIN_LENGTH = Struct(">I")
 # What an entry's first byte says of the rest.
 _BARE = 1
 _DELAYED = 2
@@ -18,6 +19,9 @@ _TRIED = 4
 _REQUEST = 8
 _HTTPS = 16
 _WHOLE = 32
+_CHAINED = 64
+# What a URL on the entry's own host begins with in a chain, in place of scheme and host. No URL begins so.
+_HERE = {"0": "http", "1": "https"}
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +32,7 @@ class Entry:
     ``strikes`` how often the process died while it worked on the page. ``due`` is the earliest time of the next
     try in seconds of the job clock, 0 for at once. ``bare`` marks a seed given without a scheme, which falls back
     from https to http. ``request`` is empty for a page of the broad spider, else a whole serialised Scrapy request.
+    ``chain`` are the URLs whose redirects led here, the first one first; a whole request has them in its meta.
     """
 
     url: str
@@ -39,13 +44,13 @@ class Entry:
     due: float = 0.0
     bare: bool = False
     request: bytes = b""
+    chain: tuple[str, ...] = ()
 
     def encode(self, host: str) -> bytes:
         """As it is kept under a key of its host: a flag byte, the depth, and what is not as usual. Of a URL that
         begins with the host, only the rest is kept: it is most of what is on disk."""
-        scheme, _, rest = self.url.partition("://")
-        short = rest.startswith(host) and rest[len(host) : len(host) + 1] == "/"
-        url = (rest[len(host) :] if short else self.url).encode()
+        scheme, path = _parted(self.url, host)
+        url = (self.url if path is None else path).encode()
         tried = self.redirects or self.retries or self.distress or self.strikes
         parts = [
             _ENTRY_HEAD.pack(
@@ -54,7 +59,8 @@ class Entry:
                 | bool(tried) * _TRIED
                 | bool(self.request) * _REQUEST
                 | (scheme == "https") * _HTTPS
-                | (not short) * _WHOLE,
+                | (path is None) * _WHOLE
+                | bool(self.chain) * _CHAINED,
                 min(self.depth, 0xFFFF),
             )
         ]
@@ -63,6 +69,9 @@ class Entry:
             parts.append(_TRIES.pack(*(min(count, 0xFF) for count in counts)))
         if self.due:
             parts.append(_DUE.pack(self.due))
+        if self.chain:
+            chain = "\n".join(_shortened(url, host) for url in self.chain).encode()
+            parts += [_CHAIN_LENGTH.pack(len(chain)), chain]
         if self.request:
             parts.append(_LENGTH.pack(len(url)))
         return b"".join([*parts, url, self.request])
@@ -79,6 +88,12 @@ class Entry:
         if flags & _DELAYED:
             (entry.due,) = _DUE.unpack_from(data, at)
             at += _DUE.size
+        if flags & _CHAINED:
+            (length,) = _CHAIN_LENGTH.unpack_from(data, at)
+            at += _CHAIN_LENGTH.size
+            links = data[at : at + length].decode().split("\n")
+            entry.chain = tuple(_lengthened(link, host) for link in links)
+            at += length
         end = len(data)
         if flags & _REQUEST:
             (length,) = _LENGTH.unpack_from(data, at)
@@ -90,6 +105,23 @@ class Entry:
             url = f"{'https' if flags & _HTTPS else 'http'}://{host}{url}"
         entry.url = url
         return entry
+
+
+def _parted(url: str, host: str) -> tuple[str, str | None]:
+    """The scheme of a URL, and what follows the host if that is ``host``."""
+    scheme, _, rest = url.partition("://")
+    here = rest.startswith(host) and rest[len(host) : len(host) + 1] == "/"
+    return scheme, rest[len(host) :] if here else None
+
+
+def _shortened(url: str, host: str) -> str:
+    scheme, path = _parted(url, host)
+    return url if path is None else f"{'1' if scheme == 'https' else '0'}{path}"
+
+
+def _lengthened(text: str, host: str) -> str:
+    scheme = _HERE.get(text[0])
+    return text if scheme is None else f"{scheme}://{host}{text[1:]}"
 
 
 def entry_of(key: bytes, value: bytes) -> Entry:

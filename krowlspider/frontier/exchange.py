@@ -1,8 +1,9 @@
 """URLs out of a frontier and in again: one JSON object a line.
 
 ``url``, ``depth``, ``priority``, ``redirects``, ``retries``, ``distress`` and ``bare`` are those of the entry,
-``request`` is the whole request in base64 where the entry has one, ``state`` is ``queued`` or ``poison``. Only
-``url`` must be there to come in, and nothing else may: a name that is misspelt would be lost without a word.
+``chain`` are the URLs that redirected to it and ``request`` is the whole request in base64, where the entry has
+them; ``state`` is ``queued`` or ``poison``. Only ``url`` must be there to come in, and nothing else may: a name that
+is misspelt would be lost without a word.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 _STATES = {schema.QUEUE: "queued", schema.POISON: "poison"}
 # With the most that an entry holds of each.
 _COUNTS = {"depth": 0xFFFF, "redirects": 0xFF, "retries": 0xFF, "distress": 0xFF}
-_KEYS = {"url", "priority", "bare", "request", "state", *_COUNTS}
+_KEYS = {"url", "priority", "bare", "chain", "request", "state", *_COUNTS}
+# URLs of the longest chain that is taken: no crawl makes a longer one.
+_CHAIN_MAX = 0xFF
 # Lines that become one batch: about 1 MB.
 _BATCH = 1000
 # Batches between two commits.
@@ -78,6 +81,8 @@ def export_lines(store: Store) -> Iterator[str]:
 def _as_dict(priority: int, entry: Entry, state: str) -> dict[str, object]:
     line: dict[str, object] = {"url": entry.url, "priority": priority, "bare": entry.bare}
     line |= {name: getattr(entry, name) for name in _COUNTS}
+    if entry.chain:
+        line["chain"] = entry.chain
     if entry.request:
         line["request"] = b64encode(entry.request).decode()
     return {**line, "state": state}
@@ -114,7 +119,7 @@ def parse_line(
     if type(bare) is not bool:
         raise BadLine("bare is neither true nor false")
     try:
-        entry = Entry(url, **counts, bare=bare, request=_request(said))
+        entry = Entry(url, **counts, bare=bare, request=_request(said), chain=_chain(said, url_max))
         return Candidate(host_of(url), identify(entry), entry, priority)
     except ValueError as error:
         raise BadLine(str(error)) from error
@@ -132,6 +137,18 @@ def _whole(said: dict[str, Any], name: str, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise BadLine(f"{name} is not a whole number from {least} to {most}")
     return value
+
+
+def _chain(said: dict[str, Any], url_max: int) -> tuple[str, ...]:
+    value = said.get("chain", [])
+    if not isinstance(value, list) or len(value) > _CHAIN_MAX:
+        raise BadLine(f"chain is not a list of {_CHAIN_MAX} URLs at most")
+    chain = [normalise(url) if isinstance(url, str) else None for url in value]
+    if any(url is None or len(url) > url_max for url in chain):
+        raise BadLine(
+            f"chain holds something else than http and https URLs of {url_max} characters at most"
+        )
+    return tuple(url for url in chain if url)
 
 
 def _request(said: dict[str, Any]) -> bytes:

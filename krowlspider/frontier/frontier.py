@@ -74,7 +74,8 @@ class Commit:
 
 
 class Frontier(HostTurns):
-    """Queues of all hosts over a store, and the hosts' turns. ``monotonic`` and ``wall`` are clocks in seconds."""
+    """Queues of all hosts over a store, and the hosts' turns. ``monotonic`` and ``wall`` are clocks in seconds,
+    ``boot`` is as of `HostTurns`."""
 
     def __init__(
         self,
@@ -85,8 +86,9 @@ class Frontier(HostTurns):
         *,
         monotonic: Callable[[], float],
         wall: Callable[[], float],
+        boot: bytes = b"",
     ):
-        super().__init__(store, limits, rule, monotonic=monotonic, wall=wall)
+        super().__init__(store, limits, rule, monotonic=monotonic, wall=wall, boot=boot)
         self.seen = seen
         self._budget = DomainBudget(store, limits.domain_budget)
         self.leased = 0
@@ -435,6 +437,11 @@ class Frontier(HostTurns):
     def hopeful(self) -> bool:
         """Whether entries are queued that can be fetched before the next round."""
         return self.queued > self._put_off_queued or self._round is not None
+
+    @property
+    def put_off_queued(self) -> int:
+        """Entries of hosts that are put off."""
+        return self._put_off_queued
 
     @property
     def pending(self) -> int:

@@ -13,7 +13,7 @@ from krowlspider.politeness.pace import Pace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_HEAD = Struct(">BBddffHHIII")
+_HEAD = Struct(">BBddffBBHIII")
 _QUEUE = Struct(">iBII")
 _QUEUED = Struct(">I")
 _QUEUED_AT = 30
@@ -35,7 +35,7 @@ class State(IntEnum):
     ROBOTS = 1  # waiting for its robots.txt
     ACTIVE = 2  # its last answer was an ordinary one
     BACKING_OFF = 3  # it asked for rest, or did not answer
-    DEAD = 4  # its robots.txt cannot be had: put off until the next round
+    DEAD = 4  # put off: its robots.txt cannot be had, or it is parked
     RETIRED = 5  # it asks for a slower pace than this crawl keeps
 
     @property
@@ -69,7 +69,7 @@ class Turn(Enum):
     PARKED = "parked"  # due, but its domain has all the requests in transit it may have
     IN_TRANSIT = "in transit"  # a request of it is on the way
     WAITING = "waiting"  # its robots.txt is being fetched from another host
-    PUT_OFF = "put off"  # its robots.txt could not be had; tried again in the next round
+    PUT_OFF = "put off"  # out of the heap; tried again in a round that comes after its time
 
 
 def level_of(priority: int, sequence: int) -> int:
@@ -94,6 +94,7 @@ class Host:
     differ where nothing but retries is queued, and none of them is due. ``queued`` counts entries not popped,
     ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``placed`` is the time by which it is
     in the heap on disk, ``unread`` says that it is to be in the heap and not yet in memory's part of it.
+    ``address`` is where it was last fetched, after an "@"; empty when that is not known.
     ``recorded`` is the delay by its record on disk, ``changed`` says that memory knows more than the record.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
     it serves errands meanwhile."""
@@ -105,6 +106,7 @@ class Host:
     turn: Turn = Turn.IDLE
     state: State = State.NEW
     domain: str = ""
+    address: str = ""
     placed: float | None = None
     unread: bool = False
     recorded: float = 0.0
@@ -198,7 +200,8 @@ class Host:
             self.ready,
             pace.ema,
             pace.floor,
-            min(pace.distress, 0xFFFF),
+            pace.quiet,
+            pace.distress,
             min(pace.errors, 0xFFFF),
             self.queued + len(self.leased),
             self.done,
@@ -220,12 +223,12 @@ class Host:
 
         :raises ValueError: the record is of another version
         """
-        version, state, due, ready, ema, floor, distress, errors, queued, done, dropped = (
+        version, state, due, ready, ema, floor, quiet, distress, errors, queued, done, dropped = (
             _HEAD.unpack_from(data)
         )
         if version != _VERSION:
             raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
-        host = cls(name, Pace(ema, floor, distress, errors), due)
+        host = cls(name, Pace(ema, floor, distress, quiet, errors), due)
         host.ready = ready
         host.state = _STATES[state]
         host.recalled = True

@@ -2,18 +2,18 @@
 
 No page is popped while the decision of its authority is unknown or expired. A robots.txt on the page's own host
 is fetched in that host's turn; one that redirects to another host is fetched in the turn of that host, and the
-page's host waits for it.
+page's host waits for it. One that many hosts' robots.txt redirect to is fetched once for all of them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from krowlspider.frontier.robotsbook import RobotsBook
 from krowlspider.politeness.pace import DISTRESS
-from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling, judge
+from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, host_of
 
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 REDIRECTS = 5
 # Characters of the longest URL that a redirect of robots.txt is followed to: as URLLENGTH_LIMIT.
 URL_MAX = 2048
-# Parsed rules kept in memory: ordinary ones take about 5 kB, the longest that is read (500 KiB) some MB.
-PARSED_CACHE = 4096
-# Seconds for which a robots.txt that could not be fetched is not asked for: shorter than a round of tries. Not kept
-# over a restart, which tries at once.
+# Seconds for which a robots.txt that could not be fetched is not asked for: shorter than a round of tries. Kept over a
+# restart with a last good copy only; without one a start tries at once.
 UNREACHABLE_TTL = 1800.0
 
 
@@ -46,7 +44,8 @@ class Verdict(Enum):
 
 @dataclass(slots=True, eq=False)
 class Errand:
-    """The fetch of one authority's robots.txt. ``host`` is the host whose pages wait for it."""
+    """The fetch of one authority's robots.txt. ``host`` is the host whose pages wait for it, ``passed`` are the
+    authorities whose robots.txt redirected it, the last of them to ``url``."""
 
     authority: str
     host: Host
@@ -55,6 +54,13 @@ class Errand:
     retries: int = 0
     distress: int = 0
     away: bool = False
+    passed: list[str] = field(default_factory=list)
+
+    @property
+    def source(self) -> str | None:
+        """The authority that the robots.txt at ``url`` speaks for; None for one in another place."""
+        authority = authority_of(self.url)
+        return authority if self.url == authority + "/robots.txt" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +94,16 @@ class RobotsGate:
         wall: Callable[[], float],
     ):
         self._frontier = frontier
-        self._agent = agent
+        self._book = RobotsBook(frontier, agent, wall)
         self._ttl = ttl
         self._patience = patience
         self._crawl_delay_max = crawl_delay_max
         self._wall = wall
-        self._parsed: OrderedDict[str, tuple[float, RobotsRules | None]] = OrderedDict()
         self.waiting = 0
 
     def verdict(self, authority: str, url: str) -> Verdict:
-        known = self._parsed.get(authority) or self._recall(authority)
-        if known is None:
-            return Verdict.UNKNOWN
-        expires, rules = known
+        expires, rules = self._book.look_up(authority)
         if expires <= self._wall():
-            self._parsed.pop(authority, None)
             return Verdict.UNKNOWN
         if rules is None:
             return Verdict.UNREACHABLE
@@ -110,9 +111,12 @@ class RobotsGate:
 
     def crawl_delay(self, host: str) -> float:
         """The longest that the robots.txt of a host ask for, on http and https; seconds."""
-        both = (self._parsed.get(f"{scheme}://{host}") for scheme in ("http", "https"))
-        asked = (known[1].crawl_delay for known in both if known is not None and known[1])
-        return max((delay for delay in asked if delay is not None), default=0.0)
+        longest = 0.0
+        for authority in (f"http://{host}", f"https://{host}"):
+            _, rules = self._book.look_up(authority)
+            if rules is not None and rules.crawl_delay is not None:
+                longest = max(longest, rules.crawl_delay)
+        return longest
 
     def too_slow(self, host: str) -> bool:
         """Whether its robots.txt asks for a longer delay than this crawl keeps."""
@@ -128,7 +132,8 @@ class RobotsGate:
         if ruling is Ruling.REDIRECT:
             return self._redirected(errand, location)
         if ruling is Ruling.RETRY:
-            errand.distress += 1
+            for each in (errand, *self._sharing(errand)):
+                each.distress += 1
             asks_for_rest = status in DISTRESS
             limit = self._patience.distress if asks_for_rest else self._patience.retries
             if errand.distress <= limit:
@@ -137,17 +142,34 @@ class RobotsGate:
 
     def failed(self, errand: Errand, *, final: bool) -> bool:
         """No answer came; ``final`` when trying again is pointless. Returns as `answered` does."""
-        errand.retries += 1
+        for each in (errand, *self._sharing(errand)):
+            each.retries += 1
         if not final and errand.retries <= self._patience.retries:
             return self._again(errand, errand.host)
         return self._conclude(errand, Ruling.RETRY, 0, b"")
 
+    def postponed(self, errand: Errand) -> bool:
+        """No answer came, for which the host is not to blame: no try is used up. Returns as `answered` does."""
+        return self._again(errand, errand.host)
+
     def _redirected(self, errand: Errand, location: str | None) -> bool:
+        # The host of one that is not away would have to be told to wait.
+        for other in self._sharing(errand):
+            if other.away:
+                self._frontier.host(host_of(errand.url)).errands.remove(other)
+                self._follow(other, location)
+        return self._follow(errand, location)
+
+    def _follow(self, errand: Errand, location: str | None) -> bool:
         errand.redirects += 1
         target = normalise(location, errand.url) if location else None
         if target is None or errand.redirects > REDIRECTS or not _may_be_robots(target, errand):
-            return self._conclude(errand, Ruling.ALLOW_ALL, 0, b"")
+            return self._settle(errand, self._record(Ruling.ALLOW_ALL, 0, b""))
+        if errand.source is not None:
+            errand.passed.append(errand.source)
         errand.url = target
+        if errand.source is not None and (known := self._book.record(errand.source)) is not None:
+            return self._settle(errand, known)
         return self._again(errand, errand.host)
 
     def _again(self, errand: Errand, host: Host) -> bool:
@@ -162,33 +184,35 @@ class RobotsGate:
         return errand.away and not away
 
     def _conclude(self, errand: Errand, ruling: Ruling, status: int, body: bytes) -> bool:
+        """What is at the errand's URL is known: to all authorities whose robots.txt it is, and to all errands that
+        wait to fetch it."""
+        record = self._record(ruling, status, body)
+        target = self._frontier.host(host_of(errand.url))
+        sources = {*errand.passed, errand.source or errand.authority}
+        for authority in sources - {errand.authority}:
+            self._book.learn(authority, record)
+        for other in self._sharing(errand):
+            target.errands.remove(other)
+            self._settle(other, record)
+        target.pace.floor = self.crawl_delay(target.name)
+        return self._settle(errand, record)
+
+    def _sharing(self, errand: Errand) -> list[Errand]:
+        """The errands that wait to fetch what this one has asked for: its tries are theirs."""
+        waiting = cast("list[Errand]", self._frontier.host(host_of(errand.url)).errands)
+        return [other for other in waiting if other.url == errand.url]
+
+    def _record(self, ruling: Ruling, status: int, body: bytes) -> RobotsRecord:
         now = self._wall()
         life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
-        record = RobotsRecord(ruling.value, now, now + life, status, body)
-        if ruling is not Ruling.RETRY:
-            self._frontier.put_robots(errand.authority, record.encode())
-        self._keep(errand.authority, record)
+        return RobotsRecord(ruling.value, now, now + life, status, body)
+
+    def _settle(self, errand: Errand, record: RobotsRecord) -> bool:
+        """The errand is over."""
+        self._book.learn(errand.authority, record)
         errand.host.pace.floor = self.crawl_delay(errand.host.name)
         if errand.away:
             errand.away = False
             self.waiting -= 1
             self._frontier.resume(errand.host)
         return False
-
-    def _recall(self, authority: str) -> tuple[float, RobotsRules | None] | None:
-        saved = self._frontier.robots(authority)
-        if saved is None:
-            return None
-        self._keep(authority, RobotsRecord.decode(saved))
-        return self._parsed[authority]
-
-    def _keep(self, authority: str, record: RobotsRecord) -> None:
-        rules: RobotsRules | None = None
-        if record.ruling == Ruling.RULES.value:
-            rules = RobotsRules.parse(record.body, self._agent)
-        elif record.ruling == Ruling.ALLOW_ALL.value:
-            rules = RobotsRules.allow_all()
-        self._parsed[authority] = (record.expires, rules)
-        self._parsed.move_to_end(authority)
-        if len(self._parsed) > PARSED_CACHE:
-            self._parsed.popitem(last=False)

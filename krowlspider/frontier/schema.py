@@ -7,7 +7,8 @@ key                                      value
 ``c``                                    counters of the job, JSON ``{name: number}``
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``h`` host                               host record, see ``Host.encode``
-``k``                                    the job clock at the last commit, 8-byte float of epoch seconds
+``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
+                                         the id of the machine's run; before, the job clock alone
 ``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times

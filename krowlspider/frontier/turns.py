@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store import Batch, Store
     from krowlspider.politeness.pace import PaceRule
 
-_FLOAT = Struct(">d")
+# Job clock and monotonic clock of a commit, before the id of the machine's run.
+_CLOCK = Struct(">dd")
+_JOB_CLOCK = Struct(">d")
 # Hosts kept in memory beside those that are busy: about 1 kB each. One that is not takes 10 µs to read, and each that
 # is has the garbage collector look at it: 170 ms at a time with 50,000 of them.
 HOSTS_IN_MEMORY = 10_000
@@ -45,12 +48,14 @@ _RESTART = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, URLs of one domain ever (0:
-    no cap); and of its memory: hosts kept beside those that are busy, and places of the heap read at a time."""
+    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
+    transit (0: no cap), URLs of one domain ever (0: no cap); and of its memory: hosts kept beside those that are busy,
+    and places of the heap read at a time."""
 
     host_queue: int
     total: int
     domain_concurrency: int
+    address_concurrency: int = 0
     domain_budget: int = 0
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
@@ -59,9 +64,10 @@ class Limits:
 class HostTurns:
     """The hosts of a store.
 
-    Their clock is the *job clock*: wall time at the start, or the time of the last commit where that is later, and
-    from there on monotonic. So it never goes back, whatever the machine's clock does, and times on disk hold across
-    restarts.
+    Their clock is the *job clock*: wall time when the job begins, and from there on monotonic, across restarts too as
+    long as the machine runs; after a restart of the machine it is wall time again, or the time of the last commit where
+    that is later. So it never goes back, whatever is done to the machine's clock, and times on disk hold across
+    restarts. ``boot`` tells runs of the machine apart; empty, where it is not known.
     """
 
     def __init__(
@@ -72,22 +78,24 @@ class HostTurns:
         *,
         monotonic: Callable[[], float],
         wall: Callable[[], float],
+        boot: bytes = b"",
     ):
         self._store = store
+        self._boot = boot
         self._limits = limits
         self._rule = rule
         self._monotonic = monotonic
         self.hosts: dict[str, Host] = {}
+        # By domain, and by address in brackets: what shares a cap.
         self._in_transit: Counter[str] = Counter()
         self._parked: dict[str, deque[Host]] = {}
-        # Of domains with more: when the last of them is due.
+        # Of those with more: when the last of them is due.
         self._lines: dict[str, float] = {}
         self.parked = 0
         self._changed: list[Host] = []
         saved = store.get(schema.CLOCK)
         self._new = saved is None
-        start = wall() if saved is None else max(wall(), _FLOAT.unpack(saved)[0])
-        self._ahead = start - monotonic()
+        self._ahead = (wall() if saved is None else self._gone_on(saved, wall)) - monotonic()
 
     def start_turns(self, scheduled: int, put_off: int, unsure: float | None) -> None:
         """Begin with so many hosts in the heap, and entries of hosts that are put off. Hosts of which the disk knows
@@ -101,12 +109,20 @@ class HostTurns:
         self._next_round = self.now() + ROUND
         self._revive()
 
+    def _gone_on(self, saved: bytes, wall: Callable[[], float]) -> float:
+        """The job clock by its last commit."""
+        job: float = _JOB_CLOCK.unpack_from(saved)[0]
+        if self._boot and saved[_CLOCK.size :] == self._boot:
+            then: float = _CLOCK.unpack_from(saved)[1]
+            return job + max(0.0, self._monotonic() - then)
+        return max(wall(), job)
+
     def now(self) -> float:
         """The job clock, in seconds."""
         return self._monotonic() + self._ahead
 
     def put_clock(self, batch: Batch) -> None:
-        batch.put(schema.CLOCK, _FLOAT.pack(self.now()))
+        batch.put(schema.CLOCK, _CLOCK.pack(self.now(), self._monotonic()) + self._boot)
 
     def host(self, name: str) -> Host:
         """The host: from memory, from its record on disk, or new."""
@@ -176,14 +192,16 @@ class HostTurns:
             ready = host.turn is Turn.RESTING or (aside and host.errands)
             if not ready or host.due > now:
                 # It has been given another turn or time since; that one has a place of its own.
-                continue
-            if host.recalled and (earliest := self.unsure + self._rule.delay(host.pace)) > now:
+                pass
+            elif host.recalled and (earliest := self.unsure + self._rule.delay(host.pace)) > now:
                 # The end of its last request may not have reached the disk: wait as if it had been at the start.
                 self._due.push(earliest, name)
             elif not host.queued and not host.errands:
                 self._stand_idle(host)
             elif self._enter_transit(host):
                 return host
+            if self.parked:
+                self._pass_on(host)
         return None
 
     def _pop_name(self, now: float) -> str | None:
@@ -206,20 +224,53 @@ class HostTurns:
             self._put_off_queued -= host.queued
             host.become(State.BACKING_OFF)
         host.domain = host.domain or domain_of(host.name)
-        if self._in_transit[host.domain] >= self._limits.domain_concurrency:
-            self._park(host)
-            return False
+        for share in (host.domain, host.address):
+            if not self._has_room(share):
+                self._park(host, share)
+                return False
         self._in_transit[host.domain] += 1
+        if host.address:
+            self._in_transit[host.address] += 1
         host.turn = Turn.IN_TRANSIT
         return True
 
-    def _park(self, host: Host) -> None:
-        """Its domain has no room: the host is next when it has, or waits further behind."""
-        parked = self._parked.setdefault(host.domain, deque())
+    def _has_room(self, share: str) -> bool:
+        return self._in_transit[share] < self._most(share)
+
+    def _most(self, share: str) -> float:
+        """Hosts in transit that may share a domain, or an address."""
+        limits = self._limits
+        return limits.address_concurrency or inf if share[:1] == "@" else limits.domain_concurrency
+
+    def locate(self, host: Host, address: str) -> bool:
+        """A host in transit is about to be fetched at an address. False when that has no room: the host is to be
+        turned back."""
+        share = f"@{address}"
+        if share == host.address:
+            return True
+        if not self._has_room(share):
+            return False
+        self._leave(host.address)
+        host.address = share
+        self._in_transit[share] += 1
+        return True
+
+    def turn_back(self, host: Host, address: str) -> None:
+        """A host in transit that sent no request, for want of room at its address, waits for it."""
+        self._leave_transit(host)
+        host.address = f"@{address}"
+        if self._has_room(host.address):
+            self._due_again(host)
+        else:
+            self._park(host, host.address)
+
+    def _park(self, host: Host, share: str) -> None:
+        """Its domain or address has no room: the host is next when it has, or waits further behind."""
+        parked = self._parked.setdefault(share, deque())
         if len(parked) >= _PARKED:
-            apart = max(self._rule.minimum / self._limits.domain_concurrency, _APART)
-            line = max(self.now(), self._lines.get(host.domain, 0.0)) + apart
-            self._lines[host.domain] = line
+            apart = max(self._rule.minimum / self._most(share), _APART)
+            line = max(self.now(), self._lines.get(share, 0.0)) + apart
+            self._lines[share] = line
             host.turn = Turn.IDLE
             self._rest(host, line)
             return
@@ -228,19 +279,35 @@ class HostTurns:
         self.parked += 1
 
     def _leave_transit(self, host: Host) -> None:
-        """Make room in the host's domain. The caller gives the host its next turn."""
+        """Make room in the host's domain and at its address. The caller gives the host its next turn."""
         if host.turn is not Turn.IN_TRANSIT:
             raise ValueError(f"{host.name} is {host.turn.value}, not in transit")
         host.turn = Turn.IDLE
-        self._in_transit[host.domain] -= 1
-        if not self._in_transit[host.domain]:
-            del self._in_transit[host.domain]
-        if parked := self._parked.get(host.domain):
+        self._leave(host.domain)
+        self._leave(host.address)
+
+    def _leave(self, share: str) -> None:
+        """Make room for the next of those who wait for it."""
+        if not share:
+            return
+        self._in_transit[share] -= 1
+        if not self._in_transit[share]:
+            del self._in_transit[share]
+        self._next_parked(share)
+
+    def _next_parked(self, share: str) -> None:
+        if parked := self._parked.get(share):
             self._due_again(parked.popleft())
             self.parked -= 1
             if not parked:
-                del self._parked[host.domain]
-                self._lines.pop(host.domain, None)
+                del self._parked[share]
+                self._lines.pop(share, None)
+
+    def _pass_on(self, host: Host) -> None:
+        """A host that was popped and is not sent leaves the room that was made for it to the next."""
+        for share in (host.domain, host.address):
+            if share in self._parked and self._has_room(share):
+                self._next_parked(share)
 
     def _due_again(self, host: Host) -> None:
         """A host that was popped without being fetched keeps its time."""
@@ -324,11 +391,20 @@ class HostTurns:
         host.become(State.RETIRED)
         self._record_now(host)
 
-    def put_off(self, host: Host) -> None:
-        """Take a host in transit out of the heap, with all its entries, until the next round."""
+    def forgive(self, name: str, errors: int) -> None:
+        """Take back errors that were counted against a host, for which it was not to blame."""
+        host = self.host(name)
+        host.pace.errors = max(0, host.pace.errors - errors)
+        self._note(host)
+
+    def put_off(self, host: Host, wait: float = 0.0) -> None:
+        """Take a host in transit out of the heap, with all its entries, until the next round, and for ``wait``
+        seconds at least."""
         host.become(State.DEAD)
         self._leave_transit(host)
         host.turn = Turn.PUT_OFF
+        if wait:
+            host.due = host.ready = whole_microseconds(self.now() + wait)
         self._put_off_queued += host.queued
         batch = self._store.batch()
         batch.put(schema.put_off_key(host.name), b"")
@@ -338,7 +414,8 @@ class HostTurns:
             self._due.push(host.due, host.name)
 
     def _revive(self) -> None:
-        """Go on with a round: hosts that were put off are due again, so many at a time."""
+        """Go on with a round: hosts that were put off are due again, so many at a time, but for those that are to
+        wait for longer than until the next."""
         if self._round is None:
             if self.now() < self._next_round:
                 return
@@ -348,8 +425,10 @@ class HostTurns:
         self._round = keys[-1] if len(keys) == _REVIVED else None
         batch = self._store.batch()
         for key in keys:
-            batch.delete(key)
             host = self.host(key[1:].decode())
+            if host.turn is Turn.PUT_OFF and host.due > self.now() + ROUND:
+                continue
+            batch.delete(key)
             if host.turn is Turn.PUT_OFF:
                 self._put_off_queued -= host.queued
                 host.become(State.BACKING_OFF)

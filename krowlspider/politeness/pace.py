@@ -1,7 +1,8 @@
 """How long to wait before the next request to a host.
 
 The delay follows the host: a moving average of its latencies times a factor, never under what its
-robots.txt asks. Distress (429, 503) doubles it, quiet answers halve it again.
+robots.txt asks. Distress (429, 503) doubles it, each quiet period halves it again. A host that does not
+answer is left alone for minutes, then for days; it is asked again for ever.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ DISTRESS = frozenset({429, 503})
 ALPHA = 0.3
 # Doublings at most: 0.25 s × 2^12 is 17 minutes.
 DISTRESS_MAX = 12
-# Seconds that distress or errors make a host wait at most.
+# Ordinary answers in a row that are a quiet period: after a single one the host would be back at the
+# pace that it complained of within seconds.
+QUIET = 10
+# Seconds that distress or errors make a host wait at most, before it is parked.
 BACKOFF_MAX = 3600.0
-# Seconds of wait that double with each transport error in a row after the first: 2, 4, 8 ...
-ERROR_BACKOFF = 1.0
+# Transport errors in a row from which on a host is left alone for minutes, 2, 4, 8 ...; before that
+# for 2, 4 and 8 seconds after the second.
+ERRORS_BACKOFF = 5
+# Transport errors in a row after which a host is parked: half an hour more would change nothing.
+ERRORS_PARK = 10
+PARKED = 86_400.0
+# Waits of hosts that are backing off are stretched by up to this share, by chance: hosts of one server
+# went down together, and are not to come back together.
+JITTER = 0.25
 
 
 @dataclass(slots=True, eq=False)
@@ -27,19 +38,21 @@ class Pace:
     """What is known of the pace of a host.
 
     ``ema`` is the average latency in seconds, 0 before the first answer; ``floor`` the crawl-delay
-    of its robots.txt in seconds; ``distress`` the doublings in force; ``errors`` the transport
-    errors in a row.
+    of its robots.txt in seconds; ``distress`` the doublings in force; ``quiet`` the ordinary answers
+    since they last changed; ``errors`` the transport errors in a row.
     """
 
     ema: float = 0.0
     floor: float = 0.0
     distress: int = 0
+    quiet: int = 0
     errors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PaceRule:
-    """Turns a Pace into seconds of wait, counted from the end of a request.
+    """Turns a Pace into seconds of wait, counted from the end of a request. ``chance`` is a random number
+    from 0 to 1.
 
     ``minimum`` and ``maximum`` bound ``factor`` times the average, ``crawl_delay_max`` what a
     robots.txt can ask for, ``retry_after_max`` what a Retry-After can; all in seconds.
@@ -61,25 +74,49 @@ class PaceRule:
     def after_answer(self, pace: Pace, latency: float) -> float:
         """The wait after an ordinary answer that took ``latency`` seconds."""
         self._answered(pace, latency)
-        pace.distress = max(0, pace.distress - 1)
+        if pace.distress:
+            pace.quiet += 1
+            if pace.quiet == QUIET:
+                pace.quiet = 0
+                pace.distress -= 1
         return self.delay(pace)
 
-    def after_distress(self, pace: Pace, latency: float, retry_after: float | None) -> float:
+    def after_distress(
+        self, pace: Pace, latency: float, retry_after: float | None, chance: float
+    ) -> float:
         """The wait after a 429 or 503; ``retry_after`` is what it asked for, in seconds."""
         self._answered(pace, latency)
+        pace.quiet = 0
         pace.distress = min(pace.distress + 1, DISTRESS_MAX)
-        return max(self.delay(pace), min(retry_after or 0.0, self.retry_after_max))
+        asked = min(retry_after or 0.0, self.retry_after_max)
+        return max(self.delay(pace), asked) * (1 + JITTER * chance)
 
-    def after_error(self, pace: Pace) -> float:
+    def after_error(self, pace: Pace, chance: float) -> float:
         """The wait after a transport error: the first costs only the delay, as it may be chance."""
         pace.errors += 1
-        doublings = min(pace.errors - 1, DISTRESS_MAX)
-        backoff = ERROR_BACKOFF * 2.0**doublings if doublings else 0.0
-        return max(self.delay(pace), min(backoff, BACKOFF_MAX))
+        if self.parked(pace):
+            return PARKED * (1 + JITTER * chance)
+        return max(self.delay(pace), _backoff(pace.errors) * (1 + JITTER * chance))
+
+    def after_no_such_name(self, pace: Pace, chance: float) -> float:
+        """The wait after the DNS said that there is no such host: it need not say so ten times."""
+        pace.errors = max(pace.errors, ERRORS_PARK - 1)
+        return self.after_error(pace, chance)
+
+    def parked(self, pace: Pace) -> bool:
+        """Whether a host is out of the crawl, but for one try each day."""
+        return pace.errors >= ERRORS_PARK
 
     def _answered(self, pace: Pace, latency: float) -> None:
         pace.errors = 0
         pace.ema = latency if pace.ema == 0.0 else pace.ema + ALPHA * (latency - pace.ema)
+
+
+def _backoff(errors: int) -> float:
+    """Seconds of rest after so many transport errors in a row."""
+    if errors < ERRORS_BACKOFF:
+        return 2.0 ** (errors - 1) if errors > 1 else 0.0
+    return min(60.0 * 2.0 ** (errors - ERRORS_BACKOFF + 1), BACKOFF_MAX)
 
 
 def next_try(tries: int, first: float) -> float:

@@ -1,26 +1,24 @@
-"""What a robots.txt allows: RFC 9309, over Protego.
+"""What a robots.txt says: RFC 9309, and the mistakes of those who write them.
 
-Protego matches the rules. The lines it would read otherwise than the RFC are put right before: an
-unknown line must not close a group, a group is chosen by product token alone, and only CR and LF
-end a line.
+Lines are read as Google's parser reads them, whose answers site owners know: a missing colon, a
+misspelt name, a name with more letters. tests/politeness/test_robots_google.py says where this
+differs from it, and why.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import Self
-from urllib.parse import quote
 
-from protego import Protego
+from krowlspider.politeness.pathrules import PathRules
 
 # Bytes of a robots.txt that are read: RFC 9309, section 2.5, asks for at least 500 KiB.
 BODY_MAX = 500 * 1024
-# "*" and "$" that are read: Protego takes up to 20 µs for each, and 2 µs at each URL.
-WILDCARDS_MAX = 10_000
 
 
 class Ruling(Enum):
@@ -46,91 +44,86 @@ def judge(status: int) -> Ruling:
     return Ruling.RETRY
 
 
-# Lines that Protego knows, its list of misspellings included. A crawl delay, request rate or visit
-# time closes the user agents of a group just as a rule does: that is what their authors mean.
-_LINE = re.compile(
-    r"(user[ -]?agent|allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw"
-    r"|crawl[ -]delay|request[ -]rate|visit[ -]time|sitemaps?|site-map)(?:[ \t]*:|[ \t]|$)(.*)",
-    re.IGNORECASE | re.DOTALL,
+# The name and the value of each line that has a name we know. A line ends at LF, its text at "#" or
+# NUL. More may follow the name before the colon, as in "Allowed:"; where there is no colon, or the
+# only ones are in the value, one word may follow it.
+_LINES = re.compile(
+    rb"^[ \t\v\f]*+"
+    rb"(user[ -]?agent|allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw"
+    rb"|crawl[ -]delay|request[ -]rate|visit[ -]time|sitemap|site-map)"
+    rb"(?:[^\s:#\0]*+[ \t]++"
+    rb"(?=(?:[^\s:#\0]++|(?:[/*]|https?:)[^\s#\0]*+)[ \t\v\f]*+(?:[\n#\0]|\Z))"
+    rb"|[^\n:#\0]*+:)"
+    rb"([^\n#\0]*+)",
+    re.IGNORECASE | re.MULTILINE,
 )
 # RFC 9309, section 2.2.1: a product token is of letters, "_" and "-"; what follows is ignored.
 _TOKEN = re.compile(r"[A-Za-z_-]+|\*(?=\s|$)")
-# Protego compares user agents as parts of a text; these three names only ever match themselves.
-_US, _ALL, _OTHERS = "us", "*", "others"
-# What Protego could take for the end of a line, or spell in another way.
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
+_ALL = "*"
 # A byte order mark, one that lost its end too.
 _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class RobotsRules:
-    """The rules of one authority for one product token."""
+class _Group:
+    """What the groups of one product token say together; ``named`` when there is any."""
 
-    __slots__ = ("_protego", "crawl_delay", "sitemaps")
-
-    def __init__(self, text: str):
-        self._protego = Protego.parse(text)
-        # Seconds; None when nothing sensible is asked for.
-        self.crawl_delay = self._protego.crawl_delay(_US)
-        # As written: neither normalised nor checked.
-        self.sitemaps = list(self._protego.sitemaps)
-
-    @classmethod
-    def parse(cls, body: bytes, agent: str) -> Self:
-        """Read a robots.txt; any bytes will do. ``agent`` is the product token of the crawler.
-
-        One with more than WILDCARDS_MAX disallows everything: it cannot be obeyed in time.
-        """
-        token = _token(agent)
-        text = "\n".join(line for raw in _lines(body) if (line := _cleaned(raw, token)))
-        if text.count("*") + text.count("$") > WILDCARDS_MAX:
-            return cls.disallow_all()
-        return cls(text)
-
-    @classmethod
-    def allow_all(cls) -> Self:
-        """The rules of a site without robots.txt."""
-        return cls("")
-
-    @classmethod
-    def disallow_all(cls) -> Self:
-        """The rules of a site whose robots.txt cannot be had."""
-        return cls(f"user-agent: {_ALL}\ndisallow: /")
-
-    def allowed(self, url: str) -> bool:
-        """Whether a normalised URL may be fetched. /robots.txt itself always may."""
-        return self._protego.can_fetch(url, _US)
+    def __init__(self) -> None:
+        self.named = False
+        self.rules: dict[str, bool] = {}
+        self.crawl_delay: float | None = None
 
 
-def _lines(body: bytes) -> list[bytes]:
-    """Lines end at CR or LF. The last of a cut body is left out: half a rule is another rule."""
-    if body.startswith(_UTF16_BOMS):
-        body = body[:BODY_MAX].decode("utf-16", "replace").encode()
-    lines = re.split(rb"[\r\n]+", _BOM.sub(b"", body[:BODY_MAX]))
-    return lines[:-1] if len(body) > BODY_MAX else lines
+class _Reader:
+    """Tells the lines of a robots.txt by the groups they belong to: ours, and everyone's.
+
+    A crawl delay, request rate or visit time closes the user agents of a group just as a rule does:
+    that is what their authors mean.
+    """
+
+    def __init__(self, token: str):
+        self.ours, self.everyones = _Group(), _Group()
+        self.sitemaps: list[str] = []
+        self._groups = {token: self.ours, _ALL: self.everyones}
+        self._current: list[_Group] = []
+        self._closed = False
+
+    def read(self, body: bytes) -> None:
+        for raw_name, raw_value in _LINES.findall(body):
+            name, value = raw_name.lower(), raw_value.strip()
+            if name.startswith(b"user"):
+                self._name(_text(value))
+            elif name.startswith(b"site"):
+                if value:
+                    self.sitemaps.append(_text(value))
+            else:
+                self._closed = True
+                if self._current and value:
+                    self._say(name, _text(value))
+
+    def _name(self, agent: str) -> None:
+        if self._closed:
+            self._current, self._closed = [], False
+        group = self._groups.get(_token(agent))
+        if group is not None:
+            group.named = True
+            self._current.append(group)
+
+    def _say(self, name: bytes, value: str) -> None:
+        for group in self._current:
+            if name.startswith(b"crawl"):
+                group.crawl_delay = _seconds(value, group.crawl_delay)
+            elif name == b"allow":
+                group.rules[value] = True
+            elif name.startswith(b"di"):
+                group.rules.setdefault(value, False)
 
 
-def _cleaned(line: bytes, token: str) -> str | None:
-    """The line as Protego reads it rightly, or None when it has none of the names we know."""
+def _text(value: bytes) -> str:
     try:
-        text = line.decode()
+        return value.decode().strip()
     except UnicodeDecodeError:
-        text = line.decode("latin-1")
-    found = _LINE.match(text.partition("#")[0].strip())
-    if found is None:
-        return None
-    name, value = found[1].lower(), found[2].strip()
-    if name.startswith("user"):
-        return f"user-agent: {_group(value, token)}"
-    return f"{name}: {_UNPRINTABLE.sub(_escaped, value)}"
-
-
-def _group(value: str, token: str) -> str:
-    named = _token(value)
-    if named == _ALL:
-        return _ALL
-    return _US if named and named == token else _OTHERS
+        return value.decode("latin-1").strip()
 
 
 def _token(value: str) -> str:
@@ -138,8 +131,65 @@ def _token(value: str) -> str:
     return found[0].lower() if found else ""
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return quote(found[0])
+def _seconds(value: str, otherwise: float | None) -> float | None:
+    try:
+        delay = float(value)
+    except ValueError:
+        return otherwise
+    return delay if math.isfinite(delay) and delay >= 0 else otherwise
+
+
+class RobotsRules:
+    """The rules of one authority for one product token."""
+
+    __slots__ = ("_rules", "crawl_delay", "sitemaps", "size")
+
+    def __init__(self, rules: dict[str, bool], crawl_delay: float | None, sitemaps: list[str]):
+        self._rules = PathRules(rules) if rules else None
+        # Seconds; None when nothing sensible is asked for.
+        self.crawl_delay = crawl_delay
+        # As written: neither normalised nor checked.
+        self.sitemaps = sitemaps
+        # Rules and sitemaps kept in memory.
+        self.size = len(rules) + len(sitemaps)
+
+    @classmethod
+    def parse(cls, body: bytes, agent: str) -> Self:
+        """Read a robots.txt; any bytes will do. ``agent`` is the product token of the crawler."""
+        reader = _Reader(_token(agent))
+        reader.read(_readable(body))
+        group = reader.ours if reader.ours.named else reader.everyones
+        return cls(group.rules, group.crawl_delay, reader.sitemaps)
+
+    @classmethod
+    def allow_all(cls) -> Self:
+        """The rules of a site without robots.txt."""
+        return cls({}, None, [])
+
+    @classmethod
+    def disallow_all(cls) -> Self:
+        """The rules of a site whose robots.txt cannot be had."""
+        return cls({"/": False}, None, [])
+
+    def allowed(self, url: str) -> bool:
+        """Whether a normalised URL may be fetched. /robots.txt itself always may."""
+        if self._rules is None:
+            return True
+        path = url[url.index("/", 8) :]
+        return self._rules.allow(path) or path == "/robots.txt"
+
+
+def _readable(body: bytes) -> bytes:
+    """What is read of a body, in UTF-8 as far as it has an encoding, its lines ended by LF.
+
+    The last line of a cut body is left out: half a rule is another rule.
+    """
+    cut = len(body) > BODY_MAX
+    body = body[:BODY_MAX]
+    if body.startswith(_UTF16_BOMS):
+        body = body.decode("utf-16", "replace").encode()
+    body = _BOM.sub(b"", body).replace(b"\r", b"\n")
+    return body[: body.rfind(b"\n") + 1] if cut else body
 
 
 # The form of encoded records; others are refused, not guessed at.
@@ -150,8 +200,8 @@ _VERSION = 1
 class RobotsRecord:
     """What was fetched as the robots.txt of an authority, to be kept on disk.
 
-    ``ruling`` is a value of Ruling; ``fetched`` and ``expires`` are epoch seconds; ``status`` is
-    the HTTP status, 0 without an answer; ``body`` is as received.
+    ``ruling`` is a value of Ruling; ``fetched`` and ``expires``, when it is to be fetched again, are
+    epoch seconds; ``status`` is the HTTP status, 0 without an answer; ``body`` is as received.
     """
 
     ruling: str

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import logging
 import zlib
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -18,11 +19,15 @@ from w3lib.encoding import http_content_type_encoding
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.errors import SeedsError
 from krowlspider.scheduler import Scheduler
+from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.duplicates import DuplicateBodies
+from krowlspider.urls.headers import read_links, read_robots_tag
 from krowlspider.urls.host import host_of
-from krowlspider.urls.links import read_page
+from krowlspider.urls.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.scope import Scope
 from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -91,11 +96,13 @@ class BroadSpider(Spider):
         self._deny = deny.split()
         self._same_host = _flag("same_host", same_host)
         self._same_domain = _flag("same_domain", same_domain)
+        self._sitemaps = SitemapReader(self)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider._make_scope()
+        spider._read_settings()
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
 
@@ -108,9 +115,22 @@ class BroadSpider(Spider):
                 same_host=self._same_host,
                 same_domain=self._same_domain,
                 max_url_length=self.settings.getint("URLLENGTH_LIMIT"),
+                traps=Traps(
+                    path_depth_max=self.settings.getint("KROWL_PATH_DEPTH_MAX"),
+                    repeated_segments_max=self.settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
+                    skip_extensions=self.settings.getlist("KROWL_SKIP_EXTENSIONS"),
+                    today=datetime.now(UTC).date(),
+                ),
             )
         except ValueError as error:
             raise SeedsError(str(error)) from error
+
+    def _read_settings(self) -> None:
+        self._agent: str = self.settings["ROBOTSTXT_USER_AGENT"]
+        self._follow_nofollow = self.settings.getbool("KROWL_FOLLOW_NOFOLLOW")
+        self._plan = reading_plan(self._agent, follow_nofollow=self._follow_nofollow)
+        self._duplicates_max = self.settings.getint("KROWL_DUPLICATE_BODIES_MAX")
+        self._duplicates = DuplicateBodies()
 
     @property
     def scheduler(self) -> Scheduler:
@@ -125,6 +145,8 @@ class BroadSpider(Spider):
         scheduler = self.scheduler
         scheduler.scope = self.scope
         scheduler.page_budget = self._max_pages or None
+        if self.settings.getbool("KROWL_SITEMAPS"):
+            scheduler.on_robots = self._sitemaps.look
         if self._seeds is not None:
             await self._plant(self._seeds)
             if not (self._seeds.good or scheduler.has_pending_requests()):
@@ -165,33 +187,66 @@ class BroadSpider(Spider):
         """Hand the page's links over, then yield its item: where it is in the archive."""
         meta = response.meta
         depth = meta["depth"]
-        title = ""
         content_type = _header(response, b"Content-Type") or ""
         location = _header(response, b"Location")
         if response.status in _REDIRECTS and location is not None:
+            page = Page.empty(response.url)
             self._redirect(response, location, depth)
-        elif _is_html(content_type):
-            charset = http_content_type_encoding(content_type)
-            page = read_page(response.body, response.url, charset)
-            title = page.title
-            if page.links and not page.nofollow:
-                await self._discover(page.links, depth + 1, host_of(response.url))
+        else:
+            page = self._read(response, content_type)
+            await self._follow(page, response, depth)
         try:
             where = await meta["krowl_warc"]
         except ArchiveError:
             # It has been told, and keeps every commit from now on from acknowledging a page, this one too.
             return
+        chain = {"redirected_from": meta["redirect_urls"]} if "redirect_urls" in meta else {}
         yield {
             "url": response.url,
+            **chain,
             "status": response.status,
             "depth": depth,
-            "title": title,
+            "title": page.title,
+            "lang": page.lang,
+            "canonical": page.canonical,
+            "noindex": page.noindex,
             "content_type": content_type,
             "bytes": len(response.body),
             "fetch_time": round(meta["download_latency"], 6),
             "warc_file": where.file,
             "warc_offset": where.offset,
         }
+
+    def _read(self, response: Response, content_type: str) -> Page:
+        """What the page and its headers say. What is not HTML has no links."""
+        url = response.url
+        header_links, canonical = read_links(
+            _headers(response, b"Link"), url, follow_nofollow=self._follow_nofollow
+        )
+        if _is_html(content_type):
+            charset = http_content_type_encoding(content_type)
+            page = read_page(response.body, url, charset, self._plan)
+        else:
+            page, header_links = Page.empty(url), []
+        if header_links:
+            page.links = list(dict.fromkeys([*header_links, *page.links]))
+        rules = read_robots_tag(_headers(response, b"X-Robots-Tag"), self._agent)
+        nofollow, noindex = refusals_in(rules)
+        page.nofollow |= nofollow
+        page.noindex |= noindex
+        page.canonical = canonical or page.canonical
+        return page
+
+    async def _follow(self, page: Page, response: Response, depth: int) -> None:
+        """Hand the page's links over, unless it asks for the contrary or its host has sent it too often."""
+        if not page.links or (page.nofollow and not self._follow_nofollow):
+            return
+        host = host_of(response.url)
+        most = self._duplicates_max
+        if most and self._duplicates.count(host, response.body) > most:
+            self.crawler.stats.inc_value("krowl/pages/duplicate_count")
+            return
+        await self._discover(page.links, depth + 1, host)
 
     async def _discover(self, links: list[str], depth: int, via: str) -> None:
         """Hand links over, in one batch as a rule; of a huge page some at a time, for the loop's sake."""
@@ -202,14 +257,28 @@ class BroadSpider(Spider):
 
     def _redirect(self, response: Response, location: str, depth: int) -> None:
         redirects = response.meta.get("redirect_times", 0) + 1
+        chain = (*response.meta.get("redirect_urls", ()), response.url)
         target = normalise(location, response.url)
         if target is None:
             self.scheduler.count_dropped("url")
+        elif target in chain:
+            self.scheduler.count_dropped("redirect_loop")
         elif redirects > self.settings.getint("REDIRECT_MAX_TIMES"):
             self.scheduler.count_dropped("redirects")
         else:
             host = host_of(response.url)
-            self.scheduler.discover([target], depth=depth, via=host, redirects=redirects)
+            self.scheduler.discover(
+                [target], depth=depth, via=host, redirects=redirects, chain=chain
+            )
+
+    async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
+        """Hand over what a sitemap names. HTML that came in its place is a page like any other."""
+        if await self._sitemaps.read(response):
+            return
+        too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
+        if _is_html(_header(response, b"Content-Type") or "") and not too_large:
+            async for item in self.parse(response):
+                yield item
 
     def failed(self, failure: Failure) -> None:
         """The page was not fetched; the scheduler counts it with its reason."""
@@ -294,6 +363,10 @@ class SeedsFile:
 def _header(response: Response, name: bytes) -> str | None:
     value = response.headers.get(name)
     return None if value is None else value.decode("utf-8", errors="replace")
+
+
+def _headers(response: Response, name: bytes) -> list[str]:
+    return [value.decode("utf-8", errors="replace") for value in response.headers.getlist(name)]
 
 
 def _is_html(content_type: str) -> bool:

@@ -1,7 +1,7 @@
 """The normal form of a URL, and its identity.
 
 Every URL is parsed by ada (WHATWG URL Standard). The normal form is what is fetched; the identity,
-which ignores tracking and the order of parameters, only decides what has been seen.
+which ignores tracking, session ids and the order of parameters, only decides what has been seen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,18 @@ _TRACKING = (
     *("_hsenc", "_hsmi", "hsa_[^=&]*", "mc_cid", "mc_eid", "mkt_tok", "msclkid", "utm_[^=&]*"),
     *("_openstat", "yclid", "ysclid", "li_fat_id", "ttclid", "twclid"),
 )
-_TRACKED = re.compile(f"&(?:{'|'.join(_TRACKING)})(?:=[^&]*)?(?![^&])")
+# Names of session ids, whatever their value: PHP, Java, ASP, ColdFusion, osCommerce, Zen Cart. With
+# _RANDOM, those that Heritrix's and the Wayback Machine's canonicalisation leave out.
+_SESSIONS = (
+    *("phpsessid", "jsessionid", "aspsessionid[a-z]*", "cfid", "cftoken", "oscsid", "zenid"),
+    *("session_?id=[0-9a-z-]{16,}", "sess_?id=[0-9a-z-]{16,}"),
+)
+# "sid" and "s" may as well be the number of a story: only a value as long as an MD5 is random.
+_RANDOM = "s(?:id)?=(?=[a-z]*[0-9])[0-9a-z]{32,}"
+_TRACKED = re.compile(
+    f"&(?:(?:{'|'.join(_TRACKING)}|(?i:{'|'.join(_SESSIONS)}))(?:=[^&]*)?|(?i:{_RANDOM}))(?![^&])"
+)
+_SESSION_IN_PATH = re.compile(r";jsessionid=[^;/]*", re.IGNORECASE)
 _SCHEMES = ("https://", "http://")
 
 
@@ -72,14 +83,17 @@ def _accept(href: str) -> str | None:
 
 
 def identity(url: str) -> str:
-    """The text by which a normalised URL is known: without tracking, parameters sorted by name.
+    """The text by which a normalised URL is known: without tracking and session ids, parameters
+    sorted by name.
 
     Parameters of one name keep their order, and blanks and percent-encoding stay as they are, so
-    two URLs that a server could tell apart, but for tracking and the order of names, are never one.
+    two URLs that a server could tell apart, but for these and the order of names, are never one.
     """
     path, mark, query = url.partition("?")
+    if ";" in path:
+        path = _SESSION_IN_PATH.sub("", path)
     if not mark:
-        return url
+        return path
     kept = _TRACKED.sub("", "&" + query)
     if not kept:
         return path

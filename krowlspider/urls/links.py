@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from frostwork._frostwork import Plan
@@ -28,19 +29,29 @@ MAX_TITLE = 512
 # Characters of a language tag that are kept: RFC 5646, section 4.4.1.
 MAX_LANG = 35
 
-_FOLLOWED = "[href]:not([rel~=nofollow i])::attr(href)"
-_PLAN = Plan(
-    [
-        f"a{_FOLLOWED}, area{_FOLLOWED}, frame[src]::attr(src), iframe[src]::attr(src)",
-        "meta[http-equiv=refresh i]::attr(content)",
-        "base[href]::attr(href)",
-        "title::text",
-        "meta[name=robots i]::attr(content), meta[name=krowlspider i]::attr(content)",
-        "link[rel~=canonical i]::attr(href)",
-        "html::attr(lang)",
-    ],
-    [],
-)
+_NOFOLLOW = ":not([rel~=nofollow i])"
+
+
+@lru_cache(maxsize=16)
+def reading_plan(agent: str, *, follow_nofollow: bool) -> Plan:
+    """What is looked for in a page. ``agent`` is the product token that ``<meta name=...>`` may address besides
+    "robots"; with ``follow_nofollow`` links with ``rel=nofollow`` count too."""
+    followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
+    return Plan(
+        [
+            f"a{followed}, area{followed}, frame[src]::attr(src), iframe[src]::attr(src)",
+            "meta[http-equiv=refresh i]::attr(content)",
+            "base[href]::attr(href)",
+            "title::text",
+            f"meta[name=robots i]::attr(content), meta[name={agent} i]::attr(content)",
+            "link[rel~=canonical i]::attr(href)",
+            "html::attr(lang)",
+        ],
+        [],
+    )
+
+
+_PLAN = reading_plan("krowlspider", follow_nofollow=False)
 # "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
 # it linear in the length of the text.
 _REFRESH = re.compile(
@@ -54,8 +65,9 @@ class Page:
     """What was read of a page.
 
     ``links`` are normalised URLs in document order without repeats; links with ``rel=nofollow``
-    are left out, and what the page as a whole forbids is in ``nofollow`` and ``noindex``. ``base``
-    is what the links were joined to, ``canonical`` the normalised target of ``rel=canonical``.
+    are left out unless the plan says otherwise, and what the page as a whole forbids is in
+    ``nofollow`` and ``noindex``. ``base`` is what the links were joined to, ``canonical`` the
+    normalised target of ``rel=canonical``.
     """
 
     links: list[str]
@@ -66,26 +78,31 @@ class Page:
     canonical: str | None
     lang: str
 
+    @classmethod
+    def empty(cls, url: str) -> Page:
+        """What is read of a page that is not HTML."""
+        return cls([], "", url, nofollow=False, noindex=False, canonical=None, lang="")
 
-def read_page(body: bytes, url: str, charset: str | None) -> Page:
+
+def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
     """Read the HTML of ``url``, a normalised URL. Any bytes will do; nothing is raised for them.
 
     ``charset`` is what the HTTP header said; the encoding is found as browsers find it: byte order
     mark, header, meta element, UTF-8. A page with very many tags is read up to a bound (see
     `krowlspider.urls.bound`).
     """
-    columns = _PLAN.extract(bounded(body), charset)
+    columns = plan.extract(bounded(body), charset)
     hrefs, refreshes, bases, titles, robots, canonicals, langs = columns
     base = _base(bases, url)
     if target := _refresh_target(refreshes):
         hrefs.insert(0, target)
-    asked = _robots_tokens(robots)
+    nofollow, noindex = refusals_in(_robots_tokens(robots))
     return Page(
         links=normalise_all(hrefs[:MAX_LINKS], base),
         title=_collapsed(titles, MAX_TITLE),
         base=base,
-        nofollow=not asked.isdisjoint(("nofollow", "none")),
-        noindex=not asked.isdisjoint(("noindex", "none")),
+        nofollow=nofollow,
+        noindex=noindex,
         canonical=normalise(canonicals[0], base) if canonicals else None,
         lang=_collapsed(langs, MAX_LANG),
     )
@@ -100,6 +117,11 @@ def _base(hrefs: list[str], url: str) -> str:
 def _refresh_target(contents: list[str]) -> str | None:
     match = _REFRESH.match(contents[0]) if contents else None
     return match[match.lastindex or 0].strip() if match else None
+
+
+def refusals_in(rules: set[str]) -> tuple[bool, bool]:
+    """Whether rules for robots, in lower case, forbid to follow links, and to index."""
+    return not rules.isdisjoint(("nofollow", "none")), not rules.isdisjoint(("noindex", "none"))
 
 
 def _robots_tokens(contents: Iterable[str]) -> set[str]:

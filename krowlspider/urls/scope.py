@@ -10,13 +10,15 @@ from krowlspider.urls.host import domain_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from krowlspider.urls.traps import Traps
+
 
 class Scope:
     """The rules of a crawl for the URLs it discovers.
 
     ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 is no limit. ``allow``
     and ``deny`` are regular expressions searched in the URL. ``same_host`` and ``same_domain`` keep
-    links on the host or domain of their page. ValueError names an expression that does not compile.
+    links on the host or domain of their page, and ``traps`` turns away what no link should lead to. ValueError names an expression that does not compile.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class Scope:
         same_host: bool,
         same_domain: bool,
         max_url_length: int,
+        traps: Traps | None = None,
     ):
         self._max_depth = max_depth or float("inf")
         self._max_url_length = max_url_length or float("inf")
@@ -36,11 +39,12 @@ class Scope:
         self._same_host = same_host
         self._same_domain = same_domain
         self._has_rules = bool(allow or deny or same_host or same_domain)
+        self._traps = traps
 
     def refusal(self, url: str, host: str, depth: int, via_host: str | None) -> str | None:
-        """Why a normalised URL is out of scope, in one of six words; None when it is in.
+        """Why a normalised URL is out of scope, in one word; None when it is in.
 
-        The words are depth, length, host, domain, deny and allow.
+        The words are depth, length, host, domain, deny, allow and those of `Traps.refusal`.
         ``host`` is the URL's, ``via_host`` that of the page it was found on. None marks a seed: it
         was asked for by name, so only depth and length bind it.
         """
@@ -48,9 +52,11 @@ class Scope:
             return "depth"
         if len(url) > self._max_url_length:
             return "length"
-        if not self._has_rules or via_host is None:
+        if via_host is None:
             return None
-        return self._refused_by_rule(url, host, via_host)
+        if self._has_rules and (reason := self._refused_by_rule(url, host, via_host)):
+            return reason
+        return None if self._traps is None else self._traps.refusal(url)
 
     def _refused_by_rule(self, url: str, host: str, via_host: str) -> str | None:
         if self._same_host and host != via_host:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
-NXDOMAIN, SERVFAIL = 3, 2
+FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = 1, 2, 3, 4, 5
 A, AAAA = 1, 28
 
 
@@ -25,6 +27,8 @@ class Zone:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     """Names whose answers wait for their event."""
+    no_aaaa: int = 0
+    """The code by which every question for AAAA is answered, where it is not 0."""
     port: int = 0
 
 
@@ -53,6 +57,8 @@ class _Server(asyncio.DatagramProtocol):
         entry = self.zone.names.get(name, NXDOMAIN)
         if entry is None:
             return
+        if kind == AAAA and self.zone.no_aaaa:
+            entry = self.zone.no_aaaa
         code, records = (entry, []) if isinstance(entry, int) else (0, self._records(entry, kind))
         header = struct.pack(
             ">HHHHHH", *struct.unpack(">H", data[:2]), 0x8180 | code, 1, len(records), 0, 0
@@ -69,6 +75,24 @@ class _Server(asyncio.DatagramProtocol):
             for address in addresses
             if len(address) == size
         ]
+
+
+def closed_port() -> int:
+    """A port of 127.0.0.1 at which no name server listens: the kernel says so at once."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+@contextmanager
+def no_sockets_left() -> Iterator[None]:
+    """This process may open no more descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @asynccontextmanager

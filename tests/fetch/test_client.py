@@ -7,6 +7,7 @@ import pytest
 from krowlspider.fetch.errors import (
     AddressForbidden,
     ConnectionLost,
+    ConnectionReset,
     ConnectRefused,
     NameFailed,
     TooLarge,
@@ -194,6 +195,7 @@ def test_a_body_cut_short_is_a_failure_that_keeps_what_came(
         async with serve(script) as web, client() as made:
             with pytest.raises(ConnectionLost) as caught:
                 await fetch(made, web.url, observer=Watcher())
+        assert type(caught.value) is (ConnectionReset if reset else ConnectionLost)
         partial = caught.value.exchange
         assert partial is not None
         assert (partial.truncated, partial.response_bytes) == ("disconnect", response)
@@ -219,7 +221,7 @@ def test_a_body_to_the_close_that_ends_with_a_reset_is_cut_short(run: Run) -> No
             peer.reset()
 
         async with serve(script) as web, client() as made:
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(ConnectionReset):
                 await fetch(made, web.url, observer=Watcher())
 
     run(main())

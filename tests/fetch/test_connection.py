@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider.fetch.connection import Connection, Order
-from krowlspider.fetch.errors import ConnectionLost, FirstByteTimeout, TotalTimeout
+from krowlspider.fetch.errors import ConnectionLost, ConnectionReset, FirstByteTimeout, TotalTimeout
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import Origin
 
@@ -132,3 +133,22 @@ def test_a_caller_that_has_gone_is_not_told() -> None:
     connection.close()
     assert wire.aborted
     assert not clockwork.timers
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (None, ConnectionLost),
+        (ConnectionResetError(), ConnectionReset),
+        (BrokenPipeError(), ConnectionReset),
+        # Our own network went: no reset by anybody.
+        (OSError(errno.ENETDOWN, "Network is down"), ConnectionLost),
+    ],
+)
+def test_a_reset_is_told_from_a_close_and_from_a_network_gone(
+    error: OSError | None, expected: type[ConnectionLost]
+) -> None:
+    _, connection, _ = connected()
+    outcome = send(connection)
+    connection.connection_lost(error)
+    assert type(outcome.exception()) is expected

@@ -6,11 +6,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.dns import ADDRESSES_KEPT, Resolver
-from krowlspider.fetch.errors import FetchError, NameFailed, NameNotFound
+from krowlspider.fetch.dns import ADDRESSES_KEPT, HOSTS_FILE, Resolver
+from krowlspider.fetch.errors import (
+    FetchError,
+    LocalExhausted,
+    NameFailed,
+    NameMalformed,
+    NameNotFound,
+    NameServerFailed,
+    NameServersDown,
+    NameTimeout,
+    NameWithoutAddress,
+)
+from krowlspider.fetch.hosts import parse_hosts
 from krowlspider.fetch.nameservers import NameServers
 
-from .nameserver import AAAA, NXDOMAIN, SERVFAIL, A, Zone, nameserver
+from .nameserver import (
+    AAAA,
+    FORMERR,
+    NOTIMP,
+    NXDOMAIN,
+    REFUSED,
+    SERVFAIL,
+    A,
+    Zone,
+    closed_port,
+    nameserver,
+    no_sockets_left,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,11 +51,13 @@ class Clock:
 
 @asynccontextmanager
 async def resolver(
-    zone: Zone, clock: Clock | None = None, cache_size: int = 100, timeout: float = 3
+    zone: Zone | list[int], clock: Clock | None = None, cache_size: int = 100, timeout: float = 3
 ) -> AsyncIterator[Resolver]:
+    """Asks ``zone``, or the servers at these ports of 127.0.0.1."""
+    ports = zone if isinstance(zone, list) else [zone.port]
     made = Resolver(
         overrides={"fixed.test": "10.0.0.9"},
-        servers=[f"127.0.0.1:{zone.port}"],
+        servers=[f"127.0.0.1:{port}" for port in ports],
         cache_size=cache_size,
         timeout=timeout,
         clock=clock or Clock(),
@@ -83,19 +108,55 @@ def test_local_names_never_reach_the_dns(run: Run) -> None:
     run(main())
 
 
-def test_only_nxdomain_says_that_a_name_does_not_exist(run: Run) -> None:
+def test_every_name_of_the_hosts_file_is_answered_from_it(run: Run) -> None:
     async def main() -> None:
-        names: dict[str, tuple[int, list[str]] | int | None] = {
-            "broken.test": SERVFAIL,
-            "empty.test": (60, []),
-        }
-        async with nameserver(names) as zone, resolver(zone) as made:
-            assert type(await failure(made, "missing.test")) is NameNotFound
-            assert type(await failure(made, "broken.test")) is NameFailed
-            assert type(await failure(made, "empty.test")) is NameFailed
-            assert type(await failure(made, "a..b")) is NameFailed
-            assert type(await failure(made, "x" * 64 + ".test")) is NameFailed
-            assert type(await failure(made, "x." * 200)) is NameFailed
+        names = parse_hosts(HOSTS_FILE.read_text())
+        async with nameserver({}) as zone, resolver(zone) as made:
+            for name, addresses in names.items():
+                if "localhost" not in name:
+                    assert sorted(await made.resolve(name)) == sorted(addresses)
+            assert zone.asked == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (NXDOMAIN, NameNotFound),
+        ((60, []), NameWithoutAddress),
+        (SERVFAIL, NameServerFailed),
+        (REFUSED, NameServerFailed),
+        (NOTIMP, NameServerFailed),
+        (FORMERR, NameServerFailed),
+    ],
+)
+def test_only_nxdomain_says_that_a_name_does_not_exist(
+    run: Run, entry: tuple[int, list[str]] | int, expected: type[NameFailed]
+) -> None:
+    async def main() -> None:
+        async with nameserver({"a.test": entry}) as zone, resolver(zone) as made:
+            assert type(await failure(made, "a.test")) is expected
+            assert made.stats.failures == {expected.kind: 1}
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["a..b", "x" * 64 + ".test", "x." * 200])
+def test_a_name_that_the_dns_cannot_carry_is_malformed_and_never_asked(run: Run, name: str) -> None:
+    async def main() -> None:
+        async with nameserver({}) as zone, resolver(zone) as made:
+            assert type(await failure(made, name)) is NameMalformed
+            assert zone.asked == []
+
+    run(main())
+
+
+def test_a_name_that_exists_by_its_first_answer_is_not_gone_by_the_second(run: Run) -> None:
+    async def main() -> None:
+        async with nameserver({"a.test": (60, [])}) as zone, resolver(zone) as made:
+            zone.no_aaaa = NXDOMAIN
+            assert type(await failure(made, "a.test")) is NameWithoutAddress
 
     run(main())
 
@@ -104,10 +165,69 @@ def test_a_silent_server_is_a_failure_within_the_timeout(run: Run) -> None:
     async def main() -> None:
         async with nameserver({"mute.test": None}) as zone, resolver(zone, timeout=0.3) as made:
             async with asyncio.timeout(2):
-                assert type(await failure(made, "mute.test")) is NameFailed
-            asked = len(zone.asked)
-            assert type(await failure(made, "mute.test")) is NameFailed
-            assert len(zone.asked) == asked
+                assert type(await failure(made, "mute.test")) is NameTimeout
+
+    run(main())
+
+
+def test_servers_that_are_not_there_are_down(run: Run) -> None:
+    async def main() -> None:
+        async with resolver([closed_port(), closed_port()]) as made:
+            assert type(await failure(made, "a.test")) is NameServersDown
+
+    run(main())
+
+
+def test_the_second_server_is_asked_when_the_first_is_down(run: Run) -> None:
+    async def main() -> None:
+        async with (
+            nameserver({"a.test": (60, ["1.2.3.4"])}) as zone,
+            resolver([closed_port(), zone.port]) as made,
+        ):
+            assert await made.resolve("a.test") == ["1.2.3.4"]
+            assert type(await failure(made, "b.test")) is NameNotFound
+
+    run(main())
+
+
+@pytest.mark.parametrize("entry", [None, SERVFAIL, REFUSED])
+def test_the_second_server_is_asked_when_the_first_is_silent_or_fails(
+    run: Run, entry: int | None
+) -> None:
+    async def main() -> None:
+        async with (
+            nameserver({"a.test": entry}) as first,
+            nameserver({"a.test": (60, ["1.2.3.4"])}) as second,
+            resolver([first.port, second.port], timeout=0.9) as made,
+        ):
+            assert await made.resolve("a.test") == ["1.2.3.4"]
+            assert first.asked[:1] == second.asked == [("a.test", A)]
+
+    run(main())
+
+
+@pytest.mark.parametrize("entry", [NXDOMAIN, (60, [])])
+def test_what_one_server_settles_is_not_asked_of_another(
+    run: Run, entry: tuple[int, list[str]] | int
+) -> None:
+    async def main() -> None:
+        async with (
+            nameserver({"a.test": entry}) as first,
+            nameserver({"a.test": (60, ["1.2.3.4"])}) as second,
+            resolver([first.port, second.port]) as made,
+        ):
+            await failure(made, "a.test")
+            assert second.asked == []
+
+    run(main())
+
+
+def test_want_of_sockets_is_blamed_on_nobody_and_not_remembered(run: Run) -> None:
+    async def main() -> None:
+        async with nameserver({"a.test": (60, ["1.2.3.4"])}) as zone, resolver(zone) as made:
+            with no_sockets_left():
+                assert type(await failure(made, "a.test")) is LocalExhausted
+            assert await made.resolve("a.test") == ["1.2.3.4"]
 
     run(main())
 
@@ -135,20 +255,76 @@ def test_an_answer_is_kept_for_its_ttl_within_a_minute_and_an_hour(ttl: int, kep
     asyncio.run(main())
 
 
-def test_a_failure_is_kept_for_a_minute() -> None:
+@pytest.mark.parametrize(
+    ("entry", "kept"), [(NXDOMAIN, 300), ((60, []), 60), (SERVFAIL, 60), (None, 10)]
+)
+def test_a_failure_is_kept_as_long_as_its_class_allows(
+    entry: tuple[int, list[str]] | int | None, kept: int
+) -> None:
     async def main() -> None:
         clock = Clock()
-        async with nameserver({"a.test": SERVFAIL}) as zone, resolver(zone, clock) as made:
-            await failure(made, "a.test")
+        async with (
+            nameserver({"a.test": entry}) as zone,
+            resolver(zone, clock, timeout=0.2 if entry is None else 3) as made,
+        ):
+            first = await failure(made, "a.test")
             asked = len(zone.asked)
-            clock.now += 59
-            await failure(made, "a.test")
+            clock.now += kept - 1
+            await made.close()
+            again = await failure(made, "a.test")
+            assert (type(again), str(again)) == (type(first), str(first))
             assert len(zone.asked) == asked
             clock.now += 1
             zone.names["a.test"] = (60, ["1.2.3.4"])
+            await made.close()
             assert await made.resolve("a.test") == ["1.2.3.4"]
 
     asyncio.run(main())
+
+
+def test_that_no_server_is_there_is_not_remembered() -> None:
+    """It says nothing of the name, and the next question finds out at once that they are back."""
+
+    async def main() -> None:
+        async with resolver([closed_port()]) as made:
+            for _ in range(2):
+                assert type(await failure(made, "a.test")) is NameServersDown
+            assert len(made) == 0
+            assert (made.stats.questions, made.stats.cached) == (2, 0)
+
+    asyncio.run(main())
+
+
+def test_the_stats_tell_questions_answers_cache_joiners_failures_and_waiting(run: Run) -> None:
+    async def main() -> None:
+        names: dict[str, tuple[int, list[str]] | int | None] = {
+            "a.test": (60, ["1.2.3.4"]),
+            "empty.test": (60, []),
+            "broken.test": SERVFAIL,
+        }
+        clock = Clock()
+        async with nameserver(names, hold=["a.test"]) as zone, resolver(zone, clock) as made:
+            asking = [asyncio.ensure_future(made.resolve("a.test")) for _ in range(3)]
+            await zone.heard.wait()
+            clock.now += 2.5
+            zone.held["a.test"].set()
+            await asyncio.gather(*asking)
+            for name in ("empty.test", "broken.test", "gone.test", "a..b", "gone.test"):
+                await failure(made, name)
+            for name in ("a.test", "fixed.test"):
+                await made.resolve(name)
+        stats = made.stats
+        # Two of them for empty.test; that for a..b never leaves c-ares.
+        assert (stats.questions, stats.answered, stats.cached, stats.joined) == (6, 3, 2, 2)
+        assert stats.waited == 2.5
+        assert stats.failures == {
+            "dns_no_address": 1,
+            "dns_servfail": 1,
+            "dns_nxdomain": 1,
+            "dns_bad_name": 1,
+        }
+
+    run(main())
 
 
 def test_many_who_ask_at_once_share_one_question_and_one_giving_up_harms_none(run: Run) -> None:

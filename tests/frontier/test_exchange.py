@@ -56,7 +56,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
     entries = [
         Entry(URLS[0], depth=3, redirects=1, retries=2, distress=3, bare=True),
         Entry(URLS[1], request=b"J{}"),
-        Entry(URLS[2], depth=7),
+        Entry(URLS[2], depth=7, chain=("http://old.test/", "http://b.test/moved")),
     ]
     hosts = ("a.test", "a.test", "b.test")
     world.frontier.add(
@@ -75,6 +75,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
         "state": "queued",
     }
     assert lines[1]["request"] == "Snt9"
+    assert lines[2]["chain"] == ["http://old.test/", "http://b.test/moved"]
     assert [line["priority"] for line in lines] == [0, -5, 2**31 - 1]
     other = other_world()
     result, mistakes = imported(other, *map(json.dumps, lines))
@@ -123,7 +124,11 @@ def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later
             line("http://a.test/", priority=2**31),
             "priority is not a whole number from -2147483647 to 2147483647",
         ),
-        (line("http://a.test/", priorty=1), "unknown key 'priorty': there are bare, depth,"),
+        (line("http://a.test/", priorty=1), "unknown key 'priorty': there are bare, chain,"),
+        (line("http://a.test/", chain="http://b.test/"), "chain is not a list of 255 URLs"),
+        (line("http://a.test/", chain=["http://b.test/"] * 256), "chain is not a list"),
+        (line("http://a.test/", chain=["http://b.test/", 5]), "something else than http and https"),
+        (line("http://a.test/", chain=["ftp://b.test/"]), "something else than http and https"),
         (line("http://a.test/", state="done"), "state is neither queued nor poison"),
         (line("http://a.test/", state=[]), "state is neither queued nor poison"),
         (line("http://a.test/", bare=1), "bare is neither true nor false"),

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover import HostBusyError
 from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
-from krowlspider.politeness.pace import Pace
-from tests.frontier.conftest import LIMITS, World
+from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.turns import ROUND
+from krowlspider.politeness.pace import PARKED, Pace
+from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +44,13 @@ def test_every_state_but_the_last_leads_on_and_can_be_reached() -> None:
 
 @pytest.mark.parametrize("state", State)
 def test_a_host_survives_its_record(state: State) -> None:
-    host = Host("a.test", Pace(0.5, 7.0, 3, 2), due=1234.5, state=state, done=4, dropped=5)
+    host = Host("a.test", Pace(0.5, 7.0, 3, 9, 2), due=1234.5, state=state, done=4, dropped=5)
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
         host.append(priority, tries)
     again = Host.decode("a.test", host.encode())
     assert (again.state, again.due, again.queued) == (state, 1234.5, 5)
     assert (again.done, again.dropped) == (4, 5)
-    assert [getattr(again.pace, name) for name in Pace.__slots__] == [0.5, 7.0, 3, 2]
+    assert [getattr(again.pace, name) for name in Pace.__slots__] == [0.5, 7.0, 3, 9, 2]
     assert {level: (q.head, q.tail) for level, q in again.queues.items()} == {
         level: (q.head, q.tail) for level, q in host.queues.items()
     }
@@ -119,6 +122,136 @@ def test_the_budgets_of_many_domains_do_not_stay_in_memory(
         assert world.add(url) == 1
     assert len(world.frontier._budget._counts) <= 10
     assert [world.add(url + "x") for url in urls] == [0] * 50
+
+
+@pytest.fixture
+def shared(open_store: Callable[[], Store]) -> World:
+    """One host of a domain in transit at a time, and one at an address."""
+    return World(open_store, limits=replace(LIMITS, domain_concurrency=1, address_concurrency=1))
+
+
+def popped(world: World, address: str) -> str | None:
+    """Pop a host and send it to an address; its name, None when there is none or it was turned back."""
+    host = world.frontier.pop_host()
+    if host is None:
+        return None
+    if not world.frontier.locate(host, address):
+        world.frontier.turn_back(host, address)
+        return None
+    return host.name
+
+
+def test_hosts_of_one_address_share_its_cap_and_the_next_goes_when_one_has_left(
+    shared: World,
+) -> None:
+    shared.add("http://a.test/", "http://b.test/", "http://c.test/")
+    assert popped(shared, "192.0.2.1") == "a.test"
+    assert popped(shared, "192.0.2.1") is None
+    assert popped(shared, "192.0.2.2") == "c.test"
+    assert shared.frontier.pop_host() is None
+    shared.frontier.release(shared.frontier.host("a.test"), 1.0)
+    assert popped(shared, "192.0.2.1") == "b.test"
+
+
+def test_an_address_that_is_known_is_asked_for_room_before_the_host_is_popped(
+    shared: World,
+) -> None:
+    shared.add("http://a.test/1", "http://a.test/2")
+    assert popped(shared, "192.0.2.1") == "a.test"
+    shared.frontier.release(shared.frontier.host("a.test"), 1.0)
+    shared.add("http://b.test/")
+    assert popped(shared, "192.0.2.1") == "b.test"
+    shared.clocks.pass_(1)
+    assert shared.frontier.pop_host() is None
+    assert shared.frontier.host("a.test").turn is Turn.PARKED
+
+
+def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
+    shared: World,
+) -> None:
+    """Nobody else leaves the domain, who could let the next in."""
+    shared.add("http://a.d.test/1", "http://a.d.test/2", "http://x.test/")
+    assert popped(shared, "192.0.2.1") == "a.d.test"
+    shared.frontier.release(shared.frontier.host("a.d.test"), 5.0)
+    assert popped(shared, "192.0.2.1") == "x.test"
+    shared.add("http://first.d.test/")
+    assert popped(shared, "192.0.2.2") == "first.d.test"
+    shared.clocks.pass_(5)
+    shared.add("http://last.d.test/")
+    assert shared.frontier.pop_host() is None
+    assert shared.frontier.parked == 2
+    shared.frontier.release(shared.frontier.host("first.d.test"), 1.0)
+    assert popped(shared, "192.0.2.3") == "last.d.test"
+    assert shared.frontier.host("a.d.test").turn is Turn.PARKED
+
+
+def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts(
+    world: World,
+) -> None:
+    world.add(A1)
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.put_off(host, PARKED)
+    assert not world.frontier.hopeful
+    for _ in range(22):
+        world.clocks.pass_(ROUND)
+        world.commit()
+        world.restart()
+        assert world.frontier.pop_host() is None
+        assert not world.frontier.hopeful
+    world.crash()
+    world.clocks.pass_(ROUND)
+    world.commit()
+    world.clocks.pass_(ROUND - 1)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(1)
+    again = world.frontier.pop_host()
+    assert again is not None
+    assert again.name == "a.test"
+    assert world.frontier.queued == 1
+
+
+def restarted(world: World, boot: bytes) -> Frontier:
+    """The same job in another process."""
+    world.store.close()
+    world.store = world.open_store()
+    seen = SeenSet(world.store, 1000)
+    clocks = world.clocks
+    world.frontier = Frontier(
+        world.store,
+        seen,
+        world.limits,
+        RULE,
+        monotonic=lambda: clocks.monotonic,
+        wall=lambda: clocks.wall,
+        boot=boot,
+    )
+    return world.frontier
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 86_400.0 * 365])
+def test_the_job_clock_goes_on_with_the_machine_whatever_its_clock_is_set_to(
+    world: World, jump: float
+) -> None:
+    restarted(world, b"one run")
+    world.commit()
+    before = world.frontier.now()
+    world.clocks.monotonic += 7.0
+    world.clocks.wall += jump
+    assert restarted(world, b"one run").now() == pytest.approx(before + 7.0)
+
+
+def test_after_a_restart_of_the_machine_the_job_clock_is_wall_time_and_never_goes_back(
+    world: World,
+) -> None:
+    restarted(world, b"one run")
+    world.commit()
+    before = world.frontier.now()
+    world.clocks.monotonic = 3.0
+    world.clocks.wall -= 3600.0
+    assert restarted(world, b"another").now() == pytest.approx(before)
+    world.clocks.wall += 7200.0
+    assert restarted(world, b"a third").now() == pytest.approx(world.clocks.wall)
 
 
 def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:

@@ -63,7 +63,7 @@ class FrontierModel(RuleBasedStateMachine):
     @initialize(tiny=st.booleans(), verify=st.booleans(), dies=st.booleans())
     def start(self, tiny: bool, verify: bool, dies: bool) -> None:
         self.dies = dies
-        limits = replace(TINY if tiny else LIMITS, domain_concurrency=2)
+        limits = replace(TINY if tiny else LIMITS, domain_concurrency=2, address_concurrency=2)
         self.world = World(self.open_store, limits=limits, verify=verify)
         self.pages: dict[str, Page] = {}
         self.known: set[str] = set()
@@ -73,6 +73,8 @@ class FrontierModel(RuleBasedStateMachine):
         self.over: set[str] = set()
         self.earliest: dict[str, float] = {}
         self.aside: set[str] = set()
+        self.at: dict[str, str] = {}
+        self.moved = False
 
     @property
     def frontier(self) -> object:
@@ -109,10 +111,27 @@ class FrontierModel(RuleBasedStateMachine):
         assert host.name not in self.aside
         # The heap on disk keeps microseconds.
         assert self.world.frontier.now() >= self.earliest.get(host.name, 0.0) - 1e-6
+        address = self._address(host.name)
+        neighbours = [name for name in self.busy if self.at[name] == address]
+        if not self.world.frontier.locate(host, address):
+            assert len(neighbours) == 2
+            self.world.frontier.turn_back(host, address)
+            return None
+        assert len(neighbours) < 2
+        self.at[host.name] = address
         self.busy[host.name] = host
         shared = [name for name in self.busy if name.endswith("shared.test")]
         assert len(shared) <= 2
         return host
+
+    def _address(self, name: str) -> str:
+        """Two addresses for all; the hosts of one move to the other."""
+        return f"192.0.2.{(HOSTS.index(name) + self.moved) % 2}"
+
+    @rule()
+    def move(self) -> None:
+        """Hosts get new addresses; what is in transit goes on where it was."""
+        self.moved = not self.moved
 
     def _pop(self, host: Host) -> Lease | None:
         lease = self.world.frontier.pop(host)
@@ -149,7 +168,7 @@ class FrontierModel(RuleBasedStateMachine):
     @rule()
     def pop_and_hold(self) -> None:
         """A request that stays in transit."""
-        if len(self.busy) < 3:
+        if len(self.busy) < 5:
             self._pop_host()
 
     @precondition(lambda self: self.busy)
@@ -284,7 +303,7 @@ class FrontierModel(RuleBasedStateMachine):
         if not hasattr(self, "pages"):
             return
         frontier = self.world.frontier
-        assert frontier.pending >= len(self.pages)
+        assert frontier.pending == len(self.pages)
         assert frontier.leased == sum(page.leased for page in self.pages.values())
 
     @invariant()
@@ -307,11 +326,21 @@ class FrontierModel(RuleBasedStateMachine):
         for host in hosts.values():
             if host.turn is Turn.IDLE:
                 assert not host.queued
+            if host.turn is Turn.PARKED:
+                # Whoever leaves makes room for it: its domain or address has no room, or somebody is on the way.
+                shares = (host.domain, host.address)
+                (share,) = (s for s in shares if host in frontier._parked.get(s, ()))
+                on_the_way = [name for name in in_memory if share in self._shares(name)]
+                assert not frontier._has_room(share) or on_the_way
             if host.turn is Turn.RESTING and host.queued:
                 ahead = host.name in places and (
                     due_key(places[host.name], host.name) > frontier._due._cursor
                 )
                 assert host.name in in_memory or ahead or (host.unread and host.changed)
+
+    def _shares(self, name: str) -> tuple[str, ...]:
+        host = self.world.frontier.hosts.get(name)
+        return () if host is None else (host.domain, host.address)
 
     def _end_all(self) -> None:
         """What is in transit or leased comes to its end, without a death."""
@@ -333,7 +362,6 @@ class FrontierModel(RuleBasedStateMachine):
             self.commit(written=True, added=False)
         left = set(self.pages)
         for _ in range(400):
-            # A count that came back too high from a crash ends with the pop that finds nothing.
             if not self.pages and not self.world.frontier.queued:
                 break
             self.world.clocks.pass_(60)

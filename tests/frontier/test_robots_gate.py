@@ -8,8 +8,13 @@ import pytest
 
 from krowlspider.frontier.hosts import Turn
 from krowlspider.frontier.robots import UNREACHABLE_TTL, Errand, Patience, RobotsGate, Verdict
+from krowlspider.frontier.robotsbook import LAST_GOOD_MAX
+from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.hosts import Host
     from tests.frontier.conftest import World
 
 A, B = "http://a.test", "http://b.test"
@@ -40,6 +45,12 @@ def errand_of(world: World, gate: RobotsGate, page: str = PAGE) -> Errand:
     host = world.frontier.pop_host()
     assert host is not None
     return gate.errand(page[: page.index("/", 8)], host)
+
+
+def asked_again(world: World, gate: RobotsGate, host: Host) -> Errand:
+    """The errand for the page's authority, when what was known has expired."""
+    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    return gate.errand(A, host)
 
 
 def answer(
@@ -115,6 +126,7 @@ def test_no_answer_is_tried_again_unless_that_is_pointless(world: World, gate: R
     errand = errand_of(world, gate)
     gate.failed(errand, final=False)
     assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    errand.host.errands.clear()
     gate.failed(errand, final=False)
     assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
     other = errand_of(world, gate, f"{B}/")
@@ -128,6 +140,7 @@ def test_a_redirect_on_the_same_host_is_the_hosts_next_request(
     errand = errand_of(world, gate)
     assert not answer(gate, errand, 301, location="/r.txt")
     assert (errand.url, list(errand.host.errands)) == (f"{A}/r.txt", [errand])
+    errand.host.errands.clear()
     answer(gate, errand, 200, RULES)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
@@ -152,8 +165,8 @@ def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
     assert popped is not None
     assert (popped.name, popped.pace.floor) == ("a.test", 7.0)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert gate.verdict(B, f"{B}/private") is Verdict.UNKNOWN
-    assert host.pace.floor == 0.0
+    assert gate.verdict(B, f"{B}/private") is Verdict.DISALLOWED
+    assert host.pace.floor == 7.0
 
 
 def test_a_redirect_back_home_from_another_host_ends_the_waiting(
@@ -162,6 +175,7 @@ def test_a_redirect_back_home_from_another_host_ends_the_waiting(
     errand = errand_of(world, gate)
     answer(gate, errand, 302, location=f"{B}/robots.txt")
     world.frontier.wait(errand.host, 0.25)
+    world.frontier.host("b.test").errands.clear()
     assert not answer(gate, errand, 302, location=f"{A}/r.txt")
     assert errand.host.turn is Turn.RESTING
     assert list(errand.host.errands) == [errand]
@@ -171,6 +185,7 @@ def test_after_five_redirects_robots_txt_counts_as_missing(world: World, gate: R
     errand = errand_of(world, gate)
     for hop in range(5):
         answer(gate, errand, 301, location=f"/{hop}")
+        errand.host.errands.clear()
         assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
     answer(gate, errand, 301, location="/6")
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
@@ -210,3 +225,211 @@ def test_a_redirect_to_nowhere_counts_as_missing(
 ) -> None:
     answer(gate, errand_of(world, gate), 301, location=location)
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+
+
+# --- the last good copy ---
+
+
+@pytest.mark.parametrize("fail", [
+    lambda gate, errand: gate.failed(errand, final=True),
+    lambda gate, errand: [answer(gate, errand, 500) for _ in range(2)],
+    lambda gate, errand: [answer(gate, errand, 429) for _ in range(3)],
+])  # fmt: skip
+def test_while_the_server_fails_the_last_good_copy_decides(
+    world: World, gate: RobotsGate, fail: Callable[[RobotsGate, Errand], object]
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 200, RULES)
+    world.clocks.pass_(TTL)
+    fail(gate, asked_again(world, gate, errand.host))
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert errand.host.pace.floor == 7.0
+
+
+def test_the_last_good_copy_may_be_that_there_is_none(world: World, gate: RobotsGate) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 404)
+    world.clocks.pass_(TTL)
+    gate.failed(asked_again(world, gate, errand.host), final=True)
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+
+
+def test_a_server_that_fails_is_asked_again_now_and_then(world: World, gate: RobotsGate) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 200, RULES)
+    world.clocks.pass_(TTL)
+    for _ in range(3):
+        gate.failed(asked_again(world, gate, errand.host), final=True)
+        world.clocks.pass_(UNREACHABLE_TTL - 1)
+        assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+        world.clocks.pass_(1)
+    answer(gate, asked_again(world, gate, errand.host), 200, b"User-agent: *\nDisallow: /page")
+    assert gate.verdict(A, PAGE) is Verdict.DISALLOWED
+    world.clocks.pass_(TTL - 1)
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+
+
+def test_the_last_good_copy_ends_thirty_days_after_it_was_fetched(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 200, RULES)
+    world.clocks.pass_(LAST_GOOD_MAX - 10)
+    gate.failed(asked_again(world, gate, errand.host), final=True)
+    world.clocks.pass_(9)
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    world.clocks.pass_(1)
+    gate.failed(asked_again(world, gate, errand.host), final=True)
+    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+
+
+def test_a_restart_neither_forgets_the_last_good_copy_nor_asks_at_once(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 200, RULES)
+    world.clocks.pass_(TTL)
+    gate.failed(asked_again(world, gate, errand.host), final=True)
+    world.crash()
+    gate = gate_of(world)
+    world.clocks.pass_(UNREACHABLE_TTL - 1)
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    world.clocks.pass_(1)
+    gate.failed(asked_again(world, gate, errand.host), final=True)
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+
+
+# --- one robots.txt of many hosts ---
+
+MANY = [f"http://h{number}.test" for number in range(50)]
+SHARED = "http://shared.test/robots.txt"
+LEADING = "http://leading.test/robots.txt"
+
+
+def crawl(
+    world: World, gate: RobotsGate, status: int | None, way: tuple[str, ...] = (SHARED,)
+) -> list[str]:
+    """Fetch what is due until nothing is; return the URLs of robots.txt that were fetched. All redirect by this way to
+    SHARED, which answers ``status``, or not at all (None)."""
+    asked = []
+    idle = 0
+    while idle < 100:
+        host = world.frontier.pop_host()
+        if host is None:
+            idle += 1
+            world.clocks.pass_(1)
+            continue
+        errand = next_errand(world, gate, host)
+        if errand is None:
+            world.frontier.put_off(host)
+            continue
+        asked.append(errand.url)
+        if errand.url != SHARED:
+            further = way.index(errand.url) + 1 if errand.url in way else 0
+            hold = answer(gate, errand, 301, location=way[further])
+        elif status is None:
+            hold = gate.failed(errand, final=False)
+        else:
+            hold = answer(gate, errand, status, RULES)
+        (world.frontier.wait if hold else world.frontier.release)(host, 0.25)
+    return asked
+
+
+def next_errand(world: World, gate: RobotsGate, host: Host) -> Errand | None:
+    """What the host is popped for; None when its page is decided on, which ends it here."""
+    if host.errands:
+        errand = host.errands.pop(0)
+        assert isinstance(errand, Errand)
+        return errand
+    lease = world.frontier.pop(host)
+    assert lease is not None
+    authority = authority_of(lease.entry.url)
+    if gate.verdict(authority, lease.entry.url) is not Verdict.UNKNOWN:
+        world.frontier.acknowledge(lease)
+        return None
+    world.frontier.unpop(lease)
+    return gate.errand(authority, host)
+
+
+def verdicts(gate: RobotsGate) -> set[tuple[Verdict, Verdict]]:
+    return {
+        (gate.verdict(host, f"{host}/a"), gate.verdict(host, f"{host}/private")) for host in MANY
+    }
+
+
+def test_fifty_hosts_that_redirect_to_one_robots_txt_fetch_it_once(
+    world: World, gate: RobotsGate
+) -> None:
+    world.add(*[f"{host}/private" for host in MANY])
+    asked = crawl(world, gate, 200)
+    assert sorted(asked) == sorted([SHARED, *(f"{host}/robots.txt" for host in MANY)])
+    assert verdicts(gate) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
+    assert gate.verdict("http://shared.test", "http://shared.test/private") is Verdict.DISALLOWED
+    assert gate.waiting == 0
+    assert {world.frontier.host(host[7:]).pace.floor for host in MANY} == {7.0}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_redirect_that_fifty_hosts_come_by_is_asked_once(
+    world: World, gate: RobotsGate, at_once: bool
+) -> None:
+    way = (LEADING, "https://leading.test/robots.txt", SHARED)
+    asked = []
+    for part in [MANY] if at_once else [MANY[:1], MANY[1:]]:
+        world.add(*[f"{host}/private" for host in part])
+        asked += crawl(world, gate, 200, way)
+    assert sorted(asked) == sorted([*way, *(f"{host}/robots.txt" for host in MANY)])
+    assert verdicts(gate) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
+    for authority in ("http://leading.test", "https://leading.test"):
+        assert gate.verdict(authority, f"{authority}/private") is Verdict.DISALLOWED
+    assert gate.waiting == 0
+
+
+def test_what_was_known_before_is_not_fetched_for_others(world: World, gate: RobotsGate) -> None:
+    errand = errand_of(world, gate, "http://shared.test/")
+    answer(gate, errand, 200, RULES)
+    world.clocks.pass_(10)
+    assert not answer(gate, other := errand_of(world, gate), 301, location=SHARED)
+    assert (other.away, other.host.errands, errand.host.errands) == (False, [], [])
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    world.clocks.pass_(TTL - 10)
+    assert gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
+
+
+def test_what_has_expired_is_fetched_again(world: World, gate: RobotsGate) -> None:
+    answer(gate, errand_of(world, gate, "http://shared.test/"), 200, RULES)
+    world.clocks.pass_(TTL)
+    assert answer(gate, errand_of(world, gate), 301, location=SHARED)
+
+
+def test_http_and_https_that_have_one_robots_txt_fetch_it_once(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 301, location="https://a.test/robots.txt")
+    errand.host.errands.clear()
+    answer(gate, errand, 200, RULES)
+    assert gate.verdict("https://a.test", "https://a.test/private") is Verdict.DISALLOWED
+
+
+def test_rules_from_elsewhere_on_a_host_are_not_those_of_the_host(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    answer(gate, errand, 301, location="https://a.test/r.txt")
+    errand.host.errands.clear()
+    answer(gate, errand, 200, RULES)
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert gate.verdict("https://a.test", "https://a.test/private") is Verdict.UNKNOWN
+
+
+def test_one_robots_txt_that_cannot_be_had_is_tried_for_all_at_once(
+    world: World, gate: RobotsGate
+) -> None:
+    world.add(*[f"{host}/private" for host in MANY])
+    asked = crawl(world, gate, None)
+    assert asked.count(SHARED) == 2
+    assert verdicts(gate) == {(Verdict.UNREACHABLE, Verdict.UNREACHABLE)}
+    assert gate.waiting == 0

@@ -7,7 +7,10 @@ and exits with 1 when there are any.
 from __future__ import annotations
 
 import argparse
+import math
 from collections import defaultdict
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +19,58 @@ from tests.mockweb.log import Entry, read_log
 from tests.mockweb.robots import allowed_at, delay_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Rules = Callable[[str], bool]
+    """Whether a path, with its query, may be asked for."""
 
 TOLERANCE_S = 0.005
 """How late the server may notice that a client gave up, on a busy machine."""
+
+RETRY_AFTER_MAX = 3600.0
+"""Seconds of a Retry-After that bind a crawler, as of any rest that it gives a host in distress."""
+
+LOST_S = 1.5
+"""What the answers of so many seconds taught a crawler is lost when it is killed: a commit interval
+and the time that a commit takes."""
+
+_DISTRESS = (429, 503)
+_NEWEST = 0.3
+"""Weight of the newest latency in the average that a delay is a multiple of."""
 
 
 def by_host(entry: Entry) -> str:
     """The default unit of politeness: the Host header, port included."""
     return entry.host
+
+
+def by_address(entry: Entry) -> str:
+    """The address of the server that was asked."""
+    return entry.address
+
+
+def by_last_labels(entry: Entry) -> str:
+    """The domain of names under a suffix of one label: the last two labels; an address is its own."""
+    name = entry.host.rpartition(":")[0] or entry.host
+    labels = name.split(".")
+    return name if labels[-1].isdigit() else ".".join(labels[-2:])
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """At most `most` requests at a time of those that `by` takes for one; `of` says it in words."""
+
+    of: str
+    by: Callable[[Entry], str]
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """The delay is at least `factor` times the average latency of the host, `most` seconds at most."""
+
+    factor: float
+    most: float
 
 
 def violations(
@@ -33,36 +79,82 @@ def violations(
     min_delay: float | Callable[[str], float],
     by: Callable[[Entry], str] = by_host,
     allowed: Callable[[str, str], bool] | None = None,
+    stated: Callable[[Entry], Rules | None] | None = None,
+    crowds: Sequence[Crowd] = (),
+    adaptive: Adaptive | None = None,
+    deaths: Sequence[float] = (),
     tolerance: float = TOLERANCE_S,
 ) -> list[str]:
     """What is impolite in a log, in the order of time, one line each; empty when nothing is.
 
     Per `by` (a host, a domain, an address): never two requests at a time, and from the end of
-    one to the start of the next at least `min_delay` seconds (also by host), or the Retry-After
-    of an answer 429 or 503. Per host: robots.txt answered before anything else is asked.
-    `allowed(host, path)`: nothing asked that it denies. The end of a complete answer is exact:
-    only aborted ones and delays get the `tolerance`, in seconds.
+    one to the start of the next at least `min_delay` seconds (also by host), doubled by each
+    answer 429 or 503 and halved again by each other one, and the Retry-After of such an answer.
+    Per host: robots.txt answered, other than by an error of the server, before anything else is
+    asked. `allowed(host, path)`: nothing asked that it denies. `stated(entry)`: the rules in an
+    answered robots.txt, which hold until the next one is; None leaves those before.
+    `deaths`: when the crawler was killed; what it had learnt last of a host's pace may be lost.
+    The end of a complete answer is exact: only aborted ones and delays get the `tolerance`, in
+    seconds.
     """
     ordered = sorted(entries, key=lambda entry: entry.start)
     groups: defaultdict[str, list[Entry]] = defaultdict(list)
     for entry in ordered:
         groups[by(entry)].append(entry)
     found: list[tuple[float, str]] = []
+    delay_of = min_delay if callable(min_delay) else lambda _: min_delay
     for group in groups.values():
-        found.extend(_haste(group, min_delay, tolerance))
-    found.extend(_robots(ordered, allowed))
+        found.extend(_haste(group, Slowness(delay_of, adaptive, deaths), tolerance))
+    for crowd in crowds:
+        found.extend(_crowding(ordered, crowd, tolerance))
+    found.extend(_robots(ordered, allowed, stated))
     return [text for _, text in sorted(found)]
 
 
-def _haste(
-    group: list[Entry], min_delay: float | Callable[[str], float], tolerance: float
-) -> Iterator[tuple[float, str]]:
+class Slowness:
+    """What the answers of one host ask of a crawler's pace."""
+
+    def __init__(
+        self,
+        delay_of: Callable[[str], float],
+        adaptive: Adaptive | None = None,
+        deaths: Sequence[float] = (),
+    ):
+        self._delay_of, self._adaptive, self._deaths = delay_of, adaptive, deaths
+        self._average = 0.0
+        self._doublings = 0
+
+    def learn(self, entry: Entry) -> None:
+        """One more answer, in the order they ended."""
+        if not (entry.status and entry.complete):
+            return
+        lost = any(entry.end <= death < entry.end + LOST_S for death in self._deaths)
+        latency = entry.end - entry.start
+        before = self._average
+        average = before + _NEWEST * (latency - before) if before else latency
+        self._average = min(before, average) if lost else average
+        if entry.status not in _DISTRESS:
+            self._doublings = max(0, self._doublings - 1)
+        elif not lost:
+            self._doublings += 1
+
+    def gap(self, host: str) -> float:
+        """Seconds to the next request, at least."""
+        delay = self._delay_of(host)
+        if self._adaptive is not None:
+            delay = max(delay, min(self._average * self._adaptive.factor, self._adaptive.most))
+        # Past 32 doublings anything is at the cap.
+        return max(delay, min(delay * 2.0 ** min(self._doublings, 32), RETRY_AFTER_MAX))
+
+
+def _haste(group: list[Entry], slowness: Slowness, tolerance: float) -> Iterator[tuple[float, str]]:
     last = group[0]
+    slowness.learn(last)
     free_at = 0.0
     for entry in group[1:]:
-        if last.status in (429, 503):
-            free_at = max(free_at, last.end + last.retry_after)
-        delay = min_delay(last.host) if callable(min_delay) else min_delay
+        if last.status in _DISTRESS:
+            free_at = max(free_at, last.end + min(last.retry_after, RETRY_AFTER_MAX))
+        delay = slowness.gap(last.host)
         gap = entry.start - last.end
         named = f"{entry.url}, after {last.url}"
         if gap < (0 if last.complete else -tolerance):
@@ -71,37 +163,74 @@ def _haste(
             yield entry.start, f"gap of {gap:.3f} s instead of {delay:.3f} s: {named}"
         elif entry.start < free_at - tolerance:
             yield entry.start, f"{free_at - entry.start:.3f} s before Retry-After is over: {named}"
+        slowness.learn(entry)
         if entry.end >= last.end:
             last = entry
 
 
-def _robots(
-    ordered: list[Entry], allowed: Callable[[str, str], bool] | None
-) -> Iterator[tuple[float, str]]:
-    known_at: dict[str, float] = {}
+def _crowding(ordered: list[Entry], crowd: Crowd, tolerance: float) -> Iterator[tuple[float, str]]:
+    """Each request that begins while as many as may be are in transit already."""
+    ends: defaultdict[str, list[float]] = defaultdict(list)
     for entry in ordered:
+        unit = crowd.by(entry)
+        busy = [end for end in ends[unit] if end > entry.start]
+        if len(busy) >= crowd.most:
+            what = f"{len(busy) + 1} in transit instead of {crowd.most}"
+            yield entry.start, f"{what} for the {crowd.of} {unit}: {entry.url}"
+        ends[unit] = [*busy, entry.end if entry.complete else entry.end - tolerance]
+
+
+def _robots(
+    ordered: list[Entry],
+    allowed: Callable[[str, str], bool] | None,
+    stated: Callable[[Entry], Rules | None] | None,
+) -> Iterator[tuple[float, str]]:
+    # Answers come into force as they end, requests are judged as they start.
+    order = count()
+    answers = [(e.end, next(order), e) for e in ordered if e.path == "/robots.txt" and _tells(e)]
+    asked = [(e.start, next(order), e) for e in ordered if e.path != "/robots.txt"]
+    known: dict[tuple[str, bool], Rules | None] = {}
+    for when, _, entry in sorted([*answers, *asked]):
+        authority = (entry.host, entry.tls)
         if entry.path == "/robots.txt":
-            known_at[entry.host] = min(known_at.get(entry.host, entry.end), entry.end)
-        elif entry.start < known_at.get(entry.host, float("inf")):
-            yield entry.start, f"before robots.txt was answered: {entry.url}"
-        if allowed is not None and not allowed(entry.host, entry.path):
-            yield entry.start, f"disallowed by robots.txt: {entry.url}"
+            rules = stated(entry) if stated is not None else None
+            known[authority] = rules or known.get(authority)
+            continue
+        rules = known.get(authority)
+        if authority not in known:
+            yield when, f"before robots.txt was answered: {entry.url}"
+        if (rules and not rules(entry.path)) or (allowed and not allowed(entry.host, entry.path)):
+            yield when, f"disallowed by robots.txt: {entry.url}"
+
+
+def _tells(entry: Entry) -> bool:
+    """Whether a robots.txt was answered with something that rules: RFC 9309, section 2.3.1.4."""
+    return 0 < entry.status < 500 and entry.status != 429
 
 
 def main() -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mockweb.audit", description=__doc__)
-    parser.add_argument("log", type=Path)
+    parser.add_argument("log", type=Path, nargs="+", help="of one server after another")
     parser.add_argument("--delay", type=float, required=True, help="seconds between requests")
     parser.add_argument("--graph", type=Graph.parse, help="judge robots.txt and Crawl-delay by it")
+    parser.add_argument("--per-domain", type=int, default=2, help="requests at a time; 0: any")
+    parser.add_argument("--per-address", type=int, default=8, help="requests at a time; 0: any")
+    parser.add_argument("--factor", type=float, default=0.0, help="delay by the average latency")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE_S, help="seconds")
     args = parser.parse_args()
     graph: Graph | None = args.graph
     delay: float = args.delay
+    crowds = [
+        Crowd("domain", by_last_labels, args.per_domain or math.inf),
+        Crowd("address", by_address, args.per_address or math.inf),
+    ]
     found = violations(
-        read_log(args.log),
+        [entry for log in args.log for entry in read_log(log)],
         min_delay=delay if graph is None else lambda host: delay_at(graph, host, delay),
         allowed=None if graph is None else lambda host, path: allowed_at(graph, host, path),
+        crowds=crowds,
+        adaptive=Adaptive(args.factor, 30.0),
         tolerance=args.tolerance,
     )
     print("\n".join([*found, f"{len(found)} violations"]))

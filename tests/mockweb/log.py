@@ -22,6 +22,7 @@ class Entry:
     transport, or the connection was lost. `host`: the Host header in lower case, port included.
     `status`, `bytes` and `sha1` are of what was sent: 0, 0 and "" when that is nothing.
     `complete`: the answer went out as meant. `retry_after`: seconds of that header, 0 without it.
+    `address`: the one of the server that was asked.
     """
 
     start: float
@@ -38,6 +39,7 @@ class Entry:
     tls: bool
     complete: bool
     retry_after: float
+    address: str = ""
 
     @property
     def url(self) -> str:

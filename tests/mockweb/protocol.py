@@ -235,6 +235,7 @@ class Connection(asyncio.Protocol):
                 peer=f"{self._peer[0]}:{self._peer[1]}",
                 tls=self._tls,
                 complete=complete,
-                retry_after=reply.retry_after if reply is not None else 0.0,
+                retry_after=reply.retry_after(time.time()) if reply is not None else 0.0,
+                address=self._local[0],
             )
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -48,11 +50,17 @@ class Reply:
         early = self.close_early is not None
         return early or self.framing == "close" or self.raw is not None
 
-    @property
-    def retry_after(self) -> float:
-        """Seconds of the Retry-After header, 0.0 without one; a date counts as 0.0."""
-        values = [value for name, value in self.headers if name.lower() == "retry-after"]
-        return float(values[0]) if values and values[0].isdigit() else 0.0
+    def retry_after(self, now: float) -> float:
+        """Seconds of the Retry-After header, 0.0 without one or with one that means nothing.
+
+        `now` in epoch seconds is what a date in it is counted from.
+        """
+        value = next((value for name, value in self.headers if name.lower() == "retry-after"), "")
+        if value.isdigit():
+            return float(value)
+        with suppress(ValueError):
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+        return 0.0
 
     def wire(self) -> Wire | None:
         """The whole answer when it is a keep-alive one to a GET in one piece, made once."""

@@ -6,11 +6,12 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.mockweb.reply import Framing, Reply, gzipped
+from tests.mockweb.traps import TRAPS, Trap
 
 _KEYS = frozenset(
     {
@@ -32,12 +33,14 @@ _KEYS = frozenset(
         "redirect",
         "retry_after",
         "close",
+        "trap",
     }
 )
 """What a rule may hold.
 
 `host` (no port) and `path` (with the query) must be equal to the request's, absent ones fit all;
-a path that begins with `^` is a regular expression searched in it. `first`: the rule answers so
+one that begins with `^` is a regular expression searched in it. `trap`: the answer is made up by
+that function of traps.py, after `latency`. `first`: the rule answers so
 many requests for a URL, then the next that fits does. `redirect` gives Location and status 302,
 `retry_after` the header. `size`, `drip`, `close_early` and `latency` are as in `Reply`; `close`
 makes the body end with the connection. `{port}` and `{tls_port}` stand for the server's.
@@ -52,14 +55,23 @@ class Rule:
     path: str | None
     first: int | None
     reply: Reply
+    trap: Trap | None = None
 
     def fits(self, host: str, target: str) -> bool:
         """Whether the rule is about this URL."""
-        if self.host is not None and self.host != host:
-            return False
-        if self.path is not None and self.path.startswith("^"):
-            return re.search(self.path, target) is not None
-        return self.path is None or self.path == target
+        return _fits(self.host, host) and _fits(self.path, target)
+
+    def answer(self, host: str, target: str, nth: int, port: int) -> Reply:
+        """The rule's answer; one that is made up takes as long."""
+        if self.trap is None:
+            return self.reply
+        return replace(self.trap(host, target, nth, port), latency=self.reply.latency)
+
+
+def _fits(wanted: str | None, found: str) -> bool:
+    if wanted is not None and wanted.startswith("^"):
+        return re.search(wanted, found) is not None
+    return wanted is None or wanted == found
 
 
 class SpecSite:
@@ -68,6 +80,7 @@ class SpecSite:
     def __init__(self, rules: Iterable[Mapping[str, Any]], port: int, tls_port: int) -> None:
         """Raises ValueError on a rule with an unknown key."""
         self._rules = [_rule(rule, port, tls_port) for rule in rules]
+        self._port = port
         self._missing = Reply(404, [("Content-Type", "text/plain")], b"no rule for this\n")
 
     def answer(self, host: str, target: str, nth: int) -> Reply:
@@ -76,7 +89,7 @@ class SpecSite:
             if not rule.fits(host, target):
                 continue
             if rule.first is None or nth < rule.first:
-                return rule.reply
+                return rule.answer(host, target, nth, self._port)
             nth -= rule.first
         return self._missing
 
@@ -94,7 +107,10 @@ def _rule(rule: Mapping[str, Any], port: int, tls_port: int) -> Rule:
         raise ValueError(f"unknown keys {sorted(unknown)} in a rule; there are {sorted(_KEYS)}")
     ports = {"{port}": str(port), "{tls_port}": str(tls_port)}
     host = rule.get("host")
-    return Rule(host and host.lower(), rule.get("path"), rule.get("first"), _reply(rule, ports))
+    trap = TRAPS[rule["trap"]] if "trap" in rule else None
+    return Rule(
+        host and host.lower(), rule.get("path"), rule.get("first"), _reply(rule, ports), trap
+    )
 
 
 def _reply(rule: Mapping[str, Any], ports: Mapping[str, str]) -> Reply:

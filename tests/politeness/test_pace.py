@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.politeness.pace import BACKOFF_MAX, DISTRESS_MAX, Pace, PaceRule, parse_retry_after
+from krowlspider.politeness.pace import (
+    BACKOFF_MAX,
+    DISTRESS_MAX,
+    JITTER,
+    PARKED,
+    QUIET,
+    Pace,
+    PaceRule,
+    parse_retry_after,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,17 +57,36 @@ def test_a_crawl_delay_is_a_floor_above_the_maximum_too_up_to_its_own_cap(
     assert RULE.after_answer(Pace(floor=crawl_delay), 0.2) == wait
 
 
-def test_distress_doubles_the_delay_and_quiet_answers_halve_it_again() -> None:
+def test_distress_doubles_the_delay_and_each_quiet_period_halves_it_again() -> None:
     pace = Pace()
-    waits = [RULE.after_distress(pace, 0.2, None) for _ in range(3)]
+    waits = [RULE.after_distress(pace, 0.2, None, 0.0) for _ in range(3)]
     assert waits == [2.0, 4.0, 8.0]
-    waits = [RULE.after_answer(pace, 0.2) for _ in range(4)]
-    assert waits == [4.0, 2.0, 1.0, 1.0]
+    waits = [RULE.after_answer(pace, 0.2) for _ in range(4 * QUIET)]
+    assert waits[QUIET - 2 :: QUIET] == [8.0, 4.0, 2.0, 1.0]
+    assert waits[QUIET - 1 :: QUIET] == [4.0, 2.0, 1.0, 1.0]
+
+
+def test_a_quiet_period_begins_anew_with_each_distress() -> None:
+    pace = Pace(distress=2)
+    for _ in range(QUIET - 1):
+        RULE.after_answer(pace, 0.2)
+    RULE.after_distress(pace, 0.2, None, 0.0)
+    waits = [RULE.after_answer(pace, 0.2) for _ in range(QUIET)]
+    assert waits == [8.0] * (QUIET - 1) + [4.0]
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_chance_stretches_a_wait_and_never_shortens_it(chance: float) -> None:
+    stretch = 1 + JITTER * chance
+    assert RULE.after_distress(Pace(), 0.2, 120.0, chance) == 120.0 * stretch
+    assert RULE.after_distress(Pace(), 0.2, None, chance) == 2.0 * stretch
+    assert RULE.after_error(Pace(errors=4), chance) == 120.0 * stretch
+    assert RULE.after_no_such_name(Pace(), chance) == PARKED * stretch
 
 
 def test_distress_is_capped_in_doublings_and_in_seconds() -> None:
     pace = Pace(floor=10.0)
-    waits = [RULE.after_distress(pace, 0.2, None) for _ in range(50)]
+    waits = [RULE.after_distress(pace, 0.2, None, 0.0) for _ in range(50)]
     assert waits[-1] == BACKOFF_MAX
     assert pace.distress == DISTRESS_MAX
 
@@ -67,7 +95,7 @@ def test_distress_never_shortens_a_wait_longer_than_its_cap() -> None:
     rule = PaceRule(
         factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=86_400.0, retry_after_max=1.0
     )
-    assert rule.after_distress(Pace(floor=7200.0), 0.2, None) == 7200.0
+    assert rule.after_distress(Pace(floor=7200.0), 0.2, None, 0.0) == 7200.0
 
 
 @pytest.mark.parametrize(
@@ -76,32 +104,50 @@ def test_distress_never_shortens_a_wait_longer_than_its_cap() -> None:
 def test_retry_after_lengthens_the_wait_up_to_its_cap(
     retry_after: float | None, wait: float
 ) -> None:
-    assert RULE.after_distress(Pace(), 0.2, retry_after) == wait
+    assert RULE.after_distress(Pace(), 0.2, retry_after, 0.0) == wait
 
 
-def test_transport_errors_double_the_wait_after_the_first_and_an_answer_ends_them() -> None:
+def test_transport_errors_cost_seconds_then_minutes_then_a_day() -> None:
     pace = Pace()
-    assert [RULE.after_error(pace) for _ in range(5)] == [0.25, 2.0, 4.0, 8.0, 16.0]
-    assert [RULE.after_error(pace) for _ in range(100)][-1] == BACKOFF_MAX
+    waits = [RULE.after_error(pace, 0.0) for _ in range(12)]
+    assert waits == [0.25, 2, 4, 8, 120, 240, 480, 960, 1920, PARKED, PARKED, PARKED]
+
+
+def test_a_host_is_parked_after_ten_errors_and_any_answer_brings_it_back() -> None:
+    pace = Pace()
+    parked = []
+    for _ in range(10):
+        RULE.after_error(pace, 0.0)
+        parked.append(RULE.parked(pace))
+    assert parked == [False] * 9 + [True]
     assert RULE.after_answer(pace, 0.01) == 0.25
-    assert RULE.after_error(pace) == 0.25
-    RULE.after_error(pace)
-    RULE.after_distress(pace, 0.01, None)
+    assert not RULE.parked(pace)
+    assert RULE.after_error(pace, 0.0) == 0.25
+    RULE.after_error(pace, 0.0)
+    RULE.after_distress(pace, 0.01, None, 0.0)
     assert pace.errors == 0
+
+
+def test_a_name_that_does_not_exist_parks_its_host_at_once() -> None:
+    pace = Pace()
+    assert RULE.after_no_such_name(pace, 0.0) == PARKED
+    assert RULE.parked(pace)
 
 
 def test_an_error_keeps_the_average_and_the_distress() -> None:
     pace = Pace()
-    RULE.after_distress(pace, 1.0, None)
-    assert RULE.after_error(pace) == 10.0
+    RULE.after_distress(pace, 1.0, None, 0.0)
+    assert RULE.after_error(pace, 0.0) == 10.0
     assert (pace.ema, pace.distress) == (1.0, 1)
 
 
 LATENCIES = st.floats(0, 1e6)
+CHANCE = st.floats(0, 1)
 EVENTS = st.one_of(
     st.tuples(st.just("answer"), LATENCIES),
-    st.tuples(st.just("distress"), LATENCIES, st.none() | st.floats(0, allow_nan=False)),
-    st.tuples(st.just("error")),
+    st.tuples(st.just("distress"), LATENCIES, st.none() | st.floats(0, allow_nan=False), CHANCE),
+    st.tuples(st.just("error"), CHANCE),
+    st.tuples(st.just("no_such_name"), CHANCE),
 )
 
 
@@ -122,7 +168,7 @@ def test_whatever_happens_no_wait_is_too_short_or_too_long(
 ) -> None:
     pace = Pace(floor=floor)
     lowest = max(rule.minimum, min(floor, rule.crawl_delay_max))
-    highest = max(BACKOFF_MAX, rule.maximum, rule.crawl_delay_max, rule.retry_after_max)
+    highest = max(PARKED, rule.maximum, rule.crawl_delay_max, rule.retry_after_max) * (1 + JITTER)
     for kind, *values in events:
         before = rule.delay(pace)
         wait: float = getattr(rule, f"after_{kind}")(pace, *values)

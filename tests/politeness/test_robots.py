@@ -1,8 +1,7 @@
-"""What a robots.txt allows: RFC 9309, and the mistakes of those who write them."""
+"""What is read of a robots.txt, and its records on disk; test_robots_rules.py has what rules mean."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 
 import pytest
@@ -44,126 +43,6 @@ def allowed(text: str | bytes, path: str) -> bool:
 )
 def test_only_a_site_that_denies_having_rules_has_none(status: int, ruling: Ruling) -> None:
     assert judge(status) is ruling
-
-
-# Text, path, and whether the path is allowed.
-RULES: dict[str, tuple[str, str, bool]] = {
-    "nothing": ("", "/a", True),
-    "no group": ("Disallow: /", "/a", True),
-    "our group": ("User-agent: krowlspider\nDisallow: /a", "/ab", False),
-    "another's group": ("User-agent: other\nDisallow: /", "/a", True),
-    "everyone's group": ("User-agent: *\nDisallow: /", "/a", False),
-    "ours goes before everyone's": (
-        "User-agent: *\nDisallow: /\nUser-agent: krowlspider\nDisallow: /b",
-        "/a",
-        True,
-    ),
-    "ours without rules goes before everyone's": (
-        "User-agent: krowlspider\nDisallow:\n\nUser-agent: *\nDisallow: /",
-        "/a",
-        True,
-    ),
-    "groups of one agent are merged": (
-        "User-agent: krowlspider\nDisallow: /b\nUser-agent: KROWLSPIDER\nDisallow: /a",
-        "/a",
-        False,
-    ),
-    "merging keeps the first": (
-        "User-agent: krowlspider\nDisallow: /b\n\nUser-agent: krowlspider\nDisallow: /a",
-        "/b",
-        False,
-    ),
-    "a second group of everyone counts": (
-        "User-agent: *\nDisallow: /b\nUser-agent: x\nDisallow: /c\nUser-agent: *\nDisallow: /a",
-        "/a",
-        False,
-    ),
-    "several agents share a group": (
-        "User-agent: x\nUser-agent: krowlspider\n\nUser-agent: y\nDisallow: /",
-        "/a",
-        False,
-    ),
-    "an empty Disallow ends the agents of a group": (
-        "User-agent:*\nDisallow:\n\nUser-agent:BadBot\nDisallow:/",
-        "/a",
-        True,
-    ),
-    "a crawl delay ends the agents of a group": (
-        "User-agent: *\nCrawl-delay: 5\n\nUser-agent: BadBot\nDisallow: /",
-        "/a",
-        True,
-    ),
-    "an unknown line does not": (
-        "User-agent: krowlspider\nContent-Signal: search=yes\nUser-agent: x\nDisallow: /",
-        "/a",
-        False,
-    ),
-    "an unknown line within the rules is nothing": (
-        "User-agent: *\nDisallow: /b\nNoindex: /c\n<p>\nDisallow: /a",
-        "/a",
-        False,
-    ),
-    "a sitemap does not": (
-        "User-agent: *\nSitemap: https://example.com/s\nUser-agent: x\nDisallow: /",
-        "/a",
-        False,
-    ),
-    "agents ignore case": ("USER-AGENT: KrowlSpider\nDISALLOW: /a", "/a", False),
-    "an agent with a version": ("User-agent: krowlspider/1.0\nDisallow: /", "/a", False),
-    "an agent with words after it": ("User-agent: krowlspider images\nDisallow: /", "/a", False),
-    "everyone with words after it": ("User-agent: * all\nDisallow: /", "/a", False),
-    "a shorter agent is another": ("User-agent: krowl\nDisallow: /", "/a", True),
-    "a longer agent is another": ("User-agent: krowlspider-news\nDisallow: /", "/a", True),
-    "an agent within ours is another": ("User-agent: spider\nDisallow: /", "/a", True),
-    "a name we use inside is another": ("User-agent: us\nDisallow: /", "/a", True),
-    "an agent that cannot be is another": (
-        "User-agent: *\nDisallow: /b\nUser-agent: 5eme\nDisallow: /",
-        "/a",
-        True,
-    ),
-    "an empty agent is another": (
-        "User-agent: *\nDisallow: /b\nUser-agent:\nDisallow: /",
-        "/a",
-        True,
-    ),
-    "the longest match wins": (
-        "User-agent: *\nAllow: /a/public\nDisallow: /a",
-        "/a/public/x",
-        True,
-    ),
-    "whatever the order": ("User-agent: *\nDisallow: /a/b\nAllow: /a", "/a/b", False),
-    "Allow wins a tie": ("User-agent: *\nDisallow: /a\nAllow: /a", "/a", True),
-    "a rule is a prefix": ("User-agent: *\nDisallow: /a", "/abc?d", False),
-    "a rule heeds case": ("User-agent: *\nDisallow: /A", "/a", True),
-    "a rule reads the query": ("User-agent: *\nDisallow: /*?print", "/a?print=1", False),
-    "* is anything": ("User-agent: *\nDisallow: /*.php", "/a/b.php5", False),
-    "$ is the end": ("User-agent: *\nDisallow: /*.php$", "/a/b.php5", True),
-    "$ is the end, reached": ("User-agent: *\nDisallow: /*.php$", "/a/b.php", False),
-    "only / itself": ("User-agent: *\nAllow: /$\nDisallow: /", "/a", False),
-    "text is as its escape": ("User-agent: *\nDisallow: /ä", "/%C3%A4", False),
-    "text that begins as a byte order mark does": (
-        "User-agent: *\nDisallow: /Ａ",
-        "/%EF%BC%A1",
-        False,
-    ),
-    "an escape is as its text": ("User-agent: *\nDisallow: /%62%61z", "/baz", False),
-    "escapes ignore case": ("User-agent: *\nDisallow: /%c3%a4", "/%C3%A4", False),
-    "an escaped slash is no slash": ("User-agent: *\nDisallow: /a%2Fb", "/a/b", True),
-    "an escaped * is a *": ("User-agent: *\nDisallow: /a%2A", "/abc", True),
-    "a space is as its escape": ("User-agent: *\nDisallow: /a b", "/a%20b", False),
-    "a comment ends a line": ("User-agent: * # all\nDisallow: /a#b", "/a", False),
-    "a comment is no rule": ("User-agent: *\n#Disallow: /", "/a", True),
-    "spaces do not matter": (" User-agent : *\n\tDisallow :/a ", "/a", False),
-    "a missing colon": ("User-agent krowlspider\nDisallow /a", "/a", False),
-    "a common misspelling": ("Useragent: *\nDissalow: /a", "/a", False),
-    "a rule without a slash": ("User-agent: *\nDisallow: a", "/a", True),
-}
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_rules(name: str) -> None:
-    text, path, expected = RULES[name]
-    assert allowed(text, path) is expected
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
@@ -252,6 +131,8 @@ def test_what_is_past_500_kib_is_not_read() -> None:
     assert not allowed(padded(BODY_MAX - len(late), late), "/b")
     assert allowed(padded(BODY_MAX, late), "/b")
     assert not allowed(padded(BODY_MAX, late), "/a")
+    assert allowed(padded(10**7, late), "/b")
+    assert not allowed(padded(10**7, late), "/a")
 
 
 def test_a_rule_cut_at_500_kib_is_no_other_rule() -> None:
@@ -259,37 +140,6 @@ def test_a_rule_cut_at_500_kib_is_no_other_rule() -> None:
     assert allowed(body, "/c")
     record = RobotsRecord("rules", 1.0, 2.0, 200, body)
     assert allowed(RobotsRecord.decode(record.encode()).body, "/c")
-
-
-# Seconds of CPU: the event loop's limit under attack is 0.25, and test machines are slower.
-LIMIT = 0.5
-
-HOSTILE = {
-    "rules": b"User-agent: *\n" + b"".join(b"allow:/%x\n" % i for i in range(45_000)),
-    "wildcards": b"User-agent: *\n" + b"".join(b"allow:/*%x$\n" % i for i in range(45_000)),
-    "as many wildcards as are read": b"User-agent: *\n"
-    + b"".join(b"allow:/*%x\n" % i for i in range(9_900)),
-    "stars": b"User-agent: *\nAllow: /" + b"*a" * 250_000,
-    "dollars": b"User-agent: *\nAllow: /" + b"$" * 500_000,
-    "agents": b"".join(b"User-agent: x%d\n" % i for i in range(40_000)),
-    "escapes": b"User-agent: *\nAllow: /" + b"%41" * 170_000,
-    "spaces": b"User-agent:" + b" " * 500_000 + b"x",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_robots_txt_is_read_and_asked_in_a_bounded_time(name: str) -> None:
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        rules(HOSTILE[name]).allowed("https://example.com/" + "a" * 2000)
-        times.append(time.process_time() - start)
-    assert min(times) < LIMIT
-
-
-def test_too_many_wildcards_to_obey_disallow_all() -> None:
-    assert not allowed(HOSTILE["wildcards"], "/x1")
-    assert allowed(HOSTILE["as many wildcards as are read"], "/x")
 
 
 NAMES = ["User-agent", "Allow", "Disallow", "Crawl-delay", "Sitemap", "x", ""]

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+# Where a redirect leads that leads in a circle.
+_NEVER_QUEUED = "dropped/redirect_loop"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Survivors:
     """Keys of the identities that are seen, queued and archived; the pages counted as ``done``, the URLs ``dropped``;
@@ -59,7 +63,8 @@ class Survivors:
                 ),
                 archived=archived,
                 done=counters.get("done", 0),
-                dropped=sum(n for name, n in counters.items() if name.startswith("dropped/")),
+                dropped=sum(n for name, n in counters.items() if name.startswith("dropped/"))
+                - counters.get(_NEVER_QUEUED, 0),
                 report=check_folder(job / "warc"),
                 hasher=hasher,
             )

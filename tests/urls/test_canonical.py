@@ -12,9 +12,13 @@ from krowlspider.urls.canonical import IdentityHasher, identity, normalise, norm
 BASE = "https://example.com/a/b/c?x=1"
 
 NAMES = ["a", "b", "a[]", "A", "ref", "utm_source", "utm_", "gclid", "hsa_acc", "gclidx", ""]
+NAMES += ["PHPSESSID", "cftoken", "sid", "S", "sidx"]
+MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 PARAMETERS = st.one_of(
     st.sampled_from(NAMES),
-    st.tuples(st.sampled_from(NAMES), st.sampled_from(["", "1", "2", "%31", "="])).map("=".join),
+    st.tuples(
+        st.sampled_from(NAMES), st.sampled_from(["", "1", "2", "%31", "=", MD5, MD5[1:]])
+    ).map("=".join),
 )
 QUERIES = st.lists(PARAMETERS, max_size=6).map("&".join)
 
@@ -129,9 +133,26 @@ def test_normalising_twice_changes_nothing_and_one_by_one_equals_in_bulk(text: s
         ("https://h/a?b=%41&a=+", "https://h/a?a=+&b=%41"),
         ("https://h/a?q=a?utm_source=b", "https://h/a?q=a?utm_source=b"),
         ("https://h/utm_source=x", "https://h/utm_source=x"),
+        ("https://h/a;jsessionid=0A1B.node1", "https://h/a"),
+        ("https://h/a;JSESSIONID=1!-2/b;v=1?c", "https://h/a/b;v=1?c"),
+        ("https://h/a;v=1;jsessionid=2;w", "https://h/a;v=1;w"),
+        ("https://h/a;jsessionidx=1?b;jsessionid=2", "https://h/a;jsessionidx=1?b;jsessionid=2"),
+        ("https://h/a?PHPSESSID=x&id=1", "https://h/a?id=1"),
+        ("https://h/a?id=1&ASPSESSIONIDQQRSTUVW=X&CFID=1&CFTOKEN=2&osCsid=3", "https://h/a?id=1"),
+        (f"https://h/a?sid={MD5}", "https://h/a"),
+        (f"https://h/a?s={MD5.upper()}&b", "https://h/a?b"),
+        ("https://h/a?session_id=0123456789abcdef", "https://h/a"),
+        # These may as well choose the page.
+        ("https://h/a?sid=12", "https://h/a?sid=12"),
+        ("https://h/a?sid=" + "story" * 8, "https://h/a?sid=" + "story" * 8),
+        ("https://h/a?sid=507f1f77bcf86cd799439011", "https://h/a?sid=507f1f77bcf86cd799439011"),
+        ("https://h/a?session_id=7", "https://h/a?session_id=7"),
+        (f"https://h/a?id={MD5}", f"https://h/a?id={MD5}"),
     ],
 )
-def test_identity_ignores_tracking_and_the_order_of_names_alone(url: str, known_as: str) -> None:
+def test_identity_ignores_tracking_session_ids_and_the_order_of_names_alone(
+    url: str, known_as: str
+) -> None:
     assert identity(url) == known_as
 
 
@@ -139,8 +160,9 @@ def by_name(query: str) -> dict[str, list[str]]:
     """The parameters of a query that count, as a server could tell them apart."""
     found: dict[str, list[str]] = {}
     for part in query.split("&"):
-        name = part.partition("=")[0]
-        if name != "gclid" and not name.startswith(("utm_", "hsa_")):
+        name, _, value = part.partition("=")
+        session = name in {"PHPSESSID", "cftoken"} or (name in {"sid", "S"} and value == MD5)
+        if not session and name != "gclid" and not name.startswith(("utm_", "hsa_")):
             found.setdefault(name, []).append(part)
     return found
 
@@ -154,10 +176,22 @@ def test_two_queries_are_one_exactly_when_no_server_could_tell_them_apart(a: str
     assert same == (by_name(a) == by_name(b))
 
 
-@given(QUERIES)
-def test_identity_is_its_own_identity(query: str) -> None:
-    once = identity(f"https://h/?{query}")
+PATHS = st.lists(st.sampled_from(["/", ";", "jsessionid=", "JSessionID=1", "a", "="])).map("".join)
+
+
+@given(PATHS, QUERIES)
+def test_identity_is_its_own_identity(path: str, query: str) -> None:
+    once = identity(f"https://h/{path}?{query}")
     assert identity(once) == once
+
+
+@given(PATHS, QUERIES)
+def test_a_session_id_anywhere_makes_no_other_page(path: str, query: str) -> None:
+    plain = identity(f"https://h/{path};v/x?{query}")
+    assert identity(f"https://h/{path};jsessionid=7A;v/x?{query}") == plain
+    assert identity(f"https://h/{path};v/x?{query}&sid={MD5}") == identity(
+        f"https://h/{path};v/x?{query}"
+    )
 
 
 def test_a_key_is_the_seeded_hash_of_the_identity() -> None:

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.links import MAX_BASE, MAX_LANG, MAX_LINKS, MAX_TITLE, Page, read_page
+from krowlspider.urls.links import (
+    MAX_BASE,
+    MAX_LANG,
+    MAX_LINKS,
+    MAX_TITLE,
+    Page,
+    read_page,
+    reading_plan,
+)
 
 URL = "https://example.com/dir/page?q"
 
@@ -86,6 +94,14 @@ def test_links_with_rel_nofollow_are_left_out() -> None:
     html = """<a rel=nofollow href=/1><a rel='noopener NoFollow' href=/2><area rel=nofollow href=/3>
     <a rel=nofollowing href=/4><a rel href=/5>"""
     assert links(html) == ["4", "5"]
+    every = read_page(html.encode(), URL, None, reading_plan("krowlspider", follow_nofollow=True))
+    assert [url[-1] for url in every.links] == ["1", "2", "3", "4", "5"]
+
+
+def test_meta_may_address_another_product_token() -> None:
+    html = b"<meta name=krowlspider content=noindex><meta name=My_Bot content=nofollow>"
+    page = read_page(html, URL, None, reading_plan("my_bot", follow_nofollow=False))
+    assert (page.nofollow, page.noindex) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Extension: the expressions of KROWL_EXCLUDE, read again while the crawl runs when the file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.asyncio import run_in_thread
+
+from krowlspider.errors import SettingsError
+from krowlspider.scheduler import Scheduler
+from krowlspider.urls.exclude import parse_patterns
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+
+    from krowlspider.urls.exclude import PatternList
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two looks at the file: a change holds after two of them.
+_INTERVAL = 1.0
+# Bytes of a file: some 20,000 expressions, far more than the crawl of a page can bear.
+_SIZE_MAX = 1024 * 1024
+# Bad lines that are logged each; the rest is counted.
+_BAD_LINES_LOGGED = 20
+
+
+class Version(NamedTuple):
+    """What tells one content of a file from another without reading it."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+class PatternFile:
+    """A file of expressions, and which version of it holds.
+
+    A version is taken when two looks in a row have seen it, so that a file is not read while it is written.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._held: Version | None = None
+        self._last: Version | None = None
+
+    def read(self) -> PatternList:
+        """:raises OSError: it cannot be read, or is too large"""
+        with self._path.open("rb") as file:
+            version = _version(os.fstat(file.fileno()))
+            if version.size > _SIZE_MAX:
+                raise OSError(f"more than {_SIZE_MAX} bytes")
+            data = file.read(_SIZE_MAX)
+        self._held = self._last = version
+        return parse_patterns(data)
+
+    def look(self) -> PatternList | None:
+        """The expressions of a new version that is whole; None while the one that holds is the latest.
+
+        :raises OSError: as `read`, or it is missing
+        """
+        before = self._last
+        self._last = _version(self._path.stat())
+        if self._last == self._held or self._last != before:
+            return None
+        return self.read()
+
+
+def _version(stat: os.stat_result) -> Version:
+    return Version(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+class Exclude:
+    """Hands the expressions to the scheduler, and those of each later version of their file.
+
+    A file that is missing or cannot be read stops the start; later it leaves the expressions as they are, which is
+    said once.
+    """
+
+    def __init__(self, crawler: Crawler):
+        chosen = crawler.settings["KROWL_EXCLUDE"]
+        if chosen is None:
+            raise NotConfigured
+        self._crawler = crawler
+        self._path = Path(chosen)
+        self._file = PatternFile(self._path)
+        try:
+            self._found = self._file.read()
+        except OSError as error:
+            raise SettingsError(
+                f"KROWL_EXCLUDE {self._path} cannot be read: {error.strerror or error}"
+            ) from error
+        self._unread = False
+        self._task: asyncio.Task[None] | None = None
+        # Before the first seed is queued, and the first page popped.
+        crawler.signals.connect(self._hold, signals.spider_opened)
+        crawler.signals.connect(self._start, signals.engine_started)
+        crawler.signals.connect(self._stop, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def _hold(self) -> None:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        scheduler.exclusions.patterns = self._found.patterns
+        for number, reason in self._found.bad[:_BAD_LINES_LOGGED]:
+            logger.error("%s line %d excludes nothing: %s", self._path, number, reason)
+        logger.info(
+            "KROWL_EXCLUDE: %d expressions of %s hold, %d bad lines",
+            len(self._found.patterns),
+            self._path,
+            len(self._found.bad),
+        )
+
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            try:
+                found = await run_in_thread(self._file.look)
+            except OSError as error:
+                self._complain(error)
+                continue
+            self._unread = False
+            if found is not None:
+                self._found = found
+                self._hold()
+
+    def _complain(self, error: OSError) -> None:
+        if not self._unread:
+            logger.error(
+                "%s cannot be read, so what it said last holds: %s",
+                self._path,
+                error.strerror or error,
+            )
+        self._unread = True
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,82 @@
+"""What the HTTP headers of a page say to a crawler: Link (RFC 8288) and X-Robots-Tag."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from krowlspider.urls.canonical import normalise, normalise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# Links taken from the headers of one page; a head may hold thousands.
+MAX_HEADER_LINKS = 100
+
+# Of the IANA registry of link relations, those that lead to another page. Not the ones that prepare or serve this one
+# (preload, dns-prefetch, stylesheet, icon), nor those that lead to machines (hub, https://api.w.org/).
+_FOLLOWED = frozenset(
+    {
+        *("next", "prev", "previous", "first", "last", "start", "up"),
+        *("contents", "index", "chapter", "section", "subsection", "appendix", "glossary"),
+        *("alternate", "collection", "item", "related", "bookmark"),
+    }
+)
+# The possessive "*+" keeps both linear in the length of the header.
+_LINK = re.compile(r'<([^<>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+")*+)', re.DOTALL)
+_PARAMETER = re.compile(
+    r';\s*+([^\s=;,"]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s;,"]++))', re.DOTALL
+)
+# Rules of X-Robots-Tag that have a value; any other name before a colon is a crawler's.
+_VALUED = frozenset({"max-image-preview", "max-snippet", "max-video-preview", "unavailable_after"})
+
+
+def read_links(
+    headers: Iterable[str], url: str, *, follow_nofollow: bool
+) -> tuple[list[str], str | None]:
+    """The links in the Link headers of ``url``, and the target of ``rel=canonical``, all normalised.
+
+    Those with ``rel=nofollow`` are left out unless ``follow_nofollow``, and those that are of a type that is not HTML,
+    or speak of another page (``anchor``).
+    """
+    hrefs, canonical = [], None
+    for href, parameters in _links(headers):
+        relations = set(parameters.get("rel", "").lower().split())
+        if "anchor" in parameters:
+            continue
+        if canonical is None and "canonical" in relations:
+            canonical = normalise(href, url)
+        if relations.isdisjoint(_FOLLOWED) or "html" not in parameters.get("type", "html").lower():
+            continue
+        if follow_nofollow or "nofollow" not in relations:
+            hrefs.append(href)
+    return normalise_all(hrefs[:MAX_HEADER_LINKS], url), canonical
+
+
+def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Target and parameters of each link; of a parameter that is there twice, the first (section 3.3)."""
+    for header in headers:
+        for href, rest in _LINK.findall(header):
+            parameters: dict[str, str] = {}
+            for name, quoted, plain in _PARAMETER.findall(rest):
+                parameters.setdefault(name.lower(), quoted or plain)
+            yield href, parameters
+
+
+def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
+    """The rules of X-Robots-Tag headers for all crawlers and for ``agent``, a product token, in lower case.
+
+    A name and a colon address what follows in that header: ``otherbot: noindex, nofollow``.
+    """
+    rules = set()
+    for header in headers:
+        addressed = "*"
+        for part in header.lower().split(","):
+            name, colon, rule = part.partition(":")
+            if colon and name.strip() not in _VALUED:
+                addressed = name.strip()
+            else:
+                rule = name
+            if addressed in {"*", agent.lower()}:
+                rules.add(rule.strip())
+    return rules

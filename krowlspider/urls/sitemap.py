@@ -1,0 +1,336 @@
+"""What a sitemap names: pages, or further sitemaps (the protocol of sitemaps.org, version 0.9).
+
+One reader for every form: ``urlset``, ``sitemapindex``, text, RSS and Atom, each plain or gzip. Only the places of
+pages are read. ``lastmod``, ``changefreq`` and ``priority`` are a site's word about itself, and decide nothing here;
+images, videos and alternates are no pages, or stand for themselves.
+
+expat parses as the bytes come, without a tree: 50,000 URLs in 11 MB take 0.3 s, in steps of 1 ms.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+from xml.parsers import expat
+
+from krowlspider.urls.canonical import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# URLs of one sitemap, and its bytes once unpacked: the protocol's limits.
+URLS_MAX = 50_000
+BYTES_MAX = 50 * 1024 * 1024
+# Bytes read in one step.
+STEP = 32 * 1024
+# Elements, or lines of text, that are read: forty for each URL, images and all, which takes 1.2 s.
+ELEMENTS_MAX = 2_000_000
+# Elements within one another, all forms and their extensions have at most six. expat keeps each open one.
+NESTING_MAX = 32
+# Bytes of one tag or comment: expat begins it anew with each step.
+TOKEN_MAX = 256 * 1024
+# Characters of a place that are read. Longer ones than URLLENGTH_LIMIT are refused by scope, and counted there.
+PLACE_MAX = 16 * 1024
+# As of decoded bodies: ordinary ones are one gzip member.
+MEMBERS_MAX = 1000
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP = 31  # zlib's ``wbits``
+_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+# The UTF-8 byte order mark, and white space that some generators leave before the declaration.
+_BEFORE = b"\xef\xbb\xbf \t\r\n"
+# "Sitemap: URL" in a robots.txt belongs to no group (RFC 9309, section 2.2.4); the names are those that Protego reads.
+_NAMED = re.compile(
+    rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])[ \t]*site-?maps?[ \t]*:([^\r\n#]*)", re.IGNORECASE
+)
+
+
+class Kind(Enum):
+    """The forms of a sitemap."""
+
+    URLSET = "urlset"
+    INDEX = "sitemapindex"
+    FEED = "feed"
+    TEXT = "text"
+
+
+_ROOTS = {
+    "urlset": Kind.URLSET,
+    "sitemapindex": Kind.INDEX,
+    "rss": Kind.FEED,
+    "rdf": Kind.FEED,
+    "feed": Kind.FEED,
+}
+# Where a place stands, as (parent, element). So the ``loc`` of an image is none.
+_PAGE = frozenset({("url", "loc"), ("item", "link")})
+_CHILD = ("sitemap", "loc")
+_ENTRY_LINK = ("entry", "link")
+
+
+class _Over(Exception):
+    """A limit is reached: the rest is left out."""
+
+
+class _Broken(Exception):
+    """It cannot be read on, or is no sitemap."""
+
+
+@dataclass(slots=True, eq=False)
+class Sitemap:
+    """What was read of a sitemap so far.
+
+    ``kind`` is None for what is no sitemap. ``children`` are the normalised URLs of sitemaps that it names; those of
+    pages are handed out by `read`. ``found`` counts both, ``invalid`` the places that are no http(s) URL.
+    ``truncated`` tells that a limit was reached, ``error`` why reading ended before the end; what came before counts.
+    """
+
+    kind: Kind | None = None
+    children: list[str] = field(default_factory=list)
+    found: int = 0
+    invalid: int = 0
+    truncated: bool = False
+    error: str | None = None
+
+    def read(self, body: bytes) -> Iterator[list[str]]:
+        """Read a whole body, in steps of bounded work; each yields the normalised URLs of the pages it has found,
+        often none. Nothing is raised, whatever the bytes are."""
+        form: _Xml | _Text | None = None
+        try:
+            for piece in _pieces(body):
+                if form is None:
+                    start = piece if piece.startswith(_UTF16_BOMS) else piece.lstrip(_BEFORE)
+                    if not start:
+                        continue
+                    form = self._form(start)
+                    form.feed(start)
+                else:
+                    form.feed(piece)
+                yield form.handed_out()
+            if form is None:
+                raise _Broken("it is empty")
+            form.end()
+        except _Over:
+            self.truncated = True
+        except _Broken as broken:
+            self.error = str(broken)
+        if form is not None:
+            yield form.handed_out()
+
+    def _form(self, start: bytes) -> _Xml | _Text:
+        xml = start.startswith((b"<", *_UTF16_BOMS))
+        return _Xml(self) if xml else _Text(self)
+
+    def take(self, place: str) -> str | None:
+        """Count a place; its normalised URL, if it is one.
+
+        :raises _Over: the sitemap has had its number of them
+        """
+        if self.found + self.invalid >= URLS_MAX:
+            raise _Over
+        url = normalise(place.strip())
+        if url is None:
+            self.invalid += 1
+        else:
+            self.found += 1
+        return url
+
+
+class _Form:
+    """Finds places in pieces of a sitemap."""
+
+    def __init__(self, sitemap: Sitemap):
+        self._sitemap = sitemap
+        self._pages: list[str] = []
+
+    def handed_out(self) -> list[str]:
+        """The pages found since the last time."""
+        pages, self._pages = self._pages, []
+        return pages
+
+    def _page(self, place: str) -> None:
+        if (url := self._sitemap.take(place)) is not None:
+            self._pages.append(url)
+
+
+# --- bytes ---
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    """The unpacked body in pieces of at most STEP bytes.
+
+    :raises _Over: after BYTES_MAX bytes
+    :raises _Broken: the gzip data ends, or is broken
+    """
+    room = BYTES_MAX
+    for piece in _inflated(body) if body.startswith(_GZIP_MAGIC) else _cut(body):
+        room -= len(piece)
+        if room < 0:
+            raise _Over
+        yield piece
+
+
+def _cut(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), STEP):
+        yield body[start : start + STEP]
+
+
+def _inflated(body: bytes) -> Iterator[bytes]:
+    decoder, members = zlib.decompressobj(_GZIP), 1
+    for window in _cut(body):
+        data = window
+        while data:
+            try:
+                yield decoder.decompress(data, STEP)
+            except zlib.error as error:
+                raise _Broken(f"broken gzip data: {error}") from error
+            data = decoder.unconsumed_tail
+            if decoder.eof:
+                data = decoder.unused_data
+                # What follows and is not another member is padding.
+                if not data.startswith(_GZIP_MAGIC[:1]) or members == MEMBERS_MAX:
+                    return
+                decoder, members = zlib.decompressobj(_GZIP), members + 1
+    if not decoder.eof:
+        raise _Broken("the gzip data is cut short")
+
+
+# --- XML ---
+
+
+class _Xml(_Form):
+    """Any XML form.
+
+    A document type may not define anything: without definitions expat knows the five entities and those by number,
+    and it opens nothing that a document names.
+    """
+
+    def __init__(self, sitemap: Sitemap):
+        super().__init__(sitemap)
+        self._open: list[str] = []
+        self._elements = 0
+        self._fed = 0
+        self._place: list[str] = []
+        self._room = PLACE_MAX
+        self._parser = parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+
+    def feed(self, piece: bytes) -> None:
+        """:raises _Over, _Broken: it ends here"""
+        self._parse(piece, end=False)
+        self._fed += len(piece)
+        if self._fed - self._parser.CurrentByteIndex > TOKEN_MAX:
+            raise _Broken("a tag or comment without end")
+
+    def end(self) -> None:
+        """:raises _Broken: an element is open yet"""
+        self._parse(b"", end=True)
+
+    def _parse(self, piece: bytes, *, end: bool) -> None:
+        try:
+            self._parser.Parse(piece, end)
+        except (expat.ExpatError, LookupError, ValueError) as error:
+            # LookupError and ValueError: an encoding that Python does not know, or has no table for.
+            raise _Broken(f"broken XML: {error}") from error
+
+    def _doctype(self, name: str, system: str | None, public: str | None, defines: int) -> None:
+        if defines:
+            raise _Broken("its document type defines entities")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if self._elements > ELEMENTS_MAX:
+            raise _Over
+        local = name.rpartition(":")[2].lower()
+        opened = self._open
+        if not opened:
+            self._root(local)
+        elif len(opened) == NESTING_MAX:
+            raise _Broken("elements within one another without end")
+        else:
+            where = (opened[-1], local)
+            if where in _PAGE or where == _CHILD:
+                self._place, self._room = [], PLACE_MAX
+                self._parser.CharacterDataHandler = self._text
+            elif where == _ENTRY_LINK and attributes.get("rel", "alternate") == "alternate":
+                self._page(attributes.get("href", ""))
+        opened.append(local)
+
+    def _root(self, local: str) -> None:
+        kind = self._sitemap.kind = _ROOTS.get(local)
+        if kind is None:
+            raise _Broken("it is no sitemap")
+
+    def _text(self, text: str) -> None:
+        if self._room > 0:
+            self._place.append(text[: self._room])
+            self._room -= len(text)
+
+    def _end(self, name: str) -> None:
+        opened = self._open
+        local = opened.pop()
+        if self._parser.CharacterDataHandler is None:
+            return
+        where = (opened[-1], local)
+        if where in _PAGE:
+            self._page("".join(self._place))
+        elif where == _CHILD:
+            url = self._sitemap.take("".join(self._place))
+            if url is not None:
+                self._sitemap.children.append(url)
+        else:
+            # An element within the place.
+            return
+        self._parser.CharacterDataHandler = None
+
+
+# --- text ---
+
+
+class _Text(_Form):
+    """A URL a line, in UTF-8. It is a sitemap when the first line is one, and not the text of an error page."""
+
+    def __init__(self, sitemap: Sitemap):
+        super().__init__(sitemap)
+        self._lines = 0
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> None:
+        """:raises _Over, _Broken: it ends here"""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._lines += len(lines)
+        for line in lines:
+            if place := line.strip():
+                self._line(place)
+        if self._lines > ELEMENTS_MAX:
+            raise _Over
+        if len(self._rest) > TOKEN_MAX:
+            raise _Broken("a line without end")
+
+    def end(self) -> None:
+        """:raises _Over, _Broken: as `feed`"""
+        self.feed(b"\n")
+
+    def _line(self, place: bytes) -> None:
+        sitemap = self._sitemap
+        if sitemap.kind is None and normalise(place[:PLACE_MAX].decode(errors="replace")) is None:
+            raise _Broken("it is no sitemap")
+        sitemap.kind = Kind.TEXT
+        self._page(place[:PLACE_MAX].decode(errors="replace"))
+
+
+# --- robots.txt ---
+
+
+def sitemaps_named(robots: bytes) -> list[str]:
+    """The ``Sitemap:`` lines of a robots.txt, as written and without repeats: neither normalised nor checked."""
+    found: dict[str, None] = {}
+    for match in _NAMED.finditer(robots):
+        if value := match[1].strip():
+            found[value.decode(errors="replace")] = None
+    return list(found)

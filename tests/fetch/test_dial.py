@@ -1,0 +1,157 @@
+"""What connecting makes of an error, and what of it is the host's fault."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+
+import pytest
+
+from krowlspider.fetch.dial import connect_failure
+from krowlspider.fetch.dns import Resolver
+from krowlspider.fetch.errors import (
+    ConnectFailed,
+    ConnectionReset,
+    ConnectRefused,
+    FetchError,
+    LocalExhausted,
+    NameServersDown,
+    NetworkDown,
+    TLSFailed,
+)
+from krowlspider.fetch.guard import AddressGuard
+
+from .nameserver import closed_port, nameserver, no_sockets_left
+from .web import Run, answering, client, fetch, serve
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+# The kernel has no route for TCP to it, and says so before anything is sent.
+NOWHERE = "255.255.255.255"
+
+
+def asking(port: int) -> Resolver:
+    return Resolver(overrides={}, servers=[f"127.0.0.1:{port}"], cache_size=10, timeout=2)
+
+
+def failing(number: int) -> OSError:
+    """What the system calls raise: OSError picks its subclass by the number."""
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (errno.ECONNREFUSED, ConnectRefused),
+        (errno.ECONNRESET, ConnectionReset),
+        (errno.ECONNABORTED, ConnectionReset),
+        (errno.EPIPE, ConnectionReset),
+        (errno.ENETUNREACH, NetworkDown),
+        (errno.ENETDOWN, NetworkDown),
+        (errno.EADDRNOTAVAIL, NetworkDown),
+        (errno.EHOSTUNREACH, ConnectFailed),
+        (errno.EACCES, ConnectFailed),
+        (errno.EINVAL, ConnectFailed),
+        (errno.EMFILE, LocalExhausted),
+        (errno.ENFILE, LocalExhausted),
+        (errno.ENOBUFS, LocalExhausted),
+        (errno.ENOMEM, LocalExhausted),
+    ],
+)
+def test_an_error_of_connecting_is_told_by_its_number(
+    number: int, expected: type[FetchError]
+) -> None:
+    assert connect_failure(failing(number), "192.0.2.1", secure=False) is expected
+
+
+@pytest.mark.parametrize(
+    "error", [failing(errno.ECONNRESET), ConnectionResetError(), ssl.SSLError("no shared cipher")]
+)
+def test_a_handshake_that_fails_or_is_cut_short_is_a_failure_of_tls(error: OSError) -> None:
+    assert connect_failure(error, "192.0.2.1", secure=True) is TLSFailed
+
+
+@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
+def test_a_machine_without_ipv6_has_a_network_for_all_that(number: int) -> None:
+    assert connect_failure(failing(number), "2001:db8::1", secure=False) is ConnectFailed
+
+
+def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:
+    async def main() -> None:
+        guard = AddressGuard([f"{NOWHERE}/32"])
+        async with client(guard=guard) as made:
+            with pytest.raises(NetworkDown):
+                await fetch(made, f"http://{NOWHERE}:9/")
+
+    run(main())
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_want_of_sockets_is_not_blamed_on_the_host(run: Run, scheme: str) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client() as made:
+            with no_sockets_left(), pytest.raises(LocalExhausted):
+                await fetch(made, f"{scheme}://127.0.0.1:{web.port}/")
+            assert (await fetch(made, web.url)).status == 200
+
+    run(main())
+
+
+def test_of_several_addresses_the_failure_of_the_first_is_told(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web:
+            port = web.port
+        names = {"a.test": (60, ["127.0.0.1", NOWHERE]), "b.test": (60, [NOWHERE, "127.0.0.1"])}
+        async with nameserver({**names}) as zone:
+            guard = AddressGuard(["127.0.0.0/8", f"{NOWHERE}/32"])
+            resolver = asking(zone.port)
+            async with client(resolver=resolver, guard=guard) as made:
+                with pytest.raises(ConnectRefused):
+                    await fetch(made, f"http://a.test:{port}/")
+                with pytest.raises(NetworkDown):
+                    await fetch(made, f"http://b.test:{port}/")
+            await resolver.close()
+
+    run(main())
+
+
+def test_a_second_address_is_tried_when_there_is_no_way_to_the_first(run: Run) -> None:
+    async def main() -> None:
+        async with (
+            serve(answering(OK)) as web,
+            nameserver({"a.test": (60, [NOWHERE, "127.0.0.1"])}) as zone,
+        ):
+            resolver = asking(zone.port)
+            guard = AddressGuard(["127.0.0.0/8", f"{NOWHERE}/32"])
+            async with client(resolver=resolver, guard=guard) as made:
+                exchange = await fetch(made, f"http://a.test:{web.port}/")
+            await resolver.close()
+        assert exchange.address == "127.0.0.1"
+
+    run(main())
+
+
+def test_a_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
+    async def main() -> None:
+        async with (
+            serve(answering(OK), host="::1") as web,
+            nameserver({"six.test": (60, ["::1"])}) as zone,
+        ):
+            resolver = asking(zone.port)
+            async with client(resolver=resolver) as made:
+                exchange = await fetch(made, f"http://six.test:{web.port}/")
+            await resolver.close()
+        assert exchange.address == "::1"
+
+    run(main())
+
+
+def test_a_resolver_that_is_down_is_told_as_such_by_a_fetch(run: Run) -> None:
+    async def main() -> None:
+        resolver = asking(closed_port())
+        async with client(resolver=resolver) as made:
+            with pytest.raises(NameServersDown):
+                await fetch(made, "http://a.test/")
+        await resolver.close()
+
+    run(main())

@@ -1,0 +1,59 @@
+"""An entry with the chain of redirects that led to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.frontier.entry import Entry
+
+PLACES = st.sampled_from(
+    [
+        "http://a.test/",
+        "https://a.test/x?y",
+        "https://a.test:8080/",
+        "http://b.test/0/1",
+        "https://a.test.b/",
+    ]
+)
+
+
+def again(entry: Entry) -> Entry:
+    return Entry.decode(entry.encode("a.test"), "a.test")
+
+
+@given(
+    PLACES,
+    st.lists(PLACES, max_size=4).map(tuple),
+    st.sampled_from([b"", b"J{}"]),
+    st.sampled_from([0.0, 7.5]),
+    st.integers(0, 255),
+)
+def test_an_entry_and_its_chain_come_back(
+    url: str, chain: tuple[str, ...], request: bytes, due: float, redirects: int
+) -> None:
+    entry = Entry(url, 3, redirects, due=due, request=request, chain=chain)
+    copy = again(entry)
+    assert [getattr(copy, name) for name in Entry.__slots__] == [
+        getattr(entry, name) for name in Entry.__slots__
+    ]
+
+
+def test_without_a_chain_not_a_byte_is_other_than_before_there_were_chains() -> None:
+    data = bytes.fromhex("17 0003 02010000 4031800000000000") + b"/p"
+    entry = Entry.decode(data, "a.test")
+    expected = Entry("https://a.test/p", 3, 2, 1, due=17.5, bare=True)
+    assert [getattr(entry, name) for name in Entry.__slots__] == [
+        getattr(expected, name) for name in Entry.__slots__
+    ]
+    assert expected.encode("a.test") == data
+
+
+@pytest.mark.parametrize("hops", [1, 10])
+def test_a_chain_on_the_own_host_takes_its_paths_and_two_bytes_a_hop(hops: int) -> None:
+    plain = Entry("https://a.test/end", redirects=hops)
+    chained = replace(plain, chain=tuple(f"http://a.test/{hop}" for hop in range(hops)))
+    assert len(chained.encode("a.test")) == len(plain.encode("a.test")) + 4 + hops * (2 + 2) - 1

@@ -1,0 +1,318 @@
+"""Many hosts failing at once: whose fault it is, and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.fetch.errors import FetchError
+from krowlspider.politeness.outage import (
+    HOSTS,
+    HOSTS_CERTAIN,
+    NETWORK,
+    PATIENCE,
+    PROBE_EVERY,
+    RESOLVER,
+    WINDOW,
+    Fault,
+    OutageWatch,
+    State,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUSPECT = sorted(NETWORK.suspect)
+CERTAIN = sorted(NETWORK.certain)
+# Kinds that are a host's own doing, and show nothing of the network.
+OWN = ["dns_nxdomain", "dns_no_address", "dns_bad_name", "reset", "disconnect", "local", "error"]
+
+
+def fail(
+    watch: OutageWatch,
+    count: int,
+    kind: str = "connect_timeout",
+    now: float = 0.0,
+    *,
+    prefix: str = "h",
+    answered: bool = True,
+) -> list[Verdict]:
+    """As many hosts fail, each once."""
+    return [
+        watch.failed(f"{prefix}{number}.test", kind, now, answered=answered)
+        for number in range(count)
+    ]
+
+
+def in_outage(now: float = 0.0) -> OutageWatch:
+    watch = OutageWatch()
+    fail(watch, HOSTS, now=now)
+    assert watch.state is State.OUTAGE
+    return watch
+
+
+def kinds_of_fetching(error: type[FetchError] = FetchError) -> Iterator[str]:
+    yield error.kind
+    for below in error.__subclasses__():
+        yield from kinds_of_fetching(below)
+
+
+@pytest.mark.parametrize("fault", [NETWORK, RESOLVER])
+def test_every_kind_is_one_that_fetching_knows_and_of_one_sort_only(fault: Fault) -> None:
+    every = [*fault.suspect, *fault.certain, *fault.refuted_by]
+    assert set(every) <= set(kinds_of_fetching())
+    assert len(every) == len(set(every))
+
+
+@pytest.mark.parametrize("kind", SUSPECT)
+def test_an_outage_begins_when_so_many_hosts_fail_and_none_answers(kind: str) -> None:
+    watch = OutageWatch()
+    assert fail(watch, HOSTS, kind) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
+    assert watch.state is State.OUTAGE
+
+
+@pytest.mark.parametrize("kind", CERTAIN)
+def test_fewer_hosts_suffice_for_what_no_host_can_cause(kind: str) -> None:
+    watch = OutageWatch()
+    verdicts = fail(watch, HOSTS_CERTAIN, kind)
+    assert verdicts == [Verdict.COUNT] * (HOSTS_CERTAIN - 1) + [Verdict.BEGIN]
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_what_is_a_hosts_own_doing_neither_makes_an_outage_nor_ends_one(kind: str) -> None:
+    watch = OutageWatch()
+    assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
+    watch = in_outage()
+    assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
+    assert watch.state is State.OUTAGE
+
+
+def test_one_host_that_fails_for_ever_is_no_outage() -> None:
+    watch = OutageWatch()
+    for _ in range(10 * HOSTS):
+        assert fail(watch, 1, "network_down") == [Verdict.COUNT]
+
+
+def test_failures_further_apart_than_the_window_do_not_add_up() -> None:
+    watch = OutageWatch()
+    fail(watch, HOSTS - 1, now=0.0)
+    assert fail(watch, 1, now=WINDOW + 0.1, prefix="late") == [Verdict.COUNT]
+    assert len(watch) == 1
+
+
+def test_failures_just_within_the_window_do() -> None:
+    watch = OutageWatch()
+    fail(watch, HOSTS - 1, now=0.0)
+    assert fail(watch, 1, now=WINDOW, prefix="late") == [Verdict.BEGIN]
+
+
+@pytest.mark.parametrize("kind", [None, *sorted(NETWORK.refuted_by)])
+def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_anew(
+    kind: str | None,
+) -> None:
+    watch = OutageWatch()
+    fail(watch, HOSTS - 1)
+    if kind is None:
+        assert not watch.succeeded()
+    else:
+        assert watch.failed("a.test", kind, 0.0, answered=False) is Verdict.COUNT
+    assert set(fail(watch, HOSTS - 1)) == {Verdict.COUNT}
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORK.refuted_by))
+def test_a_host_that_was_reached_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
+    watch = in_outage()
+    assert watch.failed("a.test", kind, 1.0, answered=False) is Verdict.END
+    assert watch.state is State.UP
+
+
+def test_the_first_answer_ends_an_outage() -> None:
+    watch = in_outage()
+    assert not watch.open(1.0)
+    assert watch.succeeded()
+    assert watch.state is State.UP
+    assert watch.open(1.0)
+    assert not watch.succeeded()
+
+
+def test_an_outage_lets_one_probe_out_at_a_time() -> None:
+    watch = in_outage(now=100.0)
+    assert (watch.since, watch.next_probe) == (100.0, 100.0 + PROBE_EVERY)
+    assert not watch.open(watch.next_probe - 0.1)
+    assert watch.open(watch.next_probe)
+    # Asking is not sending: nothing may have been due.
+    assert watch.open(watch.next_probe)
+    watch.sent(110.0)
+    assert not watch.open(110.0)
+    assert not watch.open(110.0 + PROBE_EVERY - 0.1)
+    assert watch.open(110.0 + PROBE_EVERY)
+
+
+def test_without_an_outage_everything_goes_out() -> None:
+    watch = OutageWatch()
+    for _ in range(3):
+        assert watch.open(5.0)
+        watch.sent(5.0)
+
+
+def test_strikes_counted_before_an_outage_was_noticed_are_told_and_the_last_is_not_among_them() -> (
+    None
+):
+    watch = OutageWatch()
+    fail(watch, HOSTS - 2)
+    fail(watch, 2)
+    assert fail(watch, 2, prefix="late") == [Verdict.COUNT, Verdict.BEGIN]
+    struck = {f"h{number}.test": 1 for number in range(HOSTS - 2)}
+    assert watch.struck == struck | {"h0.test": 2, "h1.test": 2, "late0.test": 1}
+
+
+def test_strikes_of_the_host_that_brought_the_outage_are_told_but_for_the_one_forgiven() -> None:
+    watch = OutageWatch()
+    fail(watch, 2, "network_down")
+    fail(watch, 1, "network_down")
+    fail(watch, 2, "network_down", prefix="late")
+    fail(watch, 1, "connect_timeout", prefix="late")
+    assert watch.failed("last.test", "connect_timeout", 0.0, answered=True) is Verdict.COUNT
+    assert watch.failed("last.test", "network_down", 0.0, answered=True) is Verdict.BEGIN
+    assert watch.struck == {
+        "h0.test": 2,
+        "h1.test": 1,
+        "late0.test": 2,
+        "late1.test": 1,
+        "last.test": 1,
+    }
+
+
+def test_strikes_of_before_the_last_answer_stand() -> None:
+    watch = OutageWatch()
+    fail(watch, 1, prefix="dead")
+    watch.succeeded()
+    fail(watch, HOSTS)
+    assert "dead0.test" not in watch.struck
+
+
+@pytest.mark.parametrize("kind", [*SUSPECT, *CERTAIN])
+@pytest.mark.parametrize("answered", [False, True])
+def test_every_host_is_forgiven_while_an_outage_is_young(kind: str, answered: bool) -> None:
+    watch = in_outage(now=100.0)
+    late = 100.0 + PATIENCE - 1
+    assert watch.failed("a.test", kind, late, answered=answered) is Verdict.FORGIVE
+
+
+def test_in_a_long_outage_hosts_that_have_answered_are_forgiven_and_dead_ones_are_not() -> None:
+    watch = in_outage(now=100.0)
+    late = 100.0 + PATIENCE
+    assert watch.failed("a.test", "connect_timeout", late, answered=True) is Verdict.FORGIVE
+    assert watch.failed("b.test", "connect_timeout", late, answered=False) is Verdict.COUNT
+    assert watch.failed("b.test", "dns_down", late, answered=False) is Verdict.FORGIVE
+    assert watch.state is State.OUTAGE
+
+
+def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
+    """They are struck one a probe, after a wait of minutes, until the last is parked."""
+    watch, now, probes = OutageWatch(), 0.0, 0
+    strikes = dict.fromkeys((f"dead{number}.test" for number in range(50)), 0)
+    while left := [host for host, count in strikes.items() if count < 10]:
+        now = max(now, watch.next_probe)
+        assert watch.open(now)
+        watch.sent(now)
+        probes += 1
+        host = left[probes % len(left)]
+        verdict = watch.failed(host, "connect_timeout", now, answered=False)
+        strikes[host] += verdict is Verdict.COUNT
+        if verdict is Verdict.BEGIN:
+            for name, count in watch.struck.items():
+                strikes[name] -= count
+    assert now < PATIENCE + (len(strikes) * 10 + HOSTS) * PROBE_EVERY
+
+
+def test_the_watch_of_the_resolver_looks_at_nothing_else() -> None:
+    watch = OutageWatch(RESOLVER)
+    assert set(fail(watch, 2 * HOSTS, "connect_timeout")) == {Verdict.COUNT}
+    fail(watch, HOSTS - 1, "dns_timeout")
+    # It was reached by an address remembered.
+    assert watch.failed("a.test", "connect_refused", 0.0, answered=True) is Verdict.COUNT
+    assert fail(watch, 1, "dns_servfail", prefix="last") == [Verdict.BEGIN]
+    assert fail(watch, 1, "connect_timeout", prefix="other") == [Verdict.COUNT]
+
+
+KINDS = st.sampled_from([*SUSPECT, *OWN])
+NUMBERS = st.integers(0, 200)
+
+
+@given(
+    st.lists(st.lists(st.tuples(NUMBERS, KINDS, st.floats(0, 10)), max_size=HOSTS - 1), max_size=20)
+)
+def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses(
+    runs: list[list[tuple[int, str, float]]],
+) -> None:
+    """``runs``: what fails between two answers, fewer than an outage takes."""
+    watch, now = OutageWatch(), 0.0
+    for run in runs:
+        for number, kind, wait in run:
+            now += wait
+            assert watch.open(now)
+            verdict = watch.failed(f"{number}.test", kind, now, answered=False)
+            assert verdict is Verdict.COUNT
+        assert not watch.succeeded()
+
+
+@given(
+    before=st.lists(st.tuples(NUMBERS, KINDS), max_size=50),
+    kinds=st.lists(st.sampled_from([*SUSPECT, *CERTAIN]), min_size=HOSTS, max_size=HOSTS),
+    seconds=st.floats(0, WINDOW),
+)
+def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_the_first_answer(
+    before: list[tuple[int, str]], kinds: list[str], seconds: float
+) -> None:
+    watch, now = OutageWatch(), 0.0
+    for number, kind in before:
+        watch.failed(f"{number}.test", kind, now, answered=False)
+    for number, kind in enumerate(kinds):
+        watch.failed(f"new{number}.test", kind, seconds * number / HOSTS, answered=False)
+    assert watch.state is State.OUTAGE
+    assert watch.succeeded()
+    assert watch.state is State.UP
+    assert watch.open(seconds)
+
+
+EVENTS = st.one_of(
+    st.just(("succeeded",)),
+    st.just(("sent",)),
+    st.tuples(
+        st.just("failed"),
+        NUMBERS,
+        st.sampled_from([*SUSPECT, *CERTAIN, *sorted(NETWORK.refuted_by), *OWN]),
+        st.booleans(),
+    ),
+)
+
+
+@given(st.lists(st.tuples(st.floats(0, 2 * WINDOW), EVENTS), max_size=200))
+def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
+    events: list[tuple[float, tuple[str, int, str, bool]]],
+) -> None:
+    watch, now = OutageWatch(), 0.0
+    for wait, (event, *values) in events:
+        now += wait
+        before, verdict, ended = watch.state, None, False
+        if event == "succeeded":
+            ended = watch.succeeded()
+        elif event == "sent":
+            watch.sent(now)
+        else:
+            number, kind, answered = values
+            verdict = watch.failed(f"{number}.test", kind, now, answered=answered)
+            ended = verdict is Verdict.END
+        changes = {(State.UP, State.OUTAGE): (True, False), (State.OUTAGE, State.UP): (False, True)}
+        told = (verdict is Verdict.BEGIN, ended)
+        assert told == changes.get((before, watch.state), (False, False))
+        assert len(watch) <= HOSTS
+        assert len(watch.struck) <= HOSTS
+        assert all(watch.struck.values())
+        assert watch.open(now) or watch.state is State.OUTAGE
+        assert watch.open(now + PROBE_EVERY)

@@ -1,0 +1,359 @@
+"""What is read of a sitemap, whatever its form and its author's care."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.sitemap import (
+    BYTES_MAX,
+    ELEMENTS_MAX,
+    MEMBERS_MAX,
+    NESTING_MAX,
+    PLACE_MAX,
+    STEP,
+    TOKEN_MAX,
+    URLS_MAX,
+    Kind,
+    Sitemap,
+    sitemaps_named,
+)
+
+NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
+ONE, TWO = "https://example.com/1", "https://example.com/2"
+
+
+@dataclass
+class Read:
+    """A sitemap that was read to its end."""
+
+    sitemap: Sitemap
+    urls: list[str]
+    largest: int
+
+
+def read(body: str | bytes) -> Read:
+    sitemap = Sitemap()
+    steps = list(sitemap.read(body if isinstance(body, bytes) else body.encode()))
+    return Read(sitemap, [url for step in steps for url in step], max(map(len, steps), default=0))
+
+
+def urls(body: str | bytes) -> list[str]:
+    """The URLs of a sitemap with which all is well."""
+    found = read(body)
+    assert (found.sitemap.error, found.sitemap.truncated) == (None, False)
+    assert found.sitemap.found == len(found.urls) + len(found.sitemap.children)
+    return found.urls
+
+
+def urlset(*places: str, head: str = "") -> str:
+    entries = "".join(f"<url><loc>{place}</loc></url>" for place in places)
+    return f"{head}<urlset>{entries}</urlset>"
+
+
+def test_a_urlset_as_the_protocol_shows_it() -> None:
+    found = read(
+        f"""<?xml version="1.0" encoding="UTF-8"?>
+        <urlset xmlns="{NAMESPACE}">
+          <url>
+            <loc>
+              https://example.com/1
+            </loc>
+            <lastmod>2005-01-01</lastmod><changefreq>monthly</changefreq><priority>0.8</priority>
+          </url>
+          <url><loc>https://example.com/catalog?item=12&amp;desc=a&#38;b#part</loc></url>
+        </urlset>"""
+    )
+    assert found.urls == [ONE, "https://example.com/catalog?item=12&desc=a&b"]
+    assert found.sitemap.kind is Kind.URLSET
+    assert (found.sitemap.children, found.sitemap.found, found.sitemap.invalid) == ([], 2, 0)
+
+
+def test_an_index_names_sitemaps_and_no_pages() -> None:
+    found = read(
+        f'<sitemapindex xmlns="{NAMESPACE}"><sitemap><loc>{ONE}.xml.gz</loc></sitemap>'
+        f"<sitemap><lastmod>2004</lastmod><loc>{TWO}.xml</loc></sitemap></sitemapindex>"
+    )
+    assert found.sitemap.kind is Kind.INDEX
+    assert found.sitemap.children == [f"{ONE}.xml.gz", f"{TWO}.xml"]
+    assert (found.urls, found.sitemap.found) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.TEXT, f"{ONE}\n{TWO}\n"),
+        (Kind.TEXT, f"\ufeff{ONE}\r\n\r\n  {TWO}  "),
+        (
+            Kind.FEED,
+            (
+                f"<rss><channel><link>x</link><item><link>{ONE}</link></item>"
+                f"<item><title>t</title><link> {TWO}</link></item></channel></rss>"
+            ),
+        ),
+        (
+            Kind.FEED,
+            (
+                f"<rdf:RDF xmlns:rdf='r'><item><link>{ONE}</link></item>"
+                f"<item><link>{TWO}</link></item></rdf:RDF>"
+            ),
+        ),
+        (
+            Kind.FEED,
+            (
+                f"<feed xmlns='a'><link href='http://x/'/><entry><link href='{ONE}'/>"
+                f"<link rel='edit' href='http://x/'/></entry>"
+                f"<entry><link rel='alternate' href='{TWO}'/></entry></feed>"
+            ),
+        ),
+        (Kind.URLSET, f"<URLSET><Url><LOC>{ONE}</LOC></Url><url><Loc>{TWO}</Loc></url></URLSET>"),
+        (
+            Kind.URLSET,
+            (
+                f"<s:urlset xmlns:s='any'><s:url><s:loc>{ONE}</s:loc></s:url>"
+                f"<url><loc>{TWO}</loc></url></s:urlset>"
+            ),
+        ),
+        (Kind.URLSET, urlset(f"<![CDATA[{ONE}]]>", f"<!-- c -->{TWO}<b></b>")),
+        (Kind.URLSET, "\ufeff\n \n" + urlset(ONE, TWO, head="<?xml version='1.0'?>")),
+        (Kind.URLSET, urlset(ONE, TWO, head="<!DOCTYPE urlset SYSTEM 'http://x/y.dtd'>")),
+    ],
+)
+def test_every_form_is_read(kind: Kind, body: str) -> None:
+    assert urls(body) == [ONE, TWO]
+    assert read(body).sitemap.kind is kind
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1", "windows-1252"])
+def test_the_declared_encoding_holds(encoding: str) -> None:
+    body = urlset("http://a/ü", head=f"<?xml version='1.0' encoding='{encoding}'?>")
+    assert urls(body.encode(encoding)) == ["http://a/%C3%BC"]
+
+
+def test_images_videos_and_alternates_are_no_pages() -> None:
+    extras = (
+        "<image:image><image:loc>http://x/i.png</image:loc></image:image>"
+        "<video:video><video:player_loc>http://x/v</video:player_loc></video:video>"
+        "<xhtml:link rel='alternate' hreflang='de' href='http://x/de'/>"
+    )
+    body = urlset(ONE).replace("</url>", f"{extras}</url>", 1)
+    assert urls(body) == [ONE]
+
+
+def test_a_place_that_is_no_web_address_is_counted_and_left_out() -> None:
+    found = read(urlset(ONE, "/2", "", "ftp://x/", "http://u:p@x/", "two", TWO))
+    assert found.urls == [ONE, TWO]
+    assert found.sitemap.invalid == 5
+
+
+# --- gzip ---
+
+
+def test_gzip_is_told_by_its_first_bytes_in_one_member_or_many() -> None:
+    body = urlset(ONE, TWO).encode()
+    assert urls(gzip.compress(body)) == [ONE, TWO]
+    assert urls(gzip.compress(body[:30]) + gzip.compress(body[30:]) + b"\0" * 9) == [ONE, TWO]
+
+
+def test_gzip_that_is_cut_or_broken_gives_what_came_before() -> None:
+    # Incompressible paths, so that half of the bytes are half of the URLs.
+    places = [f"http://a/{hash_of(number)}" for number in range(4000)]
+    packed = gzip.compress("\n".join(places).encode())
+    cut = read(packed[: len(packed) // 2])
+    assert cut.sitemap.error == "the gzip data is cut short"
+    assert 1000 < len(cut.urls) < 3000
+    assert cut.urls == places[: len(cut.urls)]
+    broken = read(packed[:-8] + bytes(8))
+    assert (broken.sitemap.error or "").startswith("broken gzip data: ")
+    assert len(broken.urls) > 3000
+
+
+def hash_of(number: int) -> str:
+    import hashlib  # noqa: PLC0415
+
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+# --- limits ---
+
+
+def test_50_000_urls_are_read_of_a_sitemap_and_no_more_in_small_steps() -> None:
+    whole = read(urlset(*(f"http://a/{number}" for number in range(URLS_MAX))))
+    assert (len(whole.urls), whole.sitemap.truncated) == (URLS_MAX, False)
+    assert whole.largest <= STEP // len("<url><loc>http://a/1</loc></url>")
+    over = read("".join(f"http://a/{number}\n" for number in range(URLS_MAX + 1)))
+    assert over.urls == [f"http://a/{number}" for number in range(URLS_MAX)]
+    assert over.sitemap.truncated
+
+
+def test_places_that_are_no_urls_count_towards_the_limit() -> None:
+    found = read("http://a/\n" + "x\n" * URLS_MAX)
+    assert (len(found.urls), found.sitemap.invalid) == (1, URLS_MAX - 1)
+    assert found.sitemap.truncated
+
+
+@pytest.mark.parametrize("filling", [" ", "\n"])
+def test_50_mb_are_unpacked_of_a_bomb_and_no_more(filling: str) -> None:
+    start = urlset(ONE)[: -len("</urlset>")] if filling == " " else ONE + "\n"
+    size = BYTES_MAX if filling == " " else ELEMENTS_MAX
+    bomb = gzip.compress((start + filling * size + "</urlset>").encode(), 1)
+    found = read(bomb)
+    assert found.urls == [ONE]
+    assert found.sitemap.truncated
+
+
+@pytest.mark.parametrize(
+    ("bomb", "why"),
+    [
+        ("<urlset>" + "<a>" * NESTING_MAX, "within one another"),
+        ("<urlset><!--" + "x" * (TOKEN_MAX + STEP), "tag or comment"),
+        ("<urlset><a b='" + "x" * (TOKEN_MAX + STEP), "tag or comment"),
+        ("http://a/\nhttp://a/" + "x" * (TOKEN_MAX + STEP), "line without end"),
+    ],
+)
+def test_what_only_costs_is_not_read_on(bomb: str, why: str) -> None:
+    assert why in (read(bomb).sitemap.error or "")
+
+
+def test_elements_without_a_place_end_somewhere() -> None:
+    found = read("<urlset>" + "<a/>" * ELEMENTS_MAX + f"<url><loc>{ONE}</loc></url></urlset>")
+    assert (found.urls, found.sitemap.truncated) == ([], True)
+
+
+def test_gzip_members_end_somewhere() -> None:
+    packed = gzip.compress(b"\n")
+    assert urls(gzip.compress(ONE.encode() + b"\n") + packed * 2 * MEMBERS_MAX) == [ONE]
+
+
+def test_a_place_without_end_is_not_kept() -> None:
+    found = read(urlset("http://a/" + "x" * 10 * STEP, ONE))
+    assert found.urls[1:] == [ONE]
+    assert len(found.urls[0]) == PLACE_MAX
+
+
+# --- what is broken, or hostile ---
+
+
+@pytest.mark.parametrize(
+    "end", ["", "<url><loc>http://a/?x=1&y=2</loc></url></urlset>", "</url>", "<url><", "&x;", "\0"]
+)
+def test_broken_xml_gives_what_came_before(end: str) -> None:
+    found = read(urlset(ONE, TWO)[: -len("</urlset>")] + end)
+    assert found.urls == [ONE, TWO]
+    assert (found.sitemap.error or "").startswith("broken XML: ")
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        "<!ENTITY a 'aaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'>",
+        "<!ENTITY b SYSTEM 'file:///etc/passwd'>",
+        "<!ENTITY % b SYSTEM 'http://127.0.0.1/'> %b;",
+    ],
+)
+def test_a_document_that_defines_entities_is_refused(definitions: str) -> None:
+    found = read(urlset("http://a/&b;", head=f"<!DOCTYPE urlset [{definitions}]>"))
+    assert (found.urls, found.sitemap.kind) == ([], None)
+    assert found.sitemap.error == "its document type defines entities"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        " \n",
+        "<!DOCTYPE html><html><body>404",
+        "<html/>",
+        "<loc>http://a/</loc>",
+        "Not found\nhttp://a/",
+        "\x89PNG\r\n",
+        "<svg xmlns='x'/>",
+        "\x1f\x8b",
+    ],
+)
+def test_what_is_no_sitemap_has_no_kind_and_says_so(body: str) -> None:
+    found = read(body.encode("latin-1"))
+    assert (found.urls, found.sitemap.kind, found.sitemap.found) == ([], None, 0)
+    assert found.sitemap.error
+
+
+@pytest.mark.parametrize("encoding", ["no-such", "shift_jis", "hex", "utf-7"])
+def test_an_encoding_that_cannot_be_read_is_an_error_of_the_sitemap(encoding: str) -> None:
+    found = read(urlset(ONE, head=f"<?xml version='1.0' encoding='{encoding}'?>"))
+    assert found.sitemap.error
+
+
+PARTS = st.sampled_from(
+    [
+        "<urlset>",
+        "</urlset>",
+        "<url>",
+        "</url>",
+        "<loc>",
+        "</loc>",
+        "<sitemap>",
+        "</sitemap>",
+        "<item>",
+        "<link>",
+        "</link>",
+        "<entry>",
+        "<![CDATA[",
+        "]]>",
+        "<!--",
+        "-->",
+        "&amp;",
+        "&#0;",
+        "\0",
+        "\ufeff",
+        "\n",
+        "http://a/",
+        "x",
+    ]
+)
+
+
+@given(st.lists(PARTS).map("".join), st.booleans())
+def test_whatever_the_bytes_are_nothing_is_raised_and_each_url_is_normal(
+    text: str, packed: bool
+) -> None:
+    body = gzip.compress(text.encode()) if packed else text.encode()
+    found = read(body)
+    for url in (*found.urls, *found.sitemap.children):
+        assert normalise(url) == url
+
+
+@given(st.binary())
+def test_any_bytes_will_do(body: bytes) -> None:
+    read(body)
+    read(b"\x1f\x8b" + body)
+    read(b"<urlset>" + body)
+
+
+@given(st.lists(st.integers(0, 9**9), unique=True, max_size=30), st.integers(0, STEP))
+def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -> None:
+    places = [f"http://a/{number}?a=1&amp;b=2" for number in numbers]
+    body = urlset(*places, head="<?xml version='1.0'?>" + " " * (STEP - padding))
+    assert urls(body) == [place.replace("&amp;", "&") for place in places]
+
+
+# --- robots.txt ---
+
+
+def test_the_sitemaps_of_a_robots_txt_are_given_as_written() -> None:
+    robots = (
+        b"\xef\xbb\xbfSitemap: http://a/1.xml\r\nUser-agent: *\rDisallow: /sitemap: no\n"
+        b"  SITEMAP :\thttp://a/two words.xml  # why\n\n#Sitemap: http://a/no\nsite-map:/3.xml\n"
+        b"Sitemap:\nSitemap: http://a/1.xml\nSitemaps: http://a/4.xml"
+    )
+    expected = ["http://a/1.xml", "http://a/two words.xml", "/3.xml", "http://a/4.xml"]
+    assert sitemaps_named(robots) == expected
+
+
+@given(st.binary())
+def test_any_robots_txt_will_do(robots: bytes) -> None:
+    sitemaps_named(robots)
