@@ -35,7 +35,10 @@ def main() -> None:
         print(frontier.table(rows))
         (RESULTS / "frontier.json").write_text(json.dumps(rows, indent=1))
     if args.what in ("all", "page"):
-        rows = [page.measure(urls, urls // 4, args.scratch) for urls in args.urls]
+        rows = [
+            page.measure(urls, max(urls // 4, min(urls, page.FEW_HOSTS)), args.scratch)
+            for urls in args.urls
+        ]
         print(page.table(rows))
         (RESULTS / "page.json").write_text(json.dumps(rows, indent=1))
     if args.what in ("all", "crawl"):

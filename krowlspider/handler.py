@@ -212,6 +212,7 @@ class DownloadHandler(BaseDownloadHandler):
             address=exchange.address,
             started=exchange.started,
             truncated=exchange.truncated,
+            chain=tuple(request.meta.get("redirect_urls", ())),
         )
         written = self._job.archive.write(capture)
         written.add_done_callback(self._written)

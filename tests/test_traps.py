@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from extensions.exclude import PatternFile
 from tests.crawling import frontier_view
@@ -194,6 +196,16 @@ def test_an_item_tells_the_chain_that_led_to_it_and_loops_end_with_a_reason(tmp_
         assert chains[f"{root}/end"] == [f"{root}/{hop}" for hop in range(3)]
         assert chains[f"{root}/b"] == [f"{root}/a"]
         assert chains[f"{root}/0"] is None
+        led = {}
+        for path in (tmp_path / "job" / "warc").glob("*.warc.gz"):
+            whole = BytesIO(path.read_bytes())
+            for record in ArchiveIterator(whole, record_types=WarcRecordType.metadata):
+                led[record.headers["WARC-Target-URI"]] = record.reader.read().decode()
+        assert led.keys() == {f"{root}/1", f"{root}/2", f"{root}/b", f"{root}/end"}
+        assert led[f"{root}/2"].split() == [
+            *("redirected-from:", f"{root}/0", "redirected-from:", f"{root}/1"),
+            *("via:", f"{root}/1"),
+        ]
 
 
 def test_a_loop_that_comes_back_under_another_name_ends_as_known(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ class Capture:
     ``response_bytes`` are verbatim. ``payload`` is the entity: after transfer decoding, before
     content decoding. ``address`` is the peer's IP address as text. ``started`` is in seconds since
     the epoch. ``truncated`` says why the response is not whole: ``"length"``, ``"time"``,
-    ``"disconnect"``, or ``""`` when it is.
+    ``"disconnect"``, or ``""`` when it is. ``chain`` are the URLs whose redirects led here, the
+    first one first.
     """
 
     url: str
@@ -23,6 +24,7 @@ class Capture:
     address: str
     started: float
     truncated: str
+    chain: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:

@@ -115,6 +115,28 @@ def request(capture: Capture, *, identity: str, date: str, info: str, concurrent
     return _record(fields, capture.request_bytes)
 
 
+def metadata(capture: Capture, *, identity: str, date: str, info: str, concurrent: str) -> bytes:
+    """The metadata record of ``capture``, which says by which redirects it was come to; ``concurrent`` is
+    the id of its response record.
+
+    ``via`` is as in WARC 1.1, 6.6: the referring URI. What is no URI is left out.
+    """
+    chain = [url for url in capture.chain if _URI.fullmatch(url)]
+    block = b"".join(_field("redirected-from", url) for url in chain)
+    block += b"".join(_field("via", url) for url in chain[-1:])
+    fields = [
+        ("WARC-Type", "metadata"),
+        ("WARC-Record-ID", identity),
+        ("WARC-Date", date),
+        ("WARC-Target-URI", _uri(capture.url)),
+        ("WARC-Concurrent-To", concurrent),
+        ("WARC-Warcinfo-ID", info),
+        ("Content-Type", "application/warc-fields"),
+        ("WARC-Block-Digest", digest(block)),
+    ]
+    return _record(fields, block)
+
+
 def _common(
     kind: str, capture: Capture, identity: str, date: str, info: str
 ) -> Iterable[tuple[str, str]]:

@@ -44,9 +44,9 @@ class WriterStats:
 
 
 class WarcSeries:
-    """Appends captures, a response and its request side by side, to files of about ``max_size``.
+    """Appends captures, the records of each side by side, to files of about ``max_size``.
 
-    ``max_size`` is in compressed bytes; a file ends with the pair that reaches it. The open file ends
+    ``max_size`` is in compressed bytes; a file ends with the capture that reaches it. The open file ends
     with a whole record also when a write has failed, so what failed with an OSError may be tried
     again. After an ArchiveError the series may only be abandoned.
     """
@@ -73,7 +73,7 @@ class WarcSeries:
         self.stats = WriterStats()
 
     def append(self, capture: Capture) -> Location:
-        """Write one pair; durable after the next `sync`.
+        """Write its records; durable after the next `sync`.
 
         Raises CaptureRefused or OSError, nothing of the capture being written.
         """
@@ -81,12 +81,12 @@ class WarcSeries:
             self.close()
         descriptor = self._begin() if self._descriptor is None else self._descriptor
         try:
-            response, request = self._pair(capture)
+            response, *others = self._records(capture)
         except ValueError as error:
             raise CaptureRefused(str(error)) from error
         location = Location(self._path.stem, self._size, len(response))
-        self._write(descriptor, response + request)
-        self.stats.records += 2
+        self._write(descriptor, b"".join([response, *others]))
+        self.stats.records += 1 + len(others)
         self.stats.bytes_payload += len(capture.payload)
         return location
 
@@ -156,18 +156,22 @@ class WarcSeries:
             except FileExistsError:
                 continue
 
-    def _pair(self, capture: Capture) -> tuple[bytes, bytes]:
+    def _records(self, capture: Capture) -> list[bytes]:
+        """The response record and those that go with it, compressed."""
         date = records.warc_date(capture.started)
         identity = records.record_id(os.urandom(16))
         response = records.response(capture, identity=identity, date=date, info=self._info_id)
-        request = records.request(
-            capture,
-            identity=records.record_id(os.urandom(16)),
-            date=date,
-            info=self._info_id,
-            concurrent=identity,
+        others = (
+            record(
+                capture,
+                identity=records.record_id(os.urandom(16)),
+                date=date,
+                info=self._info_id,
+                concurrent=identity,
+            )
+            for record in (records.request, records.metadata)[: 1 + bool(capture.chain)]
         )
-        return _compress(response), _compress(request)
+        return [_compress(record) for record in (response, *others)]
 
     def _write(self, descriptor: int, content: bytes) -> None:
         """Append to the open file all of ``content``, or nothing. Raises OSError or ArchiveError."""

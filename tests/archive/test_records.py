@@ -77,6 +77,24 @@ def test_a_request_record_names_its_response_and_has_no_payload_digest() -> None
     assert "WARC-Payload-Digest" not in fields
 
 
+def test_a_metadata_record_says_by_which_redirects_a_page_was_come_to() -> None:
+    led = capture()
+    led.chain = ("http://example.org/0", "bad\r\nWARC-Type: response", "http://example.org/1")
+    record = records.metadata(led, identity=OTHER_ID, date=DATE, info=INFO_ID, concurrent=ID)
+    read = parse_record(record, 0)
+    fields, block = read.headers.to_dict(), read.reader.read()
+    assert fields["WARC-Type"] == "metadata"
+    assert fields["WARC-Concurrent-To"] == ID
+    assert fields["WARC-Target-URI"] == led.url
+    assert fields["Content-Type"] == "application/warc-fields"
+    assert fields["WARC-Block-Digest"] == records.digest(block)
+    assert block == (
+        b"redirected-from: http://example.org/0\r\n"
+        b"redirected-from: http://example.org/1\r\n"
+        b"via: http://example.org/1\r\n"
+    )
+
+
 def test_a_request_with_a_body_has_the_digest_of_the_body() -> None:
     post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\na\r\n\r\nbc"
     record = records.request(
