@@ -53,7 +53,10 @@ class PatternFile:
         self._last: Version | None = None
 
     def read(self) -> PatternList:
-        """:raises OSError: it cannot be read, or is too large"""
+        """:raises OSError: it cannot be read, is no file, or is too large"""
+        if not self._path.is_file() and self._path.exists():
+            # To open a pipe would wait for its other end.
+            raise OSError("not a file")
         with self._path.open("rb") as file:
             version = _version(os.fstat(file.fileno()))
             if version.size > _SIZE_MAX:
@@ -81,8 +84,8 @@ def _version(stat: os.stat_result) -> Version:
 class Exclude:
     """Hands the expressions to the scheduler, and those of each later version of their file.
 
-    A file that is missing or cannot be read stops the start; later it leaves the expressions as they are, which is
-    said once.
+    A file that is missing, cannot be read or has a bad line stops the start: somebody has asked to be left alone. Later a
+    file that cannot be read leaves the expressions as they are, which is said once, and a bad line excludes nothing.
     """
 
     def __init__(self, crawler: Crawler):
@@ -98,6 +101,11 @@ class Exclude:
             raise SettingsError(
                 f"KROWL_EXCLUDE {self._path} cannot be read: {error.strerror or error}"
             ) from error
+        if self._found.bad:
+            number, reason = self._found.bad[0]
+            raise SettingsError(
+                f"KROWL_EXCLUDE {self._path} line {number} excludes nothing: {reason}"
+            )
         self._unread = False
         self._task: asyncio.Task[None] | None = None
         # Before the first seed is queued, and the first page popped.

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _MB = 1e6
 LINE = (
     "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d hosts"
-    " (%(due)d due, %(waiting)d waiting) | %(in_transit)d in transit | %(dropped)d dropped"
+    " (%(due)d due, %(waiting)d waiting), %(put_off)d put off | %(in_transit)d in transit | %(dropped)d dropped"
     " | archive %(archive_mb).1f MB"
 )
 
@@ -85,7 +85,8 @@ class Status:
             "time": time.time(),
             "pages_per_second": round(rate, 1),
             "done": counted["done"],
-            "queued": frontier.queued,
+            "queued": frontier.queued - frontier.put_off_queued,
+            "put_off": frontier.put_off_queued,
             "hosts": frontier.host_count,
             "due": due,
             "waiting": max(0, frontier.host_count - due),
@@ -176,7 +177,8 @@ class Status:
         ]
         if frontier.put_off_queued:
             lines.append(
-                f"  put off      {frontier.put_off_queued:,} URLs of hosts that did not answer; a later start tries them again"
+                f"  put off      {frontier.put_off_queued:,} of the URLs left, because their hosts do not answer:"
+                " tried again later; scrapy frontier --host says when"
             )
         if frontier.pending:
             lines.append("  go on with   the same command and JOBDIR")

@@ -84,6 +84,12 @@ def is_answer(error: BaseException) -> bool:
     )
 
 
+def answer_to(error: BaseException) -> Exchange | None:
+    """What the host had answered when a download failed, once there was a head."""
+    cause = error.__cause__
+    return cause.exchange if isinstance(cause, errors.FetchError) else None
+
+
 class _Signals:
     """Tells Scrapy's signals of headers and body as they come, for those who listen."""
 
@@ -171,6 +177,7 @@ class DownloadHandler(BaseDownloadHandler):
             mark = page_mark(self._job.frontier, transit)
             response = self._job.mark.during(mark, self._response, request, exchange)
         except errors.FetchError as error:
+            error.exchange = exchange
             raise _as_scrapy(error) from error
         if observer is not None and observer.stop is not None:
             response.flags.append("download_stopped")

@@ -25,6 +25,8 @@ class Outages:
         self._answered = names.answered
         self._network = OutageWatch(NETWORK)
         self._resolver = OutageWatch(RESOLVER)
+        # Whether it was by names that the last outage showed: then names show its end.
+        self._by_names = False
         # Outages that began in this start.
         self.begun = 0
 
@@ -36,11 +38,9 @@ class Outages:
     def failed(self, host: Host, kind: str) -> bool:
         """A request to a host failed; True when it is not the host that is to blame."""
         self._ask_resolver()
-        answered, fresh, now = host.pace.ema > 0, not host.pace.errors, self._frontier.now()
+        fresh, now = not host.pace.errors, self._frontier.now()
         watches = (self._network, self._resolver)
-        verdicts = [
-            watch.failed(host.name, kind, now, answered=answered, fresh=fresh) for watch in watches
-        ]
+        verdicts = [watch.failed(host.name, kind, now, fresh=fresh) for watch in watches]
         for watch, verdict in zip(watches, verdicts, strict=True):
             if verdict is Verdict.END:
                 self._end(watch)
@@ -69,13 +69,15 @@ class Outages:
         if self._names.answered != self._answered:
             self._answered = self._names.answered
             self._succeeded(self._resolver)
+            if self._by_names:
+                self._succeeded(self._network)
 
     def _succeeded(self, watch: OutageWatch) -> None:
         if watch.succeeded():
             self._end(watch)
 
     def _end(self, watch: OutageWatch) -> None:
-        logger.warning(
+        logger.info(
             "%s again, after %.0f s",
             "Hosts answer" if watch is self._network else "Names are found",
             self._frontier.now() - watch.since,
@@ -84,6 +86,7 @@ class Outages:
     def _begin(self, begun: list[OutageWatch], kind: str) -> None:
         self.begun += 1
         if self._network in begun:
+            self._by_names = kind.startswith("dns_")
             logger.warning(
                 "No host answers (%s): the network of this machine or its name servers seem to be down. The crawl"
                 " pauses and tries one host every few seconds; no host is blamed.",

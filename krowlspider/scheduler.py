@@ -61,7 +61,7 @@ class Transit:
     ``wait`` is what the politeness middleware found: seconds from the end of the request to the host's next, on
     top of which the host's delay is the least.
     ``failure`` is the reason the page is dropped unless it is queued again. ``hold`` keeps the host out of the
-    heap until its robots.txt is known, ``parked`` for a day. ``blameless`` says that neither host nor page is to
+    heap until its robots.txt is known, ``resting`` for minutes or a day. ``blameless`` says that neither host nor page is to
     blame for the failure; ``unpopped`` that the page is back where it was; ``turned_back`` that nothing was sent.
     """
 
@@ -72,7 +72,7 @@ class Transit:
     wait: float = 0.0
     failure: str | None = None
     hold: bool = False
-    parked: bool = False
+    resting: bool = False
     blameless: bool = False
     unpopped: bool = False
     turned_back: bool = False
@@ -123,6 +123,7 @@ class Scheduler(BaseScheduler):
         self._job.open()
         self._frontier = self._job.frontier
         self._gate = self._job.robots
+        self._gate.come = self._robots_come
         self._before = self._frontier.counters.copy()
         # What this start has set aside counts as dropped by it.
         self._before["dropped/poison"] -= self._job.blame.poisoned
@@ -319,6 +320,10 @@ class Scheduler(BaseScheduler):
         if host.errand_last:
             errand = host.errands.pop(0)
             assert isinstance(errand, Errand)
+            if self.exclusions.hold_for(errand.url):
+                self._gate.failed(errand, final=True)
+                self._frontier.give_back(host)
+                return None
             return self._send_errand(host, errand)
         put_off = False
         for _ in range(_REFUSALS_A_HOST):
@@ -375,8 +380,8 @@ class Scheduler(BaseScheduler):
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
 
-    def robots_come(self, errand: Errand, body: bytes) -> None:
-        """A robots.txt has come, or is known not to be there, and the gate is not told yet."""
+    def _robots_come(self, errand: Errand, body: bytes) -> None:
+        """A robots.txt has come, or is known not to be there."""
         if self.on_robots is None or (lease := self._frontier.pop(errand.host)) is None:
             return
         self._frontier.unpop(lease)
@@ -452,9 +457,11 @@ class Scheduler(BaseScheduler):
             host.become(State.ACTIVE)
         if transit.errand is not None and self._gate.too_slow(host.name):
             self._retire(host)
+        if transit.errand is not None:
+            self._gate.outlast(transit.errand.authority, wait)
         if transit.hold:
             self._frontier.wait(host, wait)
-        elif transit.parked and host.state is not State.RETIRED and not host.waits:
+        elif transit.resting and host.state is not State.RETIRED and not host.waits:
             self._frontier.put_off(host, wait)
         else:
             self._frontier.release(host, wait)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import IgnoreRequest
 
 from krowlspider.fetch.errors import NameNotFound
-from krowlspider.handler import failure_kind, is_answer
+from krowlspider.handler import answer_to, failure_kind, is_answer
 from krowlspider.job import Job
 from krowlspider.politeness.pace import DISTRESS, parse_retry_after
 from krowlspider.scheduler import Scheduler, Transit
@@ -79,14 +79,22 @@ class PolitenessMiddleware:
 
     def _blame(self, transit: Transit, request: Request, exception: Exception, kind: str) -> None:
         pace = transit.host.pace
-        if is_answer(exception):
+        answer = answer_to(exception)
+        if answer is not None and answer.status in DISTRESS:
+            # It says so whatever its body is.
+            asked = next((v for k, v in answer.headers if k.lower() == b"retry-after"), None)
+            transit.wait = self._rule.after_distress(
+                pace, answer.latency, _seconds(asked), random()
+            )
+            self._crawler.stats.inc_value("krowl/politeness/distress_count")
+        elif is_answer(exception):
             transit.wait = self._rule.after_answer(pace, request.meta.get("download_latency", 0.0))
         elif kind == NameNotFound.kind:
             transit.wait = self._rule.after_no_such_name(pace, random())
         else:
             transit.wait = self._rule.after_error(pace, random())
+        transit.resting = self._rule.resting(pace)
         if self._rule.parked(pace):
-            transit.parked = True
             self._crawler.stats.inc_value("krowl/politeness/parked_count")
 
     def _transit(self, request: Request) -> Transit | None:
@@ -96,5 +104,8 @@ class PolitenessMiddleware:
 
 
 def _retry_after(response: Response) -> float | None:
-    value = response.headers.get(b"Retry-After")
+    return _seconds(response.headers.get(b"Retry-After"))
+
+
+def _seconds(value: bytes | None) -> float | None:
     return None if value is None else parse_retry_after(value.decode("latin-1"), time.time())

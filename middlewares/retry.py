@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.misc import load_object
 
-from krowlspider.handler import failure_kind, is_answer, is_final
+from krowlspider.fetch.errors import NameNotFound
+from krowlspider.handler import answer_to, failure_kind, is_answer, is_final
 from krowlspider.politeness.pace import DISTRESS
 from krowlspider.scheduler import Scheduler
 
@@ -57,12 +58,17 @@ class RetryMiddleware:
         if transit is not None and transit.lease is not None and transit.blameless:
             scheduler.unpop(transit)
             return request
+        answer = answer_to(exception)
+        if answer is not None and answer.status in DISTRESS:
+            if self._again(request, "distress_times", self._distress_times, str(answer.status)):
+                return request
+            return None
         if not isinstance(exception, self._errors):
             return None
         limit = request.meta.get("max_retry_times", self._times)
-        if not is_final(exception) and self._again(
-            request, "retry_times", limit, failure_kind(exception)
-        ):
+        # A name that does not exist has parked its host, which is tried again.
+        final = is_final(exception) and not isinstance(exception.__cause__, NameNotFound)
+        if not final and self._again(request, "retry_times", limit, failure_kind(exception)):
             return request
         if is_answer(exception):
             return None

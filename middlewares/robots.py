@@ -10,7 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from krowlspider.fetch.errors import AddressForbidden, TooLarge
 from krowlspider.handler import is_final
 from krowlspider.job import Job
-from krowlspider.politeness.robots import Ruling, judge
+from krowlspider.politeness.robots import Ruling
 from krowlspider.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class RobotsMiddleware:
         self._crawler.stats.inc_value("robotstxt/response_count")
         self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
         location = response.headers.get(b"Location")
-        transit.hold = self._answered(
+        transit.hold = self._job.robots.answered(
             errand,
             response.status,
             response.body,
-            None if location is None else location.decode("utf-8", errors="replace"),
+            _text(location),
         )
         raise IgnoreRequest("robots.txt has been read")
 
@@ -65,25 +65,22 @@ class RobotsMiddleware:
             return
         cause = exception.__cause__
         if isinstance(cause, TooLarge) and cause.exchange is not None:
-            # RFC 9309, section 2.5: what came first counts.
             cut = cause.exchange
-            transit.hold = self._answered(errand, cut.status, cut.body, None)
-            raise IgnoreRequest("robots.txt has been read as far as it goes") from exception
+            named = {name.lower(): value for name, value in cut.headers}
+            if b"content-encoding" not in named:
+                # RFC 9309, section 2.5: what came first counts.
+                transit.hold = self._job.robots.answered(
+                    errand, cut.status, cut.body, _text(named.get(b"location"))
+                )
+                raise IgnoreRequest("robots.txt has been read as far as it goes") from exception
         if isinstance(cause, AddressForbidden):
             self._warn(errand, cause)
         self._crawler.stats.inc_value("robotstxt/exception_count")
         if transit.blameless:
             transit.hold = self._job.robots.postponed(errand)
             raise IgnoreRequest("robots.txt could not be fetched now") from exception
-        transit.hold = self._job.robots.failed(errand, final=transit.parked or is_final(exception))
+        transit.hold = self._job.robots.failed(errand, final=transit.resting or is_final(exception))
         raise IgnoreRequest("robots.txt could not be fetched") from exception
-
-    def _answered(self, errand: Errand, status: int, body: bytes, location: str | None) -> bool:
-        """Hand an answer on. The sitemaps are queued before the gate keeps it: a death in between would miss them."""
-        ruling = judge(status)
-        if ruling in _KNOWN:
-            self._scheduler().robots_come(errand, body if ruling is Ruling.RULES else b"")
-        return self._job.robots.answered(errand, status, body, location)
 
     def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
         self._warned += 1
@@ -102,3 +99,7 @@ class RobotsMiddleware:
         scheduler = self._crawler.engine.scheduler
         assert isinstance(scheduler, Scheduler)
         return scheduler
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", errors="replace")

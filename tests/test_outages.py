@@ -44,6 +44,7 @@ def crawl() -> Crawl:
 def test_when_no_host_answers_the_crawl_pauses_and_those_who_were_blamed_are_forgiven(
     crawl: Crawl, kind: str, hosts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     blameless = [crawl.fail(number, kind) for number in range(hosts)]
     assert blameless == [False] * (hosts - 1) + [True]
     assert crawl.errors() == 0
@@ -51,7 +52,9 @@ def test_when_no_host_answers_the_crawl_pauses_and_those_who_were_blamed_are_for
     assert crawl.fail(hosts, kind)
     crawl.outages.answered()
     assert crawl.outages.next_probe() == 0
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    told = [
+        record.getMessage() for record in caplog.records if record.name == "krowlspider.outages"
+    ]
     assert told[0].startswith(f"No host answers ({kind})")
     assert told[1].startswith("Hosts answer again")
     assert len(told) == 2
@@ -80,6 +83,7 @@ def test_dead_hosts_are_blamed_as_long_as_one_of_the_others_answers(crawl: Crawl
 def test_name_servers_that_fail_are_not_the_hosts_fault_and_those_with_known_addresses_go_on(
     crawl: Crawl, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     blameless = []
     for number in range(HOSTS + 1):
         blameless.append(crawl.fail(number, "dns_timeout"))
@@ -106,8 +110,7 @@ def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) ->
 
 
 def test_a_request_that_goes_out_in_an_outage_is_the_probe(crawl: Crawl) -> None:
-    for number in range(HOSTS_CERTAIN):
-        crawl.fail(number, "dns_down")
+    assert crawl.fail(0, "dns_down")
     assert crawl.outages.next_probe() > 0
     crawl.outages._network.next_probe = 0.0
     assert crawl.outages.next_probe() == 0
@@ -118,3 +121,27 @@ def test_a_request_that_goes_out_in_an_outage_is_the_probe(crawl: Crawl) -> None
 def test_want_of_descriptors_is_nobodys_fault(crawl: Crawl) -> None:
     assert crawl.fail(0, "local")
     assert crawl.outages.next_probe() == 0
+
+
+def test_names_that_are_found_again_end_an_outage_that_showed_by_names(crawl: Crawl) -> None:
+    assert crawl.fail(0, "dns_down")
+    assert crawl.outages.paused
+    crawl.names.answered += 1
+    # The name servers say that there is no such host: they are there.
+    crawl.fail(1, "dns_nxdomain")
+    assert not crawl.outages.paused
+
+
+def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
+    """Nine errors of its own, and one of ours."""
+    crawl.world.add("http://h0.test/")
+    frontier = crawl.world.frontier
+    host = frontier.pop_host()
+    assert host is not None
+    host.pace.errors = 9
+    crawl.fail(0, "connect_timeout")
+    frontier.put_off(host, 86_400.0)
+    for number in range(1, HOSTS + 1):
+        crawl.fail(number, "connect_timeout")
+    assert host.pace.errors == 9
+    assert frontier.pop_host() is host

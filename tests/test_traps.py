@@ -235,7 +235,7 @@ def exclusions(folder: Path, text: str) -> Path:
 def test_what_is_excluded_is_not_fetched_a_seed_neither_and_its_host_is_not_even_asked(
     tmp_path: Path,
 ) -> None:
-    exclude = exclusions(tmp_path, "# b complained\n^https?://b[.]test[:/]\nbro(ken\n/no\n")
+    exclude = exclusions(tmp_path, "# b complained\n^https?://b[.]test[:/]\n/no\n")
     with MockWeb(spec=[ROBOTS, page("/", anchors("/no", "/yes")), page("/yes", "")]) as web:
         done = crawl_of(
             web,
@@ -246,7 +246,27 @@ def test_what_is_excluded_is_not_fetched_a_seed_neither_and_its_host_is_not_even
         assert fetched(web) == ["/", "/yes"]
         assert {entry.host for entry in web.log()} == {f"a.test:{web.port}"}
         assert dropped(done) == {"exclude": 2}
-        assert f"{exclude} line 3 excludes nothing: not a regular expression" in done.log
+
+
+@pytest.mark.parametrize("text", ["# them\nbro(ken\n/no\n", "fine\n\xff"])
+def test_an_expression_that_excludes_nothing_stops_the_start(tmp_path: Path, text: str) -> None:
+    exclude = tmp_path / "exclude.txt"
+    exclude.write_bytes(text.encode("latin-1"))
+    with MockWeb(spec=[page("/", "x")]) as web:
+        settings = {"KROWL_EXCLUDE": exclude}
+        done = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run(code=2)
+        assert f"KROWL_EXCLUDE {exclude} line 2 excludes nothing: not " in done.log
+        assert web.log() == []
+
+
+def test_robots_of_others_are_not_asked_of_a_host_that_is_excluded(tmp_path: Path) -> None:
+    exclude = exclusions(tmp_path, "//away[.]test[:/]\n")
+    to = {"path": "/robots.txt", "redirect": "http://away.test:{port}/robots.txt"}
+    with MockWeb(spec=[{"host": "a.test", **to}, page("^/", "x")]) as web:
+        settings = {**QUICK, "KROWL_EXCLUDE": exclude}
+        done = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
+        assert [entry.host for entry in web.log()] == [f"a.test:{web.port}"]
+        assert frontier_view(done.jobdir)["queued"] == 1
 
 
 def test_a_host_that_is_excluded_while_the_crawl_runs_is_left_alone_within_seconds(

@@ -17,7 +17,7 @@ _HEAD = Struct(">BBddffBBHIII")
 _QUEUE = Struct(">iBII")
 _QUEUED = Struct(">I")
 _QUEUED_AT = 30
-_TIMES = Struct(">ddff")
+_TIMES = Struct(">ddffBBH")
 _TIMES_AT = 2
 _VERSION = 2
 
@@ -97,7 +97,8 @@ class Host:
     ``address`` is where it was last fetched, after an "@"; empty when that is not known.
     ``recorded`` is the delay by its record on disk, ``changed`` says that memory knows more than the record.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
-    it serves errands meanwhile."""
+    it serves errands meanwhile. ``called`` says that room was made for it in
+    its domain or at its address."""
 
     name: str
     pace: Pace = field(default_factory=Pace)
@@ -113,6 +114,7 @@ class Host:
     changed: bool = False
     recalled: bool = False
     waits: bool = False
+    called: bool = False
     errand_last: bool = False
     queued: int = 0
     done: int = 0
@@ -142,12 +144,18 @@ class Host:
             self.changed
             or self.leased
             or self.errands
+            or self.called
             or self.turn in (Turn.PARKED, Turn.IN_TRANSIT, Turn.WAITING)
         )
 
     def levels(self) -> Iterable[int]:
         """The keys of its queues, those to pop from first in front."""
         return self.queues if len(self.queues) == 1 else sorted(self.queues, reverse=True)
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is put off until its own time, not for the next round, and has something to be fetched then."""
+        return self.turn is Turn.PUT_OFF and self.ready == self.due and self.queued > 0
 
     @property
     def has_gaps(self) -> bool:
@@ -228,7 +236,7 @@ class Host:
         )
         if version != _VERSION:
             raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
-        host = cls(name, Pace(ema, floor, distress, quiet, errors), due)
+        host = cls(name, Pace(ema, floor, quiet, distress, errors), due)
         host.ready = ready
         host.state = _STATES[state]
         host.recalled = True
@@ -254,7 +262,7 @@ def queued_in(record: bytes) -> tuple[int, bool]:
     return _QUEUED.unpack_from(record, _QUEUED_AT)[0], record[1] == State.DEAD
 
 
-def times_in(record: bytes) -> tuple[float, float, float]:
-    """Due time, average latency and crawl-delay of a host record, without reading the rest of it; seconds."""
-    due, _, latency, floor = _TIMES.unpack_from(record, _TIMES_AT)
-    return due, latency, floor
+def times_in(record: bytes) -> tuple[float, Pace]:
+    """Due time and pace of a host record, without reading the rest of it."""
+    due, _, *pace = _TIMES.unpack_from(record, _TIMES_AT)
+    return due, Pace(*pace)

@@ -32,6 +32,12 @@ URL_MAX = 2048
 UNREACHABLE_TTL = 1800.0
 
 
+# Seconds after its wait is over in which a host may still wait for its turn.
+_ASKED_AFTER = 60.0
+# Seconds by which a record may outlast its life: the longest wait of a host that is not parked, and some.
+_LONGER = 2 * 3600.0
+
+
 class Verdict(Enum):
     """What robots.txt says of a URL."""
 
@@ -72,11 +78,11 @@ class Patience:
 
 
 def _may_be_robots(target: str, errand: Errand) -> bool:
-    """Whether a redirect of robots.txt is followed: on another host only to its /robots.txt, which nothing
-    disallows. Anything else would fetch there what that host's rules were never asked about."""
+    """Whether a redirect of robots.txt is followed: on another host only to a file of that name. Anything else would
+    fetch there what that host's rules were never asked about, and a home page says nothing of robots."""
     if len(target) > URL_MAX:
         return False
-    return host_of(target) == errand.host.name or target == authority_of(target) + "/robots.txt"
+    return host_of(target) == errand.host.name or target.lower().endswith("/robots.txt")
 
 
 class RobotsGate:
@@ -100,10 +106,13 @@ class RobotsGate:
         self._crawl_delay_max = crawl_delay_max
         self._wall = wall
         self.waiting = 0
+        # Told of each errand when its robots.txt has come, or is known not to be there.
+        self.come: Callable[[Errand, bytes], None] | None = None
 
     def verdict(self, authority: str, url: str) -> Verdict:
         expires, rules = self._book.look_up(authority)
-        if expires <= self._wall():
+        # One from after now was fetched while the clock was ahead.
+        if not 0 < expires - self._wall() <= self._ttl + _LONGER:
             return Verdict.UNKNOWN
         if rules is None:
             return Verdict.UNREACHABLE
@@ -170,6 +179,9 @@ class RobotsGate:
         errand.url = target
         if errand.source is not None and (known := self._book.record(errand.source)) is not None:
             return self._settle(errand, known)
+        if self._frontier.is_put_off(host_of(target)):
+            # It would have this host wait for a day.
+            return self._settle(errand, self._record(Ruling.RETRY, 0, b""))
         return self._again(errand, errand.host)
 
     def _again(self, errand: Errand, host: Host) -> bool:
@@ -207,8 +219,16 @@ class RobotsGate:
         life = UNREACHABLE_TTL if ruling is Ruling.RETRY else self._ttl
         return RobotsRecord(ruling.value, now, now + life, status, body)
 
+    def outlast(self, authority: str, wait: float) -> None:
+        """What is known of an authority holds for the next request of its host, after ``wait`` seconds, too: else a
+        host that waits longer than its robots.txt lives would be asked for nothing else."""
+        end = self._wall() + wait
+        self._book.extend(authority, end, end + _ASKED_AFTER)
+
     def _settle(self, errand: Errand, record: RobotsRecord) -> bool:
-        """The errand is over."""
+        """The errand is over. What comes of it is told before it is kept: a death in between would miss it."""
+        if self.come is not None and record.ruling != Ruling.RETRY.value:
+            self.come(errand, record.body if record.ruling == Ruling.RULES.value else b"")
         self._book.learn(errand.authority, record)
         errand.host.pace.floor = self.crawl_delay(errand.host.name)
         if errand.away:

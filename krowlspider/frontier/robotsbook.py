@@ -54,6 +54,12 @@ class RobotsBook:
             return RobotsRecord(Ruling.RETRY.value, now, expires, 0, b"")
         return self._stored(authority)
 
+    def extend(self, authority: str, needed: float, expires: float) -> None:
+        """Have what is in memory of an authority expire later, if it would before it is ``needed``."""
+        known = self._parsed.get(authority)
+        if known is not None and 0 < known[0] <= needed:
+            self._parsed[authority] = expires, known[1]
+
     def learn(self, authority: str, record: RobotsRecord) -> None:
         """Keep a record. One of a robots.txt that could not be had is kept in memory only; until it expires the last
         good copy goes before it."""

@@ -17,6 +17,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.due import WINDOW, DueHeap
 from krowlspider.frontier.hosts import Host, State, Turn
 from krowlspider.frontier.schema import whole_microseconds
+from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -188,8 +189,9 @@ class HostTurns:
             if (name := self._pop_name(now)) is None:
                 return None
             host = self.host(name)
+            host.called = False
             aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
-            ready = host.turn is Turn.RESTING or (aside and host.errands)
+            ready = host.turn is Turn.RESTING or (aside and (host.errands or host.rests))
             if not ready or host.due > now:
                 # It has been given another turn or time since; that one has a place of its own.
                 pass
@@ -297,7 +299,10 @@ class HostTurns:
 
     def _next_parked(self, share: str) -> None:
         if parked := self._parked.get(share):
-            self._due_again(parked.popleft())
+            called = parked.popleft()
+            # It stays in memory: whoever forgot where it is would not pass its room on.
+            called.called = True
+            self._due_again(called)
             self.parked -= 1
             if not parked:
                 del self._parked[share]
@@ -394,28 +399,46 @@ class HostTurns:
     def forgive(self, name: str, errors: int) -> None:
         """Take back errors that were counted against a host, for which it was not to blame."""
         host = self.host(name)
-        host.pace.errors = max(0, host.pace.errors - errors)
+        before, host.pace.errors = host.pace.errors, max(0, host.pace.errors - errors)
         self._note(host)
+        if host.turn is Turn.PUT_OFF and self._rule.parked(Pace(errors=before)):
+            # It was the last of ten that parked it.
+            host.due = host.ready = whole_microseconds(self.now())
+            self._due.push(host.due, name)
+
+    def is_put_off(self, name: str) -> bool:
+        """Whether a host is out of the heap."""
+        return self.host(name).turn is Turn.PUT_OFF
 
     def put_off(self, host: Host, wait: float = 0.0) -> None:
         """Take a host in transit out of the heap, with all its entries, until the next round, and for ``wait``
-        seconds at least."""
+        seconds at least; until then alone where that is sooner."""
         host.become(State.DEAD)
         self._leave_transit(host)
         host.turn = Turn.PUT_OFF
         if wait:
             host.due = host.ready = whole_microseconds(self.now() + wait)
+        else:
+            host.ready = 0.0
         self._put_off_queued += host.queued
         batch = self._store.batch()
         batch.put(schema.put_off_key(host.name), b"")
         self._record(host, batch)
         batch.write()
-        if host.errands:
+        if wait:
+            self._rest_apart(host)
+        elif host.errands:
+            self._due.push(host.due, host.name)
+
+    def _rest_apart(self, host: Host) -> None:
+        """A host that is put off is popped at its own time, if that comes before the next round, or it has errands. It
+        keeps no crawl from ending meanwhile."""
+        if host.errands or host.due <= self.now() + ROUND:
             self._due.push(host.due, host.name)
 
     def _revive(self) -> None:
-        """Go on with a round: hosts that were put off are due again, so many at a time, but for those that are to
-        wait for longer than until the next."""
+        """Go on with a round: hosts that were put off are due again, so many at a time, but for those whose own time has
+        not come."""
         if self._round is None:
             if self.now() < self._next_round:
                 return
@@ -426,7 +449,8 @@ class HostTurns:
         batch = self._store.batch()
         for key in keys:
             host = self.host(key[1:].decode())
-            if host.turn is Turn.PUT_OFF and host.due > self.now() + ROUND:
+            if host.turn is Turn.PUT_OFF and host.due > self.now():
+                self._rest_apart(host)
                 continue
             batch.delete(key)
             if host.turn is Turn.PUT_OFF:

@@ -76,12 +76,12 @@ def look(store: Store, rule: PaceRule, wall: float, most: int) -> FrontierView:
     hosts = put_off = queued = 0
     for key, record in store.items(schema.HOST):
         waiting, aside = queued_in(record)
-        due, latency, floor = times_in(record)
+        due, pace = times_in(record)
         hosts += 1
         put_off += aside
         queued += waiting
         name = key[1:].decode()
-        slowest.offer(max(latency * rule.factor, floor), name, record)
+        slowest.offer(rule.delay(pace), name, record)
         if waiting:
             biggest.offer(waiting, name, record)
             if not aside:

@@ -15,6 +15,8 @@ from enum import Enum
 HOSTS = 20
 # The same for what a host can hardly cause: a few might, by routes withdrawn at their own end.
 HOSTS_CERTAIN = 5
+# Hosts noted at a time: those that were dead before prove nothing, and are forgiven with the others.
+NOTED = 10 * HOSTS
 # Seconds in which they must fail: as long as a fetch takes that fails slowest (DOWNLOAD_TIMEOUT), so that those
 # under way when the network went count together.
 WINDOW = 60.0
@@ -29,11 +31,12 @@ class Fault:
     """Something on our side that can fail, and the kinds of failure (``krowlspider/fetch/errors.py``) by which it shows.
 
     ``suspect``: what the host may have caused as well; ``certain``: what it can hardly have;
-    ``refuted_by``: what only a host that was reached can cause, which is as good as an answer.
+    ``sure``: what no host has to do with, so that one failure tells; ``refuted_by``: what only a host that was reached can cause, which is as good as an answer.
     """
 
     suspect: frozenset[str]
     certain: frozenset[str]
+    sure: frozenset[str]
     refuted_by: frozenset[str] = frozenset()
 
 
@@ -51,12 +54,15 @@ NETWORK = Fault(
         }
     ),
     certain=frozenset({"dns_down", "network_down"}),
+    sure=frozenset({"dns_down"}),
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),
 )
 # The DNS alone, for its verdicts: hosts whose addresses are remembered go on answering, and would never ask it whether
 # its outage is over, so this one must pause nothing. Success is an answer of the DNS (``ResolverStats.answered``).
 RESOLVER = Fault(
-    suspect=frozenset({"dns_timeout", "dns_servfail"}), certain=frozenset({"dns_down"})
+    suspect=frozenset({"dns_timeout", "dns_servfail"}),
+    certain=frozenset({"dns_down"}),
+    sure=frozenset({"dns_down"}),
 )
 
 
@@ -83,12 +89,13 @@ class _Failures:
     strikes: int
     last: float
     certain: bool
+    fresh: bool
 
 
 class OutageWatch:
     """Told how each request ended; says whether it was our fault, and when requests may go out.
 
-    Times are monotonic seconds, never going back. Holds at most ``HOSTS`` hosts, and as many in ``struck``.
+    Times are monotonic seconds, never going back. Holds at most ``NOTED`` hosts, and as many in ``struck``.
     """
 
     def __init__(self, fault: Fault = NETWORK) -> None:
@@ -114,15 +121,13 @@ class OutageWatch:
         self._state = State.UP
         return ended
 
-    def failed(
-        self, host: str, kind: str, now: float, *, answered: bool, fresh: bool = True
-    ) -> Verdict:
-        """A request to ``host`` failed; ``answered``: the host has answered before, in whatever run; ``fresh``: its
-        last request did not fail. Hosts that are dead already prove nothing by being dead still.
+    def failed(self, host: str, kind: str, now: float, *, fresh: bool = True) -> Verdict:
+        """A request to ``host`` failed; ``fresh``: its last request did not fail. Hosts that are dead already prove
+        nothing by being dead still.
 
-        A crawl of which only dead hosts are left looks like an outage, and has to come to its end. So hosts that never
-        answered are forgiven for ``PATIENCE`` s only, then they are struck, by one probe at a time. What is certainly
-        our fault is forgiven for ever.
+        A crawl of which only dead hosts are left looks like an outage, and has to come to its end. So hosts are forgiven
+        for ``PATIENCE`` s only, then they are struck, by one probe at a time. What is certainly our fault is forgiven
+        for ever.
         """
         if kind in self._fault.refuted_by:
             return Verdict.END if self.succeeded() else Verdict.COUNT
@@ -131,11 +136,9 @@ class OutageWatch:
             return Verdict.COUNT
         if self._state is State.OUTAGE:
             patient = now < self.since + PATIENCE
-            return Verdict.FORGIVE if certain or answered or patient else Verdict.COUNT
-        if not (fresh or certain):
-            return Verdict.COUNT
-        self._note(host, certain, now)
-        return Verdict.BEGIN if self._begins(host, now) else Verdict.COUNT
+            return Verdict.FORGIVE if certain or patient else Verdict.COUNT
+        self._note(host, certain, now, fresh=fresh)
+        return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 
     def open(self, now: float) -> bool:
         """Whether a request may go out: any while there is no outage, else one probe each ``PROBE_EVERY`` s."""
@@ -148,19 +151,22 @@ class OutageWatch:
     def __len__(self) -> int:
         return len(self._failed)
 
-    def _note(self, host: str, certain: bool, now: float) -> None:
+    def _note(self, host: str, certain: bool, now: float, *, fresh: bool) -> None:
         before = self._failed.pop(host, None)
         strikes = 1 if before is None else before.strikes + 1
         certain = certain or (before is not None and before.certain)
-        self._failed[host] = _Failures(strikes, now, certain)
+        fresh = fresh or (before is not None and before.fresh)
+        self._failed[host] = _Failures(strikes, now, certain, fresh)
         while (oldest := next(iter(self._failed))) != host:
-            if self._failed[oldest].last >= now - WINDOW:
+            if self._failed[oldest].last >= now - WINDOW and len(self._failed) <= NOTED:
                 break
             del self._failed[oldest]
 
-    def _begins(self, host: str, now: float) -> bool:
+    def _begins(self, host: str, kind: str, now: float) -> bool:
         certain = sum(failures.certain for failures in self._failed.values())
-        if len(self._failed) < HOSTS and certain < HOSTS_CERTAIN:
+        fresh = sum(failures.fresh for failures in self._failed.values())
+        many = fresh >= HOSTS or certain >= HOSTS_CERTAIN
+        if not many and kind not in self._fault.sure:
             return False
         self._state = State.OUTAGE
         self.since, self.next_probe = now, now + PROBE_EVERY

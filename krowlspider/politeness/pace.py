@@ -38,14 +38,14 @@ class Pace:
     """What is known of the pace of a host.
 
     ``ema`` is the average latency in seconds, 0 before the first answer; ``floor`` the crawl-delay
-    of its robots.txt in seconds; ``distress`` the doublings in force; ``quiet`` the ordinary answers
-    since they last changed; ``errors`` the transport errors in a row.
+    of its robots.txt in seconds; ``quiet`` the ordinary answers since the last distress or halving;
+    ``distress`` the doublings in force; ``errors`` the transport errors in a row.
     """
 
     ema: float = 0.0
     floor: float = 0.0
-    distress: int = 0
     quiet: int = 0
+    distress: int = 0
     errors: int = 0
 
 
@@ -102,6 +102,10 @@ class PaceRule:
         """The wait after the DNS said that there is no such host: it need not say so ten times."""
         pace.errors = max(pace.errors, ERRORS_PARK - 1)
         return self.after_error(pace, chance)
+
+    def resting(self, pace: Pace) -> bool:
+        """Whether a host is left alone for minutes at least: it does not keep a crawl from ending."""
+        return pace.errors >= ERRORS_BACKOFF
 
     def parked(self, pace: Pace) -> bool:
         """Whether a host is out of the crawl, but for one try each day."""

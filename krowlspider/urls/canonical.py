@@ -28,10 +28,11 @@ _TRACKING = (
 # _RANDOM, those that Heritrix's and the Wayback Machine's canonicalisation leave out.
 _SESSIONS = (
     *("phpsessid", "jsessionid", "aspsessionid[a-z]*", "cfid", "cftoken", "oscsid", "zenid"),
-    *("session_?id=[0-9a-z-]{16,}", "sess_?id=[0-9a-z-]{16,}"),
+    # Not what may be read, nor a GUID: sites name their talks so.
+    "sess(?:ion)?_?id=(?=[a-z]*[0-9])(?=[0-9]*[a-z])[0-9a-z]{16,}",
 )
-# "sid" and "s" may as well be the number of a story: only a value as long as an MD5 is random.
-_RANDOM = "s(?:id)?=(?=[a-z]*[0-9])[0-9a-z]{32,}"
+# "sid" and "s" may as well be the number of a story, or the hash of a document: only an MD5 is a session.
+_RANDOM = "s(?:id)?=(?=[a-f]*[0-9])[0-9a-f]{32}"
 _TRACKED = re.compile(
     f"&(?:(?:{'|'.join(_TRACKING)}|(?i:{'|'.join(_SESSIONS)}))(?:=[^&]*)?|(?i:{_RANDOM}))(?![^&])"
 )

@@ -63,6 +63,9 @@ def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
             yield href, parameters
 
 
+_PRODUCT = re.compile(r"\*|[a-z_-]+[0-9a-z_-]*")
+
+
 def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
     """The rules of X-Robots-Tag headers for all crawlers and for ``agent``, a product token, in lower case.
 
@@ -73,7 +76,8 @@ def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
         addressed = "*"
         for part in header.lower().split(","):
             name, colon, rule = part.partition(":")
-            if colon and name.strip() not in _VALUED:
+            # What is no product token is part of a date.
+            if colon and _PRODUCT.fullmatch(name.strip()) and name.strip() not in _VALUED:
                 addressed = name.strip()
             else:
                 rule = name

@@ -36,12 +36,12 @@ def host_of(url: str) -> str:
 
 
 def authority_of(url: str) -> str:
-    """``scheme://host[:port]`` of a normalised URL: what one robots.txt speaks for.
+    """``scheme://host[:port]`` of a normalised URL: what one robots.txt speaks for. Without a root dot, as `host_of`.
 
     ValueError as `host_of`.
     """
-    scheme, _, host, _ = _split(url)
-    return f"{scheme}//{host}"
+    host = host_of(url)
+    return f"{url[: url.index(':')]}://{host}"
 
 
 def _split(url: str) -> list[str]:

@@ -44,13 +44,13 @@ def test_every_state_but_the_last_leads_on_and_can_be_reached() -> None:
 
 @pytest.mark.parametrize("state", State)
 def test_a_host_survives_its_record(state: State) -> None:
-    host = Host("a.test", Pace(0.5, 7.0, 3, 9, 2), due=1234.5, state=state, done=4, dropped=5)
+    host = Host("a.test", Pace(0.5, 7.0, 9, 3, 2), due=1234.5, state=state, done=4, dropped=5)
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
         host.append(priority, tries)
     again = Host.decode("a.test", host.encode())
     assert (again.state, again.due, again.queued) == (state, 1234.5, 5)
     assert (again.done, again.dropped) == (4, 5)
-    assert [getattr(again.pace, name) for name in Pace.__slots__] == [0.5, 7.0, 3, 9, 2]
+    assert [getattr(again.pace, name) for name in Pace.__slots__] == [0.5, 7.0, 9, 3, 2]
     assert {level: (q.head, q.tail) for level, q in again.queues.items()} == {
         level: (q.head, q.tail) for level, q in host.queues.items()
     }

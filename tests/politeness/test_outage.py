@@ -42,10 +42,7 @@ def fail(
     answered: bool = True,
 ) -> list[Verdict]:
     """As many hosts fail, each once."""
-    return [
-        watch.failed(f"{prefix}{number}.test", kind, now, answered=answered)
-        for number in range(count)
-    ]
+    return [watch.failed(f"{prefix}{number}.test", kind, now) for number in range(count)]
 
 
 def in_outage(now: float = 0.0) -> OutageWatch:
@@ -75,11 +72,22 @@ def test_an_outage_begins_when_so_many_hosts_fail_and_none_answers(kind: str) ->
     assert watch.state is State.OUTAGE
 
 
-@pytest.mark.parametrize("kind", CERTAIN)
-def test_fewer_hosts_suffice_for_what_no_host_can_cause(kind: str) -> None:
-    watch = OutageWatch()
-    verdicts = fail(watch, HOSTS_CERTAIN, kind)
+def test_fewer_hosts_suffice_for_what_no_host_can_cause() -> None:
+    verdicts = fail(OutageWatch(), HOSTS_CERTAIN, "network_down")
     assert verdicts == [Verdict.COUNT] * (HOSTS_CERTAIN - 1) + [Verdict.BEGIN]
+
+
+def test_one_failure_suffices_when_no_name_server_is_there() -> None:
+    assert fail(OutageWatch(), 1, "dns_down") == [Verdict.BEGIN]
+
+
+def test_hosts_that_were_dead_before_prove_nothing_and_are_forgiven_with_the_others() -> None:
+    watch = OutageWatch()
+    for number in range(3 * HOSTS):
+        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, fresh=False)
+        assert verdict is Verdict.COUNT
+    assert fail(watch, HOSTS, "connect_timeout")[-1] is Verdict.BEGIN
+    assert watch.struck["old0.test"] == 1
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -119,14 +127,14 @@ def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_
     if kind is None:
         assert not watch.succeeded()
     else:
-        assert watch.failed("a.test", kind, 0.0, answered=False) is Verdict.COUNT
+        assert watch.failed("a.test", kind, 0.0) is Verdict.COUNT
     assert set(fail(watch, HOSTS - 1)) == {Verdict.COUNT}
 
 
 @pytest.mark.parametrize("kind", sorted(NETWORK.refuted_by))
 def test_a_host_that_was_reached_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
     watch = in_outage()
-    assert watch.failed("a.test", kind, 1.0, answered=False) is Verdict.END
+    assert watch.failed("a.test", kind, 1.0) is Verdict.END
     assert watch.state is State.UP
 
 
@@ -176,8 +184,8 @@ def test_strikes_of_the_host_that_brought_the_outage_are_told_but_for_the_one_fo
     fail(watch, 1, "network_down")
     fail(watch, 2, "network_down", prefix="late")
     fail(watch, 1, "connect_timeout", prefix="late")
-    assert watch.failed("last.test", "connect_timeout", 0.0, answered=True) is Verdict.COUNT
-    assert watch.failed("last.test", "network_down", 0.0, answered=True) is Verdict.BEGIN
+    assert watch.failed("last.test", "connect_timeout", 0.0) is Verdict.COUNT
+    assert watch.failed("last.test", "network_down", 0.0) is Verdict.BEGIN
     assert watch.struck == {
         "h0.test": 2,
         "h1.test": 1,
@@ -196,19 +204,17 @@ def test_strikes_of_before_the_last_answer_stand() -> None:
 
 
 @pytest.mark.parametrize("kind", [*SUSPECT, *CERTAIN])
-@pytest.mark.parametrize("answered", [False, True])
-def test_every_host_is_forgiven_while_an_outage_is_young(kind: str, answered: bool) -> None:
+def test_every_host_is_forgiven_while_an_outage_is_young(kind: str) -> None:
     watch = in_outage(now=100.0)
     late = 100.0 + PATIENCE - 1
-    assert watch.failed("a.test", kind, late, answered=answered) is Verdict.FORGIVE
+    assert watch.failed("a.test", kind, late) is Verdict.FORGIVE
 
 
-def test_in_a_long_outage_hosts_that_have_answered_are_forgiven_and_dead_ones_are_not() -> None:
+def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
     watch = in_outage(now=100.0)
     late = 100.0 + PATIENCE
-    assert watch.failed("a.test", "connect_timeout", late, answered=True) is Verdict.FORGIVE
-    assert watch.failed("b.test", "connect_timeout", late, answered=False) is Verdict.COUNT
-    assert watch.failed("b.test", "dns_down", late, answered=False) is Verdict.FORGIVE
+    assert watch.failed("b.test", "connect_timeout", late) is Verdict.COUNT
+    assert watch.failed("b.test", "dns_down", late) is Verdict.FORGIVE
     assert watch.state is State.OUTAGE
 
 
@@ -222,7 +228,7 @@ def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
         watch.sent(now)
         probes += 1
         host = left[probes % len(left)]
-        verdict = watch.failed(host, "connect_timeout", now, answered=False)
+        verdict = watch.failed(host, "connect_timeout", now)
         strikes[host] += verdict is Verdict.COUNT
         if verdict is Verdict.BEGIN:
             for name, count in watch.struck.items():
@@ -235,7 +241,7 @@ def test_the_watch_of_the_resolver_looks_at_nothing_else() -> None:
     assert set(fail(watch, 2 * HOSTS, "connect_timeout")) == {Verdict.COUNT}
     fail(watch, HOSTS - 1, "dns_timeout")
     # It was reached by an address remembered.
-    assert watch.failed("a.test", "connect_refused", 0.0, answered=True) is Verdict.COUNT
+    assert watch.failed("a.test", "connect_refused", 0.0) is Verdict.COUNT
     assert fail(watch, 1, "dns_servfail", prefix="last") == [Verdict.BEGIN]
     assert fail(watch, 1, "connect_timeout", prefix="other") == [Verdict.COUNT]
 
@@ -256,7 +262,7 @@ def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses
         for number, kind, wait in run:
             now += wait
             assert watch.open(now)
-            verdict = watch.failed(f"{number}.test", kind, now, answered=False)
+            verdict = watch.failed(f"{number}.test", kind, now)
             assert verdict is Verdict.COUNT
         assert not watch.succeeded()
 
@@ -271,9 +277,9 @@ def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_th
 ) -> None:
     watch, now = OutageWatch(), 0.0
     for number, kind in before:
-        watch.failed(f"{number}.test", kind, now, answered=False)
+        watch.failed(f"{number}.test", kind, now)
     for number, kind in enumerate(kinds):
-        watch.failed(f"new{number}.test", kind, seconds * number / HOSTS, answered=False)
+        watch.failed(f"new{number}.test", kind, seconds * number / HOSTS)
     assert watch.state is State.OUTAGE
     assert watch.succeeded()
     assert watch.state is State.UP
@@ -305,8 +311,8 @@ def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
         elif event == "sent":
             watch.sent(now)
         else:
-            number, kind, answered = values
-            verdict = watch.failed(f"{number}.test", kind, now, answered=answered)
+            number, kind, _ = values
+            verdict = watch.failed(f"{number}.test", kind, now)
             ended = verdict is Verdict.END
         changes = {(State.UP, State.OUTAGE): (True, False), (State.OUTAGE, State.UP): (False, True)}
         told = (verdict is Verdict.BEGIN, ended)

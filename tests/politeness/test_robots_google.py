@@ -6,6 +6,7 @@ for, with escapes in upper case.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import pytest
@@ -250,5 +251,7 @@ def test_what_a_rule_says_of_itself_is_the_same(
     assume(text.startswith("/"))
     path = text.replace("*", data.draw(st.sampled_from(["", "a", "/b", "%C3%A9"])))
     path = path.replace("\u00e9", "%C3%A9").replace("%c3", "%C3").replace("%7f", "%7F")
+    # Google's spells the pattern's escapes in capitals, and leaves the path's as they are.
+    assume(re.search(r"%(?:[a-f]|[0-9A-F][a-f])", path) is None)
     body = body + b"\nUser-agent: *\nUser-agent: krowlspider\nDisallow: " + pattern
     assert ours(body, path) is googles(body, path)
