@@ -149,7 +149,8 @@ URLLENGTH_LIMIT = 2048
 # --- Scope and traps -------------------------------------------------------------------------------
 
 # File of regular expressions, one a line, "#" comments: a URL in which one is found is not fetched, a seed neither, nor
-# one that is queued already. Read again while the crawl runs when it changes. None: nothing is excluded.
+# one that is queued already. Read again while the crawl runs when it changes. One that goes back and forth without end,
+# such as (a+)+$, stops the crawl at a URL that has it do so. None: nothing is excluded.
 KROWL_EXCLUDE = None
 # Segments of a path (/a/b/c has 3); links with more are left. Relative links that are wrong grow without end. 0: no
 # limit.

@@ -55,3 +55,21 @@ def test_invariant_1_an_address_has_at_most_its_share_of_requests_in_transit(
         assert not any(name.startswith("krowl/frontier/dropped_count") for name in stats)
         assert crawl.complaints == []
         assert_archived(tmp_path / "job", log)
+
+
+def test_a_page_that_was_turned_back_is_none_of_the_pages_that_may_be_fetched(
+    tmp_path: Path,
+) -> None:
+    spec = [ROBOTS, {**page("/", "leaf"), "latency": 0.05}]
+    with MockWeb(spec=spec) as web:
+        seeds = [web.url(f"h{number}.test") for number in range(12)]
+        crawl = crawl_of(
+            web,
+            tmp_path,
+            seeds,
+            arguments={"max_pages": 7},
+            settings={"KROWL_IP_CONCURRENCY": 1},
+        ).run()
+        assert len(pages(web.log())) == 7
+        assert crawl.stats["krowl/politeness/turned_back_count"] >= 1
+        assert crawl.stats["krowl/frontier/queued"] == 5

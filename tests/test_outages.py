@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,7 +11,13 @@ from krowlspider.fetch.dns import ResolverStats
 from krowlspider.frontier.memory import MemoryStore
 from krowlspider.outages import Outages
 from krowlspider.politeness.outage import HOSTS, HOSTS_CERTAIN
+from tests.crawling import Crawl as RealCrawl
+from tests.crawling import write_seeds
+from tests.fetch.nameserver import closed_port
 from tests.frontier.conftest import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Crawl:
@@ -145,3 +152,22 @@ def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
         crawl.fail(number, "connect_timeout")
     assert host.pace.errors == 9
     assert frontier.pop_host() is host
+
+
+@pytest.mark.slow
+def test_without_name_servers_a_crawl_of_a_few_seeds_waits_and_blames_nobody(
+    tmp_path: Path,
+) -> None:
+    """It goes on by probes, one every 5 s, where each host would be tried again every 10 s."""
+    hosts = [f"h{number}.example" for number in range(12)]
+    seeds = write_seeds(tmp_path / "seeds.txt", hosts)
+    servers = f"127.0.0.1:{closed_port()}"
+    settings = {"KROWL_DNS_SERVERS": servers, "KROWL_RESOLVE": None}
+    crawl = RealCrawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings).start()
+    crawl.wait_until(lambda: crawl.log.count(" | paused: no host answers") >= 20)
+    crawl.interrupt()
+    assert crawl.log.count("No host answers (dns_down)") == 1
+    assert crawl.stats["krowl/frontier/queued"] == 12
+    assert crawl.stats["krowl/frontier/put_off"] == 0
+    assert crawl.stats["krowl/politeness/blameless_count"] <= 12 + 6
+    assert not any(name.startswith("krowl/frontier/dropped_count") for name in crawl.stats)

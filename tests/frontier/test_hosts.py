@@ -10,6 +10,7 @@ import pytest
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover import HostBusyError
 from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
+from krowlspider.frontier.schema import PUT_OFF
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.turns import ROUND
 from krowlspider.politeness.pace import PARKED, Pace
@@ -209,6 +210,75 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
     assert again is not None
     assert again.name == "a.test"
     assert world.frontier.queued == 1
+
+
+def put_off(world: World, wait: float = 0.0) -> str:
+    """Pop a host and take it out of the heap; its name."""
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.put_off(host, wait)
+    return host.name
+
+
+def test_a_round_tries_every_host_that_was_put_off_however_many(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krowlspider.frontier.turns._REVIVED", 2)
+    names = {f"h{number}.test" for number in range(5)}
+    world.add(*(f"http://{name}/" for name in names))
+    assert {put_off(world) for _ in names} == names
+    world.clocks.pass_(ROUND)
+    for _ in range(3):
+        world.commit()
+    assert list(world.store.keys(PUT_OFF)) == []
+    assert {host.name for _ in names if (host := world.frontier.pop_host())} == names
+
+
+def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_crawl_open(
+    world: World,
+) -> None:
+    world.add(A1)
+    put_off(world, 120.0)
+    assert not world.frontier.hopeful
+    world.clocks.pass_(119.9)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(0.2)
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert (host.name, host.state) == ("a.test", State.BACKING_OFF)
+    assert world.frontier.pop(host) is not None
+
+
+def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait_for_it(
+    world: World,
+) -> None:
+    world.add(A1)
+    put_off(world, 120.0)
+    world.commit()
+    world.restart()
+    assert not world.frontier.hopeful
+    world.clocks.pass_(119.0)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(2.0)
+    assert world.frontier.pop_host() is not None
+
+
+def test_an_errand_waits_for_the_time_of_its_host(world: World) -> None:
+    """However the host stands: resting, or put off."""
+    world.add(A1)
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.release(host, 10.0)
+    world.frontier.urge("a.test", object())
+    world.clocks.pass_(9.9)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(0.2)
+    assert world.frontier.pop_host() is host
+    world.frontier.put_off(host, 2 * ROUND)
+    world.clocks.pass_(2 * ROUND - 1)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(1.1)
+    assert world.frontier.pop_host() is host
 
 
 def restarted(world: World, boot: bytes) -> Frontier:
