@@ -68,7 +68,8 @@ def test_a_page_that_was_turned_back_is_none_of_the_pages_that_may_be_fetched(
             tmp_path,
             seeds,
             arguments={"max_pages": 7},
-            settings={"KROWL_IP_CONCURRENCY": 1},
+            # Pages are the first that is sent to a host.
+            settings={"KROWL_IP_CONCURRENCY": 1, "ROBOTSTXT_OBEY": 0},
         ).run()
         assert len(pages(web.log())) == 7
         assert crawl.stats["krowl/politeness/turned_back_count"] >= 1
