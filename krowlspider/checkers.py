@@ -144,7 +144,7 @@ def file(settings: BaseSettings, name: str) -> str | None:
         return None
     if not (isinstance(value, str | PathLike) and value and str(value).isprintable()):
         return "is not a file's path"
-    return None if Path(value).is_file() else "is no file that is there"
+    return None if Path(value).is_file() else "is not a file that is there"
 
 
 def header(settings: BaseSettings, name: str) -> str | None:

@@ -288,7 +288,7 @@ def test_a_host_that_is_excluded_while_the_crawl_runs_is_left_alone_within_secon
         assert frontier_view(running.jobdir)["queued"] == 0
         exclude.unlink()
         again = crawl_of(web, tmp_path, seeds, settings=slow).run(code=2)
-        assert "is no file that is there" in again.log
+        assert "is not a file that is there" in again.log
 
 
 def test_a_file_that_goes_missing_leaves_its_expressions_and_is_complained_of_once(
@@ -368,7 +368,7 @@ def test_a_right_setting_is_taken(name: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("KROWL_EXCLUDE", "/none/such", "is no file that is there"),
+        ("KROWL_EXCLUDE", "/none/such", "is not a file that is there"),
         ("KROWL_EXCLUDE", "", "is not a file's path"),
         ("KROWL_EXCLUDE", "a\0b", "is not a file's path"),
         ("KROWL_SKIP_EXTENSIONS", "zip,a/b", "has 'a/b', which is not one of the extensions"),
