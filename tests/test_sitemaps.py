@@ -342,3 +342,25 @@ def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
         assert set(found) == expected
         assert frontier_view(crawl.jobdir)["queued"] == 0
         assert violations(web.log(), min_delay=0.02) == []
+
+
+def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(tmp_path: Path) -> None:
+    """Six of 45 MB: four are read. What is refused is fetched, archived and counted."""
+    names = [f"/s{number}.xml" for number in range(6)]
+    robots = "".join(f"Sitemap: http://a.test:{{port}}{name}\n" for name in names)
+    spec = [page("/robots.txt", robots), page("/", "x"), page("/sitemap.xml", "", status=404)]
+    for number, name in enumerate(names):
+        url = f"http://a.test:PORT/of{number}"
+        body = f"<urlset>{' ' * 45_000_000}<url><loc>{url}</loc></url></urlset>"
+        spec.append({"path": name, "body": body, "gzip": True})
+    with MockWeb(spec=[page("/", "x")]) as web:
+        port = web.port
+    for rule in spec:
+        rule["body"] = rule["body"].replace("PORT", str(port))
+    with MockWeb(spec=[*spec, page("^/of", "x")], port=port) as web:
+        crawl = crawled(web, tmp_path)
+        read = {entry.path for entry in web.log() if entry.path.startswith("/of")}
+        assert len(read) == 4
+        assert {entry.path for entry in web.log()} >= set(names)
+        assert crawl.stats["krowl/sitemaps/read_count"] == 4
+        assert crawl.stats["krowl/frontier/dropped_count/sitemap_count"] == 2

@@ -76,7 +76,9 @@ class Dialer:
             raise TotalTimeout(f"looking up {origin.host} took too long") from e
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
-            raise AddressForbidden(f"{origin.host} is at {', '.join(addresses)}, which is not public")
+            raise AddressForbidden(
+                f"{origin.host} is at {', '.join(addresses)}, which is not public"
+            )
         failure: FetchError | None = None
         for address in permitted[:ADDRESSES_TRIED]:
             if not admit(address):
