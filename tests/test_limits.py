@@ -6,6 +6,7 @@ import base64
 import gzip
 import itertools
 import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,6 +69,47 @@ def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_ca
         assert crawl.items == []
         answered = kind != "first_byte_timeout"
         assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * (1 + answered)
+
+
+@pytest.mark.parametrize(
+    ("listens", "settings", "kind"),
+    [
+        (socket.SOCK_STREAM, {"KROWL_CONNECT_TIMEOUT": 0.3}, "connect_timeout"),
+        (socket.SOCK_STREAM, {}, "total_timeout"),
+        (socket.SOCK_DGRAM, {"KROWL_DNS_TIMEOUT": 0.3}, "dns_timeout"),
+        (socket.SOCK_DGRAM, {}, "total_timeout"),
+    ],
+)
+def test_who_is_silent_is_waited_for_as_long_as_is_set_for_connections_and_for_names(
+    tmp_path: Path, listens: socket.SocketKind, settings: dict[str, Any], kind: str
+) -> None:
+    """A server that takes connections and never says a word of TLS, and a name server that answers nothing."""
+    with socket.socket(socket.AF_INET, listens) as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        if listens is socket.SOCK_STREAM:
+            silent.listen()
+            seed = f"https://127.0.0.1:{port}/"
+        else:
+            settings = {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{port}", **settings}
+            seed = "http://a.example/"
+        crawl = Crawl(
+            tmp_path / "job",
+            arguments={"seeds": write_seeds(tmp_path / "seeds.txt", [seed])},
+            settings={"RETRY_TIMES": 0, "DOWNLOAD_TIMEOUT": 1, **settings},
+        ).run()
+    assert failures(crawl) == {kind: 1}
+
+
+@pytest.mark.parametrize(("seconds", "connections"), [(0, 5), (15, 1)])
+def test_an_unused_connection_is_kept_as_long_as_is_set(
+    tmp_path: Path, seconds: float, connections: int
+) -> None:
+    links = "".join(f"<a href=/{number}>x</a>" for number in range(3))
+    with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
+        one_page(web, tmp_path, "/", KROWL_KEEPALIVE=seconds)
+        assert len(web.log()) == 5
+        assert len({entry.conn for entry in web.log()}) == connections
 
 
 def test_answers_that_are_too_large_do_not_slow_the_host_down(tmp_path: Path) -> None:

@@ -350,6 +350,48 @@ def test_a_file_that_is_missing_or_too_large_raises_and_is_read_when_it_is_back(
     assert [file.look() is None, file.look() is None] == [True, False]
 
 
+def test_a_pipe_in_the_place_of_the_file_leaves_its_expressions_and_holds_nothing_up(
+    tmp_path: Path,
+) -> None:
+    """To open it would wait for somebody who writes."""
+    exclude = exclusions(tmp_path, "/no$\n")
+    chain = [
+        page(f"/{number}", anchors(f"/{number + 1}", f"/{number}/no")) for number in range(999)
+    ]
+    with MockWeb(spec=[ROBOTS, *chain]) as web:
+        running = crawl(web, tmp_path, "/0", KROWL_EXCLUDE=exclude, KROWL_DELAY_MIN=0.05).start()
+        running.wait_until(lambda: bool(pages(web.log())))
+        os.mkfifo(tmp_path / "new")
+        (tmp_path / "new").replace(exclude)
+        running.wait_until(lambda: "what it said last holds: not a file" in running.log)
+        before = len(pages(web.log()))
+        running.wait_until(lambda: len(pages(web.log())) >= before + 25)
+        running.interrupt()
+        assert not any(path.endswith("/no") for path in fetched(web))
+        assert dropped(running) == {"exclude": running.stats["krowl/frontier/done_count"]}
+        assert running.log.count("cannot be read, so what it said last holds") == 1
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/"])
+def test_what_is_no_file_is_not_read_and_a_file_in_its_place_is(
+    tmp_path: Path, target: str
+) -> None:
+    path = exclusions(tmp_path, "one\n")
+    file = PatternFile(path)
+    file.read()
+    (tmp_path / "new").symlink_to(target)
+    (tmp_path / "new").replace(path)
+    assert file.look() is None
+    for _ in range(2):
+        with pytest.raises(OSError, match="not a file"):
+            file.look()
+    exclusions(tmp_path, "two\n")
+    assert file.look() is None
+    found = file.look()
+    assert found is not None
+    assert [pattern.pattern for pattern in found.patterns] == ["two"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

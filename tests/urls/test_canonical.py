@@ -156,6 +156,32 @@ def test_identity_ignores_tracking_session_ids_and_the_order_of_names_alone(
     assert identity(url) == known_as
 
 
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "session_id=opening-the-2024-keynote",
+        "sessionId=keynote2024",
+        "sessionid=introductiontobroadcrawls",
+        "sessionid=20240612103000123",
+        "sessionId=3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        "sessId=%7B3F2504E0-4F89-11D3-9A0C-0305E82C3301%7D",
+        f"s={'0a' * 20}",
+        f"s={'0a' * 32}",
+        f"sid={'0a' * 32}",
+        f"s=page-{MD5}",
+        f"sid={MD5}-2",
+        f"pages={MD5}",
+    ],
+)
+def test_what_only_looks_like_a_session_id_chooses_the_page(parameter: str) -> None:
+    """A talk by its title, a GUID of a document, a file by its SHA-1 or SHA-256."""
+    name, _, value = parameter.partition("=")
+    other = f"{name}={value.translate(str.maketrans('0i', '1e'))}"
+    assert other != parameter
+    for query in (parameter, other):
+        assert identity(f"https://h/a?a&{query}") == f"https://h/a?a&{query}"
+
+
 def by_name(query: str) -> dict[str, list[str]]:
     """The parameters of a query that count, as a server could tell them apart."""
     found: dict[str, list[str]] = {}

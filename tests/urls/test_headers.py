@@ -110,3 +110,19 @@ def test_no_header_raises_and_all_that_is_read_is_normalised(headers: list[str])
 )
 def test_rules_are_those_for_all_and_for_us(headers: list[str], rules: set[str]) -> None:
     assert read_robots_tag(headers, "krowlspider") == rules
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Fri, 25 Jun 2010 15:00:00 GMT",
+        "Friday, 25-Jun-10 15:00:00 UTC",
+        "Fri Jun 25 15:00:00 2010",
+        "2010-06-25T15:00:00Z",
+    ],
+)
+def test_a_date_with_commas_and_colons_hides_no_rule_and_addresses_no_crawler(date: str) -> None:
+    gone = f"unavailable_after: {date}, nofollow"
+    assert "nofollow" in read_robots_tag([gone], "krowlspider")
+    assert "nofollow" in read_robots_tag([f"krowlspider: {gone}"], "krowlspider")
+    assert read_robots_tag([f"otherbot: {gone}"], "krowlspider") == set()
