@@ -133,6 +133,7 @@ class Status:
         put("krowl/seen/expected_losses", seen.expected_losses)
         put("krowl/seen/false_positives_count", seen.false_positives)
         put("krowl/archive/records_count", archive.records)
+        put("krowl/archive/revisits_count", archive.revisits)
         put("krowl/archive/bytes_count", archive.bytes_written)
         put("krowl/archive/files_count", archive.files)
         put("krowl/politeness/outages_count", self._job.outages.begun)

@@ -24,6 +24,8 @@ _TRANSIENT = {
     "download_latency",
     "download_slot",
     "krowl_warc",
+    "krowl_outlinks",
+    "krowl_charset",
     "krowl_bare",
     "is_start_request",
 }

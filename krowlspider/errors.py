@@ -40,7 +40,7 @@ def lacks_room(error: BaseException | None) -> bool:
     if error.errno is not None:
         return error.errno in _NO_ROOM
     # LevelDB's errors have no number: their text ends with the system's words for it.
-    return any(error.args[0].endswith(os.strerror(number).encode()) for number in _NO_ROOM)
+    return any(told(error).endswith(os.strerror(number)) for number in _NO_ROOM)
 
 
 def for_want_of_room(error: BaseException | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from functools import partial
 from ipaddress import ip_address
@@ -28,6 +29,7 @@ from twisted.python.failure import Failure
 
 from krowlspider.archive.capture import Capture
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.records import record_id
 from krowlspider.fetch import errors
 from krowlspider.fetch.decode import decode_body
 from krowlspider.fetch.exchange import StopFetch
@@ -124,7 +126,8 @@ class _Signals:
 class DownloadHandler(BaseDownloadHandler):
     """Fetches http and https, and archives what was fetched before anyone sees it.
 
-    ``request.meta["krowl_warc"]`` is a future of the response record's ``Location``. A body over
+    ``request.meta["krowl_warc"]`` is a future of the response record's ``Location``; there is none for a status in
+    KROWL_WARC_SKIP_STATUS. A body over
     DOWNLOAD_MAXSIZE, a cut connection and a timeout raise Scrapy's exceptions; what had come is archived, marked
     as truncated.
     """
@@ -137,6 +140,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._max_size = settings.getint("DOWNLOAD_MAXSIZE")
+        self._skipped = {int(status) for status in settings.getlist("KROWL_WARC_SKIP_STATUS")}
         defaults = {
             "User-Agent": self._job.user_agent,
             **settings.getdict("DEFAULT_REQUEST_HEADERS"),
@@ -169,15 +173,17 @@ class DownloadHandler(BaseDownloadHandler):
             )
         except errors.FetchError as error:
             if error.exchange is not None:
-                self._archive(request, error.exchange)
+                self._archive(request, transit, error.exchange)
+            transit.note = self._job.notes.failed(transit, error, transit.note, request.meta)
             raise _as_scrapy(error) from error
-        self._archive(request, exchange)
+        self._archive(request, transit, exchange)
         try:
             # Decoders and parsers in C see bytes of the network here.
             mark = page_mark(self._job.frontier, transit)
             response = self._job.mark.during(mark, self._response, request, exchange)
         except errors.FetchError as error:
             error.exchange = exchange
+            transit.note = self._job.notes.failed(transit, error, transit.note, request.meta)
             raise _as_scrapy(error) from error
         if observer is not None and observer.stop is not None:
             response.flags.append("download_stopped")
@@ -210,25 +216,19 @@ class DownloadHandler(BaseDownloadHandler):
         named = {name for name, _ in own}
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
-    def _archive(self, request: Request, exchange: Exchange) -> None:
-        capture = Capture(
-            url=exchange.url,
-            request_bytes=exchange.request_bytes,
-            response_bytes=exchange.response_bytes,
-            payload=exchange.body,
-            address=exchange.address,
-            started=exchange.started,
-            truncated=exchange.truncated,
-            chain=tuple(request.meta.get("redirect_urls", ())),
-        )
-        written = self._job.archive.write(capture)
-        written.add_done_callback(self._written)
-        request.meta["krowl_warc"] = written
+    def _archive(self, request: Request, transit: Transit, exchange: Exchange) -> None:
         request.meta["download_latency"] = exchange.latency
         stats = self.crawler.stats
         stats.inc_value("downloader/response_count")
         stats.inc_value(f"downloader/response_status_count/{exchange.status}")
         stats.inc_value("downloader/response_bytes", len(exchange.response_bytes))
+        if exchange.status in self._skipped:
+            return
+        identity = record_id(os.urandom(16))
+        written = self._job.archive.write(_capture(exchange, identity))
+        written.add_done_callback(self._written)
+        request.meta["krowl_warc"] = written
+        transit.note = self._job.notes.fetched(transit, exchange, identity, request.meta)
 
     def _written(self, written: Future[Location]) -> None:
         error = None if written.cancelled() else written.exception()
@@ -259,6 +259,29 @@ class DownloadHandler(BaseDownloadHandler):
             protocol=f"HTTP/{exchange.version}",
             certificate=exchange.certificate,
         )
+
+
+def _capture(exchange: Exchange, identity: str) -> Capture:
+    media_type = b""
+    for name, value in exchange.headers:
+        if name.lower() == b"content-type":
+            media_type = value
+            break
+    return Capture(
+        identity=identity,
+        url=exchange.url,
+        request_bytes=exchange.request_bytes,
+        response_bytes=exchange.response_bytes,
+        head=exchange.head_length,
+        payload=exchange.body,
+        status=exchange.status,
+        media_type=media_type.decode("latin-1"),
+        address=exchange.address,
+        started=exchange.started,
+        truncated=exchange.truncated,
+        version=exchange.version,
+        tls=exchange.tls,
+    )
 
 
 def _headers(pairs: list[tuple[bytes, bytes]]) -> Headers:

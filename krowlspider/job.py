@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider import __version__
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.writer import WarcWriter
+from krowlspider.archive.payloadindex import PayloadIndex
+from krowlspider.archive.writer import SeriesOptions, WarcWriter
 from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
@@ -30,12 +30,13 @@ from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder, sync_folder
+from krowlspider.notes import Notes, warcinfo
 from krowlspider.outages import Outages
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
@@ -51,12 +52,13 @@ _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 class Job:
     """The parts of one crawl. Made with the first component that asks for it, opened by the scheduler.
 
-    ``frontier``, ``robots``, ``archive``, ``client`` and ``hasher`` are there from `open` to `close`.
+    ``frontier``, ``robots``, ``archive``, ``notes``, ``client`` and ``hasher`` are there from `open` to `close`.
     """
 
     frontier: Frontier
     robots: RobotsGate
     archive: WarcWriter
+    notes: Notes
     client: Client
     hasher: IdentityHasher
 
@@ -71,6 +73,8 @@ class Job:
         self.on_failure: Callable[[Exception], None] | None = None
         # What is to be done when there is room again on a disk that was full.
         self.on_room: Callable[[], None] | None = None
+        # The folder whose disk is short of room, while the disk guard finds one.
+        self.low: Path | None = None
         # A full disk is no longer waited for: the crawl is to end.
         self._given_up = asyncio.Event()
         self._commit_lock = asyncio.Lock()
@@ -128,16 +132,7 @@ class Job:
             wall=time.time,
             boot=boot,
         )
-        self.robots = RobotsGate(
-            self.frontier,
-            agent=settings["ROBOTSTXT_USER_AGENT"],
-            ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
-            patience=Patience(
-                settings.getint("RETRY_TIMES"), settings.getint("KROWL_DISTRESS_TIMES")
-            ),
-            crawl_delay_max=self.rule.crawl_delay_max,
-            wall=time.time,
-        )
+        self.robots = robots_gate(settings, self.frontier, self.rule, time.time)
         self._resolver = Resolver(
             overrides=settings.getdict("KROWL_RESOLVE"),
             servers=settings.getlist("KROWL_DNS_SERVERS"),
@@ -149,24 +144,31 @@ class Job:
         self.client = fetch_client(settings, self._resolver)
         self.archive = WarcWriter(
             warc_folder(settings, self.folder.path),
-            prefix=settings["KROWL_WARC_PREFIX"],
-            max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
+            SeriesOptions(
+                prefix=settings["KROWL_WARC_PREFIX"],
+                hostname=socket.gethostname(),
+                max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
+                max_age=settings.getfloat("KROWL_WARC_MAX_AGE"),
+                info=warcinfo(settings, self.contact, self.user_agent),
+                digest=settings["KROWL_WARC_DIGEST"],
+                compression=settings["KROWL_WARC_COMPRESSION"],
+            ),
             queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
-            info=self._warcinfo(),
-            hostname=socket.gethostname(),
+            payloads=self._payloads(),
         )
+        self.notes = Notes(settings, self.archive)
+        if settings.getbool("KROWL_WARC_DNS"):
+            self._resolver.told = self.notes.name
         self.mended = self.archive.open(asyncio.get_running_loop())
 
-    def _warcinfo(self) -> Mapping[str, str]:
-        obeys = self._settings.getbool("ROBOTSTXT_OBEY")
-        return {
-            "software": f"krowlspider/{__version__}",
-            "format": "WARC File Format 1.1",
-            "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
-            "robots": "obey" if obeys else "ignore",
-            "operator": self.contact,
-            "http-header-user-agent": self.user_agent,
-        }
+    def _payloads(self) -> PayloadIndex | None:
+        if not self._settings.getbool("KROWL_WARC_REVISIT"):
+            return None
+        return PayloadIndex(
+            self.folder.path / "payloads",
+            most=self._settings.getint("KROWL_WARC_REVISIT_MAX"),
+            warn=logger.warning,
+        )
 
     def fail(self, error: Exception) -> None:
         """The crawl cannot go on: its disk failed. The first failure counts."""
@@ -176,12 +178,21 @@ class Job:
                 self.on_failure(error)
 
     @property
-    def full(self) -> Path | None:
-        """The folder for which there is no room on its disk, while there is none. Nothing may be popped then: what
-        is in transit is kept in memory."""
+    def stalled(self) -> Path | None:
+        """The folder in which something waits to be written for want of room."""
         if self.store.stalled:
             return self.store.folder
         return self.archive.directory if self.archive.stalled else None
+
+    @property
+    def full(self) -> Path | None:
+        """The folder for which there is no room on its disk, or less than the disk guard's floor, while there is not.
+        Nothing may be popped then: what is in transit is kept in memory, or written as long as there is some."""
+        if self.stalled is not None:
+            return self.stalled
+        # With nothing left to fetch, a crawl ends below the floor too.
+        waits = self.low is not None and (self.frontier.hopeful or self.frontier.leased)
+        return self.low if waits else None
 
     def give_up(self) -> None:
         """Wait for room no longer: what cannot be written stays queued, and the crawl has failed."""
@@ -288,6 +299,20 @@ def pace_rule(settings: BaseSettings) -> PaceRule:
         maximum=settings.getfloat("KROWL_DELAY_MAX"),
         crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"),
         retry_after_max=settings.getfloat("KROWL_RETRY_AFTER_MAX"),
+    )
+
+
+def robots_gate(
+    settings: BaseSettings, frontier: Frontier, rule: PaceRule, wall: Callable[[], float]
+) -> RobotsGate:
+    """``wall`` is a clock in epoch seconds."""
+    return RobotsGate(
+        frontier,
+        agent=settings["ROBOTSTXT_USER_AGENT"],
+        ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
+        patience=Patience(settings.getint("RETRY_TIMES"), settings.getint("KROWL_DISTRESS_TIMES")),
+        crawl_delay_max=rule.crawl_delay_max,
+        wall=wall,
     )
 
 

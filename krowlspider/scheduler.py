@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
+    from krowlspider.archive.capture import Note
     from krowlspider.dupefilter import DupeFilter
     from krowlspider.frontier.hosts import Host
 
@@ -63,6 +64,7 @@ class Transit:
     ``failure`` is the reason the page is dropped unless it is queued again. ``hold`` keeps the host out of the
     heap until its robots.txt is known, ``resting`` for minutes or a day. ``blameless`` says that neither host nor page is to
     blame for the failure; ``unpopped`` that the page is back where it was; ``turned_back`` that nothing was sent.
+    ``note`` is what the archive is to be told of the fetch when the request is over.
     """
 
     host: Host
@@ -76,6 +78,7 @@ class Transit:
     blameless: bool = False
     unpopped: bool = False
     turned_back: bool = False
+    note: Note | None = None
 
 
 class Scheduler(BaseScheduler):
@@ -93,12 +96,14 @@ class Scheduler(BaseScheduler):
         self._df = build_from_crawler(dupefilter, crawler)
         self._retry_delay = crawler.settings.getfloat("KROWL_RETRY_DELAY")
         self._obey_robots = crawler.settings.getbool("ROBOTSTXT_OBEY")
+        self._keeps_via = crawler.settings.getbool("KROWL_WARC_METADATA")
         self._transits: dict[Request, Transit] = {}
         self._timer: CallLaterResult | None = None
         self._timer_due = 0.0
         self.page_budget: int | None = None
-        # Told of each robots.txt that comes: authority, body (empty where there is none), depth of the page that waits.
-        self.on_robots: Callable[[str, bytes, int], None] | None = None
+        # Told of each robots.txt that comes: authority, sitemaps as written there (none where there is no robots.txt),
+        # depth of the page that waits.
+        self.on_robots: Callable[[str, list[str], int], None] | None = None
         # Requests sent and not ended.
         self.on_the_wire = 0
         self.exclusions = Exclusions()
@@ -219,6 +224,7 @@ class Scheduler(BaseScheduler):
     def _put_back(self, transit: Transit, lease: Lease, entry: Entry) -> None:
         before = lease.entry
         entry.url, entry.strikes = before.url, before.strikes
+        entry.via, entry.hop = before.via, before.hop
         tries = entry.retries + entry.distress
         if tries > before.retries + before.distress:
             entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
@@ -240,6 +246,8 @@ class Scheduler(BaseScheduler):
         *,
         depth: int,
         via: str | None = None,
+        page: str = "",
+        hop: str = "L",
         redirects: int = 0,
         chain: tuple[str, ...] = (),
         bare: frozenset[str] = frozenset(),
@@ -247,15 +255,17 @@ class Scheduler(BaseScheduler):
     ) -> int:
         """Take normalised URLs found on a page, or given as seeds, in bulk; return how many were new.
 
-        ``via`` is the host of the page. Those in ``bare`` are seeds that fall back to http. ``chain`` are the URLs
+        ``via`` is the host of the page, ``page`` its URL and ``hop`` how it names them, as of an `Entry`: kept where
+        KROWL_WARC_METADATA wants it. Those in ``bare`` are seeds that fall back to http. ``chain`` are the URLs
         whose redirects led here: where the last of them has the same identity, as behind a session id, it has made that
-        known without being the page, and the URL is queued all the same. Where they are no plain pages, ``request`` makes the request of
-        each; what they are is known then, whatever their extension says.
+        known without being the page, and the URL is queued all the same. Where they are no plain pages, ``request``
+        makes the request of each; what they are is known then, whatever their extension says.
         """
         key = self._job.hasher.key
         source = key(chain[-1]) if chain else None
         exclusions = self.exclusions
         refusal = self.scope.refusal
+        keeps = bool(page) and self._keeps_via
         candidates = []
         for url in urls:
             host = host_of(url)
@@ -270,6 +280,8 @@ class Scheduler(BaseScheduler):
                 entry = self._codec.entry(request(url), url)
             else:
                 entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
+            if keeps:
+                entry.via, entry.hop = page, hop
             identity = key(url)
             candidates.append(Candidate(host, None if identity == source else identity, entry))
         added = self._add(candidates)
@@ -280,9 +292,8 @@ class Scheduler(BaseScheduler):
     # --- out ---
 
     def has_pending_requests(self) -> bool:
-        # On a full disk there is something to write yet. A response between the downloader and the scraper is in
-        # neither of them for a moment.
-        if self.paused:
+        # A response between the downloader and the scraper is in neither of them for a moment.
+        if self._job.stalled is not None:
             return True
         return bool(self._transits) or (self._frontier.hopeful and self.page_budget != 0)
 
@@ -380,12 +391,15 @@ class Scheduler(BaseScheduler):
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
 
-    def _robots_come(self, errand: Errand, body: bytes) -> None:
+    def _robots_come(self, errand: Errand, sitemaps: list[str]) -> None:
         """A robots.txt has come, or is known not to be there."""
         if self.on_robots is None or (lease := self._frontier.pop(errand.host)) is None:
             return
         self._frontier.unpop(lease)
-        self.on_robots(errand.authority, body, lease.entry.depth)
+        base = errand.authority + "/"
+        # Of one that shares the robots.txt, as www does, where the crawl keeps to the hosts of its seeds.
+        if self.scope.refusal(base, host_of(base), 0, errand.host.name) != "host":
+            self.on_robots(errand.authority, sitemaps, lease.entry.depth)
 
     def fall_back(self, entry: Entry) -> None:
         """A seed given without a scheme did not answer on https: try http."""
@@ -478,7 +492,12 @@ class Scheduler(BaseScheduler):
     def _over(self, request: Request) -> None:
         """The request is over for Scrapy: acknowledge its page with the next commit."""
         transit = self._transits.pop(request, None)
-        if transit is None or transit.lease is None:
+        if transit is None:
+            return
+        if transit.note is not None:
+            # Before its page is acknowledged: the next commit makes both durable.
+            self._job.notes.hand_in(transit.note, request.meta)
+        if transit.lease is None:
             return
         if transit.failure is not None:
             self._return_budget()

@@ -185,8 +185,42 @@ KROWL_WARC_DIR = None
 KROWL_WARC_PREFIX = "krowl"
 # Bytes of one file before the next is begun: the 1 GB of the WARC guidelines.
 KROWL_WARC_MAX_SIZE = 1_000_000_000
+# Seconds after which one is ended all the same.
+KROWL_WARC_MAX_AGE = 3600.0
+# Digests of blocks and payloads: sha1, which every tool knows, or sha256.
+KROWL_WARC_DIGEST = "sha1"
+# isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9: level 6 makes files a fifth smaller for eight times the time.
+KROWL_WARC_COMPRESSION = "isal-1"
+# Answers with these statuses are not archived: the host asked for rest, and the page is fetched again. An empty list
+# archives all.
+KROWL_WARC_SKIP_STATUS = [429, 503]
+# True: a metadata record for each fetch: the page that led there, depth, hop, times, links, encoding. The URL of that
+# page is kept with each queued URL then, which doubles the frontier on disk.
+KROWL_WARC_METADATA = False
+# True: a metadata record for each fetch that failed, with the kind of failure.
+KROWL_WARC_FAILURES = False
+# True: a resource record (text/dns) for each answer of the DNS.
+KROWL_WARC_DNS = False
 # Bytes waiting for the writer before the engine stops popping.
 KROWL_WARC_QUEUE = 64 * 1024 * 1024
+# True: a payload that is in the archive already is not stored again; a revisit record names the one that holds it.
+KROWL_WARC_REVISIT = True
+# Payloads remembered for that, at 90 bytes of disk each: 0.9 GB, and 20 MB of memory, when full. At least half of them
+# are those that came last.
+KROWL_WARC_REVISIT_MAX = 10_000_000
+# Bytes that must be free on the disks of the WARC files and of JOBDIR; with less the crawl pauses until there are a
+# tenth and at least 100 MB more. Room for what is in transit (256 pages: 50 MB as a rule, 2.6 GB at the worst), the
+# archive's queue (64 MB), LevelDB's logs and merges (0.2 GB) and the draft of the seen filter (0.3 GB at 63 million
+# URLs), with as much again for others. A disk that fills all the same pauses the crawl too. 0: no floor.
+KROWL_DISK_FLOOR = 2_000_000_000
+# Where finished WARC files and their indexes are uploaded to while the crawl runs: "s3://bucket/prefix". Credentials
+# and region are not set here but in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION. They must be
+# allowed to list the bucket, and to get and put objects. None: nothing is uploaded.
+KROWL_WARC_UPLOAD = None
+# URL of a store that is not AWS's: MinIO, R2 ...; None: AWS.
+KROWL_WARC_UPLOAD_ENDPOINT = None
+# True removes a WARC file from the disk when its object is verified. Its index stays.
+KROWL_WARC_UPLOAD_DELETE = False
 
 # --- What runs on the way of every page -----------------------------------------------------------
 
@@ -227,6 +261,8 @@ EXTENSIONS = {
     "extensions.checkpoint.Checkpoint": 0,
     "extensions.status.Status": 0,
     "extensions.exclude.Exclude": 0,
+    "extensions.upload.Upload": 0,
+    "extensions.diskguard.DiskGuard": 0,
     # The status line takes its place.
     "scrapy.extensions.logstats.LogStats": None,
     # Its state file is a pickle written only on a clean close; the frontier keeps what must last.

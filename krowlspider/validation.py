@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from krowlspider import checkers
 from krowlspider import settings as defaults
+from krowlspider.archive.compression import COMPRESSIONS
+from krowlspider.archive.digests import ALGORITHMS
+from krowlspider.archive.upload import Destination, is_endpoint
 from krowlspider.checkers import integer, number
 from krowlspider.errors import SettingsError
 
@@ -24,10 +27,33 @@ _ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 _AGENT_NAME = r"[A-Za-z_-]+"
 # As the archive takes it, but for a leading hyphen, which tools would read as an option.
 _FILE_PREFIX = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+# Of s3://KEY:SECRET@bucket; secrets may have slashes.
+_USER = re.compile(r"//\S*@")
 _DAY = 86_400.0
-_OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR"}
+_OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
 
 _seconds = number(0, inf, "seconds", above=True)
+
+
+def _bucket(settings: BaseSettings, name: str) -> str | None:
+    """A place in a bucket, ``s3://bucket/prefix``; None is none."""
+    value = settings.get(name)
+    if value is None:
+        return None
+    try:
+        Destination.parse(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _endpoint(settings: BaseSettings, name: str) -> str | None:
+    """The URL of a server; None is none."""
+    value = settings.get(name)
+    if value is None or (isinstance(value, str) and is_endpoint(value)):
+        return None
+    return "is not the http(s) URL of a server, without user or password"
+
 
 # Each setting and what it may be; with `above` the lower bound is excluded.
 CHECKERS: dict[str, Checker] = {
@@ -68,7 +94,22 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_DIR": checkers.folder,
     "KROWL_WARC_PREFIX": checkers.text(_FILE_PREFIX, "of letters, digits, '.', '_' and '-'"),
     "KROWL_WARC_MAX_SIZE": integer(1, "bytes"),
+    "KROWL_WARC_MAX_AGE": _seconds,
+    "KROWL_WARC_DIGEST": checkers.text("|".join(ALGORITHMS), " or ".join(ALGORITHMS)),
+    "KROWL_WARC_COMPRESSION": checkers.text(
+        COMPRESSIONS.pattern, "isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9"
+    ),
+    "KROWL_WARC_SKIP_STATUS": checkers.each(checkers.is_status, "status codes"),
+    "KROWL_WARC_METADATA": checkers.boolean,
+    "KROWL_WARC_FAILURES": checkers.boolean,
+    "KROWL_WARC_DNS": checkers.boolean,
     "KROWL_WARC_QUEUE": integer(1, "bytes"),
+    "KROWL_WARC_REVISIT": checkers.boolean,
+    "KROWL_WARC_REVISIT_MAX": integer(2, "payloads"),
+    "KROWL_WARC_UPLOAD": _bucket,
+    "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
+    "KROWL_WARC_UPLOAD_DELETE": checkers.boolean,
+    "KROWL_DISK_FLOOR": integer(0, "bytes"),
     "KROWL_STATUS_INTERVAL": _seconds,
     # Scrapy's, which the components here rely on.
     "TWISTED_REACTOR": checkers.text(re.escape(_ASYNCIO_REACTOR), _ASYNCIO_REACTOR),
@@ -134,7 +175,12 @@ def _problem(settings: BaseSettings, name: str) -> str | None:
         return f"{name} is None: it must have a value"
     reason = CHECKERS[name](settings, name)
     # One line, whatever was given: repr() leaves no line break in text, this none in the rest.
-    return f"{name}={' '.join(repr(value).split())} {reason}" if reason else None
+    return f"{name}={_bare(' '.join(repr(value).split()))} {reason}" if reason else None
+
+
+def _bare(value: str) -> str:
+    """A URL without the user and password that somebody may have put there: what is wrong is told in a log."""
+    return _USER.sub("//...@", value)
 
 
 def _contradictions(settings: BaseSettings) -> list[str]:

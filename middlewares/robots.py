@@ -10,7 +10,6 @@ from scrapy.exceptions import IgnoreRequest
 from krowlspider.fetch.errors import AddressForbidden, TooLarge
 from krowlspider.handler import is_final
 from krowlspider.job import Job
-from krowlspider.politeness.robots import Ruling
 from krowlspider.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What settles what a host allows.
-_KNOWN = (Ruling.RULES, Ruling.ALLOW_ALL)
 # Hosts at a forbidden address that are named; the rest is counted.
 _WARNINGS = 5
 

@@ -26,10 +26,9 @@ from krowlspider.fetch.dns import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.poison import Blame, WorkMark
-from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.handler import _as_scrapy
-from krowlspider.job import Job, frontier_limits
+from krowlspider.job import Job, frontier_limits, robots_gate
 from krowlspider.outages import Outages
 from krowlspider.scheduler import Scheduler
 from krowlspider.spiders.broad import BroadSpider
@@ -229,16 +228,7 @@ class SimulatedJob(Job):
             wall=lambda: clocks.wall,
             boot=b"boot",
         )
-        self.robots = RobotsGate(
-            self.frontier,
-            agent=settings["ROBOTSTXT_USER_AGENT"],
-            ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
-            patience=Patience(
-                settings.getint("RETRY_TIMES"), settings.getint("KROWL_DISTRESS_TIMES")
-            ),
-            crawl_delay_max=self.rule.crawl_delay_max,
-            wall=lambda: clocks.wall,
-        )
+        self.robots = robots_gate(settings, self.frontier, self.rule, lambda: clocks.wall)
         self.names = ResolverStats()
         self.outages = Outages(self.frontier, self.names)
 

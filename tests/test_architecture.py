@@ -26,6 +26,7 @@ FACING = FOLDERS | {
     "handler",
     "job",
     "jobfolder",
+    "notes",
     "outages",
     "processing",
     "singlepage",

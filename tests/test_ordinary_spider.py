@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.settings import DOWNLOADER_MIDDLEWARES
+from tests.archived import Records
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.test_crawl import assert_archived, page, pages
@@ -59,6 +60,11 @@ def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(tmp_path:
         assert crawl.stats["spider_exceptions/ValueError"] == 1
         assert [entry.path for entry in pages(web.log())][:2] == ["/", "/urgent"]
         assert_archived(crawl.jobdir, web.log())
+        (note,) = Records.of(crawl.jobdir / "warc").of_kind("metadata")
+        assert (note.url, note.told) == (
+            f"{root}/target",
+            [("redirected-from", f"{root}/moved"), ("via", f"{root}/moved")],
+        )
         assert crawl.stats["krowl/frontier/done_count"] == len(pages(web.log()))
 
 

@@ -151,6 +151,7 @@ def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
     for number in range(1, HOSTS + 1):
         crawl.fail(number, "connect_timeout")
     assert host.pace.errors == 9
+    crawl.world.clocks.pass_(0.25)
     assert frontier.pop_host() is host
 
 

@@ -255,9 +255,11 @@ def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: obj
     assert refusal(**{name: value}).startswith(f"{name}={value!r} {reason}")
 
 
-@pytest.mark.parametrize(
-    "name", sorted(CHECKERS.keys() - {"KROWL_CONTACT", "KROWL_WARC_DIR", "KROWL_EXCLUDE"})
-)
+# None says that there is none.
+OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
+
+
+@pytest.mark.parametrize("name", sorted(CHECKERS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
 def test_none_is_refused_where_a_value_is_needed(name: str):
     assert refusal(**{name: None}) == f"{name} is None: it must have a value"
 

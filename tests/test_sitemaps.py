@@ -289,7 +289,8 @@ def test_an_ordinary_spider_asks_for_no_sitemap(tmp_path: Path) -> None:
 
 def test_what_the_caps_refuse_of_sitemaps_is_counted(tmp_path: Path) -> None:
     lines = [f"Sitemap: /{number}.xml" for number in range(NAMED_MAX + 7)]
-    spec = [robots(*lines), HOME, LEAF]
+    # One that is named again is no other.
+    spec = [robots(*lines[:9], *lines), HOME, LEAF]
     spec += [xml("/0.xml", urlset(here("a.site.test", f"/p{n}") for n in range(50)))]
     with MockWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, settings={"KROWL_HOST_QUEUE_MAX": 4})
@@ -344,23 +345,28 @@ def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
         assert violations(web.log(), min_delay=0.02) == []
 
 
-def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(tmp_path: Path) -> None:
-    """Six of 45 MB: four are read. What is refused is fetched, archived and counted."""
-    names = [f"/s{number}.xml" for number in range(6)]
+@pytest.mark.parametrize("packed", ["a coding", "a file"])
+def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
+    tmp_path: Path, packed: str
+) -> None:
+    """Six of 45 MB, which come in 45 kB: five are read. What is refused is fetched, archived and counted."""
+    names = [f"/s{number}.xml{'.gz' if packed == 'a file' else ''}" for number in range(6)]
     robots = "".join(f"Sitemap: http://a.test:{{port}}{name}\n" for name in names)
     spec = [page("/robots.txt", robots), page("/", "x"), page("/sitemap.xml", "", status=404)]
-    for number, name in enumerate(names):
-        url = f"http://a.test:PORT/of{number}"
-        body = f"<urlset>{' ' * 45_000_000}<url><loc>{url}</loc></url></urlset>"
-        spec.append({"path": name, "body": body, "gzip": True})
     with MockWeb(spec=[page("/", "x")]) as web:
         port = web.port
-    for rule in spec:
-        rule["body"] = rule["body"].replace("PORT", str(port))
+    for number, name in enumerate(names):
+        url = f"http://a.test:{port}/of{number}"
+        body = f"<urlset>{' ' * 45_000_000}<url><loc>{url}</loc></url></urlset>"
+        if packed == "a coding":
+            spec.append({"path": name, "body": body, "gzip": True})
+        else:
+            bytes_ = base64.b64encode(gzip.compress(body.encode(), 1))
+            spec.append({"path": name, "body_base64": bytes_.decode()})
     with MockWeb(spec=[*spec, page("^/of", "x")], port=port) as web:
         crawl = crawled(web, tmp_path)
         read = {entry.path for entry in web.log() if entry.path.startswith("/of")}
-        assert len(read) == 4
+        assert len(read) == 5
         assert {entry.path for entry in web.log()} >= set(names)
-        assert crawl.stats["krowl/sitemaps/read_count"] == 4
-        assert crawl.stats["krowl/frontier/dropped_count/sitemap_count"] == 2
+        assert crawl.stats["krowl/sitemaps/read_count"] == 5
+        assert crawl.stats["krowl/frontier/dropped_count/sitemap_count"] == 1

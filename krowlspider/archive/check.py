@@ -1,7 +1,8 @@
 """Whether archive files are what they should be, to the byte.
 
 Beyond what ``fastwarc check`` looks at: that the file ends where a gzip member ends, that a member
-is one record, and that payload digests are those of the entity with its transfer coding removed.
+is one record, that payload digests are those of the entity with its transfer coding removed, that the lines of
+an index lead to the captures they speak of, and that what revisits stand for is there.
 """
 
 from __future__ import annotations
@@ -9,21 +10,32 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.cdxj import REVISIT, index_path, index_record, parse, timestamp
+from krowlspider.archive.digests import has_digest
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.errors import RecordError
+from krowlspider.archive.indexes import indexes_in, merged
 from krowlspider.archive.lookup import parse_record
 from krowlspider.archive.members import read_member
 from krowlspider.archive.payload import payload_of
-from krowlspider.archive.records import digest
+from krowlspider.archive.surt import surt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    from fastwarc.warc import WarcRecord
+
+    from krowlspider.archive.cdxj import IndexLine
 
 # More are counted, not kept: a broken disk must not fill the memory too.
 _PROBLEMS_KEPT = 1000
+_NEEDED = ("WARC-Type", "WARC-Record-ID", "WARC-Date", "Content-Length")
+# As it stands in a line: within other text the quotation marks would be escaped.
+_A_REVISIT = f'"{REVISIT}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +49,18 @@ class Problem:
 
 @dataclass(slots=True)
 class CheckReport:
-    """A folder checked: valid when ``problem_count`` is 0. Files still open are not looked into."""
+    """A folder checked: valid when ``problem_count`` is 0. Files still open are not looked into.
+
+    ``warnings`` are of what is missing and can be made anew, or may be in another archive.
+    """
 
     files: int = 0
     open_files: int = 0
     records: int = 0
     problem_count: int = 0
     problems: list[Problem] = field(default_factory=list)
+    warning_count: int = 0
+    warnings: list[Problem] = field(default_factory=list)
 
     def add(self, problem: Problem) -> None:
         """Count a problem, and keep it when it is among the first thousand."""
@@ -51,47 +68,156 @@ class CheckReport:
         if len(self.problems) < _PROBLEMS_KEPT:
             self.problems.append(problem)
 
+    def warn(self, warning: Problem) -> None:
+        """The same for a warning."""
+        self.warning_count += 1
+        if len(self.warnings) < _PROBLEMS_KEPT:
+            self.warnings.append(warning)
 
-def check_folder(directory: Path) -> CheckReport:
-    """Check every finished WARC file in ``directory``. Raises OSError when one cannot be read."""
+
+def check_folder(directory: Path, told: Callable[[int], object] | None = None) -> CheckReport:
+    """Check every finished WARC file in ``directory``; ``told`` of each member's length.
+
+    Memory holds a record, and 100 bytes for each capture of one file. Raises OSError when one cannot be read.
+    """
     report = CheckReport(open_files=len(list(directory.glob(f"*.warc.gz{OPEN}"))))
-    for path in sorted(directory.glob("*.warc.gz")):
-        check_file(path, report)
+    with TemporaryDirectory(prefix="krowlspider-check-") as scratch:
+        runs = []
+        for path in sorted(directory.glob("*.warc.gz")):
+            references = check_file(path, report, told)
+            if references:
+                runs.append(Path(scratch, path.name))
+                runs[-1].write_bytes(b"".join(sorted(references)))
+        if runs:
+            indexes = indexes_in(directory).there
+            _check_references(merged(runs, Path(scratch)), _wholes(indexes, scratch), report)
     return report
 
 
-def check_file(path: Path, report: CheckReport) -> None:
-    """Check one file and add what is found to ``report``; what follows a broken member is lost."""
+def check_file(
+    path: Path, report: CheckReport, told: Callable[[int], object] | None = None
+) -> list[bytes]:
+    """Check one file and add what is found to ``report``; what follows a broken member is lost.
+
+    Returns what its revisits refer to, each as a line: key, time, and where the revisit is.
+    """
     report.files += 1
+    check = _FileCheck(path.name, report)
     offset = 0
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         if not size:
-            report.add(Problem(path.name, 0, "the file is empty"))
+            check.problem(0, "the file is empty")
         while offset < size:
             content = BytesIO()
             try:
                 length = read_member(stream, offset, content.write)
             except RecordError as error:
-                report.add(Problem(path.name, offset, error.reason))
-                return
-            for what in _record_problems(content.getvalue(), offset):
-                report.add(Problem(path.name, offset, what))
-            report.records += 1
+                check.problem(offset, error.reason)
+                return check.references
+            check.member(content.getvalue(), offset, length)
             offset += length
+            if told is not None:
+                told(length)
+    _check_index(path, check.captures, report)
+    return check.references
 
 
-def _record_problems(content: bytes, offset: int) -> Iterator[str]:
-    try:
-        record = parse_record(content, offset)
-    except RecordError as error:
-        yield error.reason
-        return
-    for name in ("WARC-Type", "WARC-Record-ID", "WARC-Date", "Content-Length"):
-        if name not in record.headers:
-            yield f"no {name}"
-    if "WARC-Block-Digest" in record.headers and not record.verify_block_digest():
-        yield "the block does not have its digest"
+class _FileCheck:
+    """What is found in one file; ``captures`` are the `_essence` of each, ``references`` as of `check_file`."""
+
+    def __init__(self, name: str, report: CheckReport):
+        self._name = name
+        self._report = report
+        self.captures: set[int] = set()
+        self.references: list[bytes] = []
+
+    def problem(self, offset: int, what: str) -> None:
+        self._report.add(Problem(self._name, offset, what))
+
+    def member(self, content: bytes, offset: int, length: int) -> None:
+        """Look at the record that a member holds."""
+        self._report.records += 1
+        try:
+            record = parse_record(content, offset)
+        except RecordError as error:
+            self.problem(offset, error.reason)
+            return
+        for name in _NEEDED:
+            if name not in record.headers:
+                self.problem(offset, f"no {name}")
+        if "WARC-Block-Digest" in record.headers and not record.verify_block_digest():
+            self.problem(offset, "the block does not have its digest")
+        block = record.reader.read()
+        line = index_record(record, block, offset, length, self._name)
+        if line is not None:
+            self.captures.add(_essence(parse(line.encode())))
+        if record.headers.get("WARC-Type") == "revisit":
+            # Its payload is in another record.
+            self.references += _references(record, f"{self._name} {offset}")
+        elif not _has_payload_digest(record, block):
+            self.problem(offset, "the payload does not have its digest")
+
+
+def _has_payload_digest(record: WarcRecord, block: bytes) -> bool:
+    """Whether the payload has the digest that its record says, if it says one."""
     claimed = record.headers.get("WARC-Payload-Digest")
-    if claimed is not None and claimed != digest(payload_of(record.reader.read())):
-        yield "the payload does not have its digest"
+    http = (record.headers.get("Content-Type") or "").startswith("application/http")
+    return claimed is None or has_digest(payload_of(block) if http else block, claimed)
+
+
+def _essence(line: IndexLine) -> int:
+    """What must be right in a line for the capture to be found, in 64 bits."""
+    return hash((line.key, line.timestamp, line.url, line.length, line.offset, line.filename))
+
+
+def _references(revisit: WarcRecord, place: str) -> Iterator[bytes]:
+    url = revisit.headers.get("WARC-Refers-To-Target-URI")
+    date = revisit.headers.get("WARC-Refers-To-Date")
+    if url and date:
+        yield f"{surt(url)} {timestamp(date)} {place}\n".encode()
+
+
+def _check_index(path: Path, captures: set[int], report: CheckReport) -> None:
+    """Whether each line of a file's index leads to a capture, and each of its ``captures`` has one."""
+    index = index_path(path)
+    if not index.exists():
+        report.warn(Problem(index.name, 0, "there is no such index"))
+        return
+    last, offset = b"", 0
+    with index.open("rb") as file:
+        for line in file:
+            if line < last:
+                report.add(Problem(index.name, offset, "a line is not in its sorted place"))
+            try:
+                found = _essence(parse(line))
+            except ValueError:
+                found = 0
+            if found in captures:
+                captures.remove(found)
+            elif line != last:
+                report.add(Problem(index.name, offset, "a line leads to no such capture"))
+            last = line
+            offset += len(line)
+    if captures:
+        report.warn(Problem(index.name, offset, f"{len(captures):,} captures have no line"))
+
+
+def _wholes(indexes: list[Path], scratch: str) -> Iterator[bytes]:
+    """The lines of captures that are no revisits, sorted."""
+    with TemporaryDirectory(dir=scratch) as parts:
+        yield from (line for line in merged(indexes, Path(parts)) if _A_REVISIT not in line)
+
+
+def _check_references(
+    references: Iterator[bytes], wholes: Iterator[bytes], report: CheckReport
+) -> None:
+    """Whether what revisits refer to is among the captures; both come sorted by key and time."""
+    whole = next(wholes, None)
+    for reference in references:
+        key, time, file, offset = reference.decode().split()
+        wanted = f"{key} {time} ".encode()
+        while whole is not None and whole < wanted:
+            whole = next(wholes, None)
+        if whole is None or not whole.startswith(wanted):
+            report.warn(Problem(file, int(offset), "what this revisit stands for is not there"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from typing import TYPE_CHECKING
@@ -45,13 +46,17 @@ def finish_name(path: Path) -> Path:
 def finish(path: Path) -> Path:
     """Give an open file, its content durable already, its final name, durably; return that.
 
-    Raises FileExistsError when the name is taken: a finished file is never written over.
+    Raises FileExistsError when the name is taken: a finished file is never written over. ArchiveError when it has the
+    name, but perhaps not to stay.
     """
     final = finish_name(path)
     if final.exists():
-        raise FileExistsError(f"{final} is there already")
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final))
     path.rename(final)
-    sync_directory(final.parent)
+    try:
+        sync_directory(final.parent)
+    except OSError as error:
+        raise ArchiveError(f"{final} cannot be made durable: {error}") from error
     return final
 
 

@@ -1,7 +1,8 @@
-"""Read one record back from where it lies."""
+"""Read one record back from where it lies, and what its HTTP head says."""
 
 from __future__ import annotations
 
+import re
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from fastwarc.warc import WarcRecord
 
 _RECORD_END = b"\r\n\r\n"
+_HEAD_END = re.compile(rb"\n\r?\n")
+_FOLD = re.compile(rb"\r?\n[ \t]+")
 
 
 def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:
@@ -46,3 +49,11 @@ def parse_record(content: bytes, offset: int) -> WarcRecord:
     if content[block + record.content_length :] != _RECORD_END:
         raise RecordError(offset, f"Content-Length {record.content_length} does not fit the block")
     return record
+
+
+def header(message: bytes, name: str) -> str:
+    """The value of the first header of that name in an HTTP message, folds undone; empty without one."""
+    end = _HEAD_END.search(message)
+    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
+    found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
+    return _FOLD.sub(b" ", found[1]).strip().decode("latin-1") if found else ""

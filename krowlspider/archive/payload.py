@@ -30,7 +30,8 @@ def is_plain(message: bytes, payload: bytes) -> bool:
     return (
         end != -1
         and _REGULAR_HEAD.fullmatch(message, 0, end) is not None
-        and message[end + 4 :] == payload
+        and len(message) == end + 4 + len(payload)
+        and message.endswith(payload)
     )
 
 

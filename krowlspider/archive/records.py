@@ -1,46 +1,65 @@
 """WARC/1.1 records as bytes (ISO 28500:2017); pure: ids and dates are handed in.
 
-Every field goes through `_field`, which refuses control characters, so that nothing taken from
+Every field goes through `_lines`, which refuses control characters, so that nothing taken from
 the network can begin a field or a record of its own.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from base64 import b32encode
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
-from uuid import UUID
 
+from krowlspider.archive.digests import digest
 from krowlspider.archive.payload import is_plain
+from krowlspider.archive.tlsnames import cipher_suite, protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from krowlspider.archive.capture import Capture
+    from krowlspider.archive.capture import Capture, NameAnswer, Note
+    from krowlspider.archive.payloadindex import Original
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# In UTC; a datetime that knows so writes it out, which takes longer.
+_EPOCH = datetime(1970, 1, 1)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # WARC 1.1, 5.12: escaped by RFC 3986, so printable ASCII without whitespace. Readers take a header
 # of 32 KiB (fastwarc); half of that is left to the other fields.
 _URI = re.compile(r"[!-~]{1,16384}")
 # WARC 1.1, 4 "token": no control characters, no separators.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# An IPv4 address as `ip_address` writes it, which takes four times as long to say so.
+_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")
 # WARC 1.1, 5.13: the reasons that a crawler can know.
 _TRUNCATED = frozenset({"length", "time", "disconnect"})
+# WARC 1.1, 6.7.2 and 6.7.3.
+_IDENTICAL = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+_NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 _FORMAT = {
     "format": "WARC File Format 1.1",
     "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
 }
+_FIELDS = "application/warc-fields"
+_RESPONSE = "application/http; msgtype=response"
+_REQUEST = "application/http; msgtype=request"
+DNS = "text/dns"
 
 
 def record_id(entropy: bytes) -> str:
     """The WARC-Record-ID (a version 4 UUID) made of 16 random bytes."""
-    return f"<urn:uuid:{UUID(bytes=entropy, version=4)}>"
+    digits = entropy.hex()
+    # RFC 9562, 5.4: the version and the variant take the place of six bits.
+    variant = "89ab"[entropy[8] >> 4 & 3]
+    return (
+        f"<urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[13:16]}"
+        f"-{variant}{digits[17:20]}-{digits[20:]}>"
+    )
 
 
+# A capture's is asked for by both records, the payload index and the index line.
+@lru_cache(maxsize=2)
 def warc_date(epoch: float) -> str:
     """The WARC-Date, in UTC with microseconds, of a time in seconds since the epoch.
 
@@ -50,12 +69,7 @@ def warc_date(epoch: float) -> str:
         moment = _EPOCH + timedelta(seconds=epoch)
     except OverflowError as error:
         raise ValueError(f"not a time: {epoch!r}") from error
-    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-
-
-def digest(content: bytes) -> str:
-    """The labelled digest of ``content``: ``sha1:`` and 32 letters of Base32."""
-    return "sha1:" + b32encode(hashlib.sha1(content, usedforsecurity=False).digest()).decode()
+    return moment.isoformat(timespec="microseconds") + "Z"
 
 
 def info_block(fields: Mapping[str, str]) -> bytes:
@@ -63,94 +77,155 @@ def info_block(fields: Mapping[str, str]) -> bytes:
 
     Raises ValueError when a name is not a token or a value holds a control character.
     """
-    for name in fields:
-        if not _TOKEN.fullmatch(name):
-            raise ValueError(f"not a field name: {name!r}")
-    return b"".join(_field(name, value) for name, value in (dict(fields) | _FORMAT).items())
+    return _fields_block([*(dict(fields) | _FORMAT).items()])
 
 
-def warcinfo(block: bytes, *, identity: str, date: str, filename: str) -> bytes:
-    """The warcinfo record that begins the file ``filename``."""
-    fields = [
-        ("WARC-Type", "warcinfo"),
-        ("WARC-Record-ID", identity),
-        ("WARC-Date", date),
-        ("WARC-Filename", filename),
-        ("Content-Type", "application/warc-fields"),
-        ("WARC-Block-Digest", digest(block)),
-    ]
-    return _record(fields, block)
+class RecordMaker:
+    """The records of one file, of which ``info`` is the id of the warcinfo record; ``algorithm`` is that of digests.
 
-
-def response(capture: Capture, *, identity: str, date: str, info: str) -> bytes:
-    """The response record of ``capture``; ``info`` is the id of its file's warcinfo record.
-
-    Raises ValueError when the capture's URL, address or truncation cannot stand in a record.
+    What cannot stand in a record (a URL, an address, a reason) raises ValueError.
     """
-    fields = [*_common("response", capture, identity, date, info)]
-    # Of a chunked response the standard digests the entity, warcio the chunks, and of an irregular
-    # head tools disagree where it ends: whichever digest stood here, one of them would call the
-    # record broken. The block digest guards it.
-    if is_plain(capture.response_bytes, capture.payload):
-        fields.append(("WARC-Payload-Digest", digest(capture.payload)))
-    if capture.truncated:
-        fields.append(("WARC-Truncated", _reason(capture.truncated)))
-    return _record(fields, capture.response_bytes)
+
+    def __init__(self, info: str, algorithm: str):
+        self._info = info
+        self._algorithm = algorithm
+        # The fields that both records of a capture have, kept from the first for the second, and what they say.
+        self._common = ""
+        self._said: object = None
+
+    def warcinfo(self, block: bytes, *, date: str, filename: str) -> bytes:
+        """The warcinfo record that begins the file ``filename``."""
+        fields = [
+            ("WARC-Type", "warcinfo"),
+            ("WARC-Record-ID", self._info),
+            ("WARC-Date", date),
+            ("WARC-Filename", filename),
+        ]
+        return self._record("", fields, _FIELDS, block)
+
+    def response(self, capture: Capture, payload: str) -> bytes:
+        """The response record of a capture; ``payload`` is the labelled digest of its payload."""
+        fields = []
+        # Of a chunked response the standard digests the entity, warcio the chunks, and of an irregular
+        # head tools disagree where it ends: whichever digest stood here, one of them would call the
+        # record broken. The block digest guards it.
+        if is_plain(capture.response_bytes, capture.payload):
+            fields.append(("WARC-Payload-Digest", payload))
+        if capture.truncated:
+            fields.append(("WARC-Truncated", _reason(capture.truncated)))
+        head = self._exchanged("response", capture, capture.identity)
+        return self._record(head, fields, _RESPONSE, capture.response_bytes)
+
+    def revisit(self, capture: Capture, payload: str, original: Original) -> bytes:
+        """The revisit record of a capture whose payload ``original`` holds: its head alone (WARC 1.1, 6.7.2)."""
+        fields = [
+            ("WARC-Profile", _IDENTICAL),
+            ("WARC-Payload-Digest", payload),
+            ("WARC-Refers-To-Target-URI", _uri(original.url)),
+            ("WARC-Refers-To-Date", original.date),
+            # As 6.7.2 has it where a block stands without its payload.
+            ("WARC-Truncated", "length"),
+        ]
+        head = self._exchanged("revisit", capture, capture.identity)
+        return self._record(head, fields, _RESPONSE, capture.response_bytes[: capture.head])
+
+    def not_modified(self, capture: Capture) -> bytes:
+        """The revisit record of an answer 304 (WARC 1.1, 6.7.3), whatever the condition was held against."""
+        head = self._exchanged("revisit", capture, capture.identity)
+        fields = [("WARC-Profile", _NOT_MODIFIED)]
+        return self._record(head, fields, _RESPONSE, capture.response_bytes)
+
+    def request(self, capture: Capture, identity: str) -> bytes:
+        """The request record of a capture.
+
+        The association with the response stands on this record only, which WARC 1.1, 5.7 takes as bidirectional: a
+        file cut between the two then names no record that is not there.
+        """
+        fields = [("WARC-Concurrent-To", capture.identity)]
+        # A request that we sent has CRLF line ends and no transfer coding.
+        if body := capture.request_bytes.partition(b"\r\n\r\n")[2]:
+            fields.append(("WARC-Payload-Digest", self._digest(body)))
+        head = self._exchanged("request", capture, identity)
+        return self._record(head, fields, _REQUEST, capture.request_bytes)
+
+    def metadata(self, note: Note, identity: str) -> bytes:
+        """The metadata record of a note (WARC 1.1, 6.6)."""
+        fields = [*_named("metadata", identity), *self._about(note.url, note.started)]
+        if note.concurrent is not None:
+            fields.append(("WARC-Concurrent-To", note.concurrent))
+        return self._record("", fields, _FIELDS, _fields_block(note.fields))
+
+    def resource(self, answer: NameAnswer, identity: str) -> bytes:
+        """The resource record of an answer of the DNS."""
+        block = dns_lines(answer)
+        fields = [
+            *_named("resource", identity),
+            *self._about(dns_uri(answer.name), answer.started),
+            ("WARC-Payload-Digest", self._digest(block)),
+        ]
+        return self._record("", fields, DNS, block)
+
+    def _exchanged(self, kind: str, capture: Capture, identity: str) -> str:
+        """The first fields of a record of what was on the wire."""
+        said = (capture.url, capture.started, capture.address, capture.version, capture.tls)
+        if said != self._said:
+            self._common = self._wire(capture)
+            self._said = said
+        return _lines(_named(kind, identity)) + self._common
+
+    def _wire(self, capture: Capture) -> str:
+        fields = [
+            *self._about(capture.url, capture.started),
+            ("WARC-IP-Address", _address(capture.address)),
+            ("WARC-Protocol", f"http/{capture.version}"),
+        ]
+        if capture.tls is not None:
+            version, cipher = capture.tls
+            fields.append(("WARC-Protocol", protocol(version)))
+            fields.append(("WARC-Cipher-Suite", cipher_suite(cipher)))
+        return _lines(fields)
+
+    def _about(self, url: str, started: float) -> list[tuple[str, str]]:
+        return [
+            ("WARC-Date", warc_date(started)),
+            ("WARC-Target-URI", _uri(url)),
+            ("WARC-Warcinfo-ID", self._info),
+        ]
+
+    def _digest(self, content: bytes) -> str:
+        return digest(content, self._algorithm)
+
+    def _record(
+        self, head: str, fields: list[tuple[str, str]], content: str, block: bytes
+    ) -> bytes:
+        """A record of the lines ``head``, then ``fields`` and those that tell of its block."""
+        said = [
+            *fields,
+            ("WARC-Block-Digest", self._digest(block)),
+            ("Content-Type", content),
+            ("Content-Length", str(len(block))),
+        ]
+        about = f"WARC/1.1\r\n{head}{_lines(said)}\r\n".encode()
+        return b"".join((about, block, b"\r\n\r\n"))
 
 
-def request(capture: Capture, *, identity: str, date: str, info: str, concurrent: str) -> bytes:
-    """The request record of ``capture``; ``concurrent`` is the id of its response record.
-
-    The association stands on this record only, which WARC 1.1, 5.7 takes as bidirectional: a file
-    cut between the two then names no record that is not there.
-    """
-    fields = [
-        *_common("request", capture, identity, date, info),
-        ("WARC-Concurrent-To", concurrent),
-    ]
-    # A request that we sent has CRLF line ends and no transfer coding.
-    body = capture.request_bytes.partition(b"\r\n\r\n")[2]
-    if body:
-        fields.append(("WARC-Payload-Digest", digest(body)))
-    return _record(fields, capture.request_bytes)
+def dns_uri(name: str) -> str:
+    """The URI of a name in the DNS (RFC 4501)."""
+    return f"dns:{name.rstrip('.')}"
 
 
-def metadata(capture: Capture, *, identity: str, date: str, info: str, concurrent: str) -> bytes:
-    """The metadata record of ``capture``, which says by which redirects it was come to; ``concurrent`` is
-    the id of its response record.
-
-    ``via`` is as in WARC 1.1, 6.6: the referring URI. What is no URI is left out.
-    """
-    chain = [url for url in capture.chain if _URI.fullmatch(url)]
-    block = b"".join(_field("redirected-from", url) for url in chain)
-    block += b"".join(_field("via", url) for url in chain[-1:])
-    fields = [
-        ("WARC-Type", "metadata"),
-        ("WARC-Record-ID", identity),
-        ("WARC-Date", date),
-        ("WARC-Target-URI", _uri(capture.url)),
-        ("WARC-Concurrent-To", concurrent),
-        ("WARC-Warcinfo-ID", info),
-        ("Content-Type", "application/warc-fields"),
-        ("WARC-Block-Digest", digest(block)),
-    ]
-    return _record(fields, block)
+def dns_lines(answer: NameAnswer) -> bytes:
+    """An answer as lines of a master file (RFC 4027)."""
+    name = answer.name.rstrip(".")
+    return "".join(
+        f"{name}.\t{ttl:.0f}\tIN\t{'AAAA' if ':' in address else 'A'}\t{_address(address)}\r\n"
+        for address, ttl in answer.addresses
+    ).encode()
 
 
-def _common(
-    kind: str, capture: Capture, identity: str, date: str, info: str
-) -> Iterable[tuple[str, str]]:
-    block = capture.response_bytes if kind == "response" else capture.request_bytes
-    return (
-        ("WARC-Type", kind),
-        ("WARC-Record-ID", identity),
-        ("WARC-Date", date),
-        ("WARC-Target-URI", _uri(capture.url)),
-        ("WARC-IP-Address", str(ip_address(capture.address))),
-        ("WARC-Warcinfo-ID", info),
-        ("Content-Type", f"application/http; msgtype={kind}"),
-        ("WARC-Block-Digest", digest(block)),
-    )
+def is_uri(text: str) -> bool:
+    """Whether a text can stand as a URI in a field."""
+    return _URI.fullmatch(text) is not None
 
 
 def _uri(url: str) -> str:
@@ -159,19 +234,32 @@ def _uri(url: str) -> str:
     return url
 
 
+def _address(text: str) -> str:
+    # A zone (fe80::1%eth0) is a word of this machine, of any characters.
+    return text if _IPV4.fullmatch(text) else str(ip_address(text.partition("%")[0]))
+
+
 def _reason(truncated: str) -> str:
     if truncated not in _TRUNCATED:
         raise ValueError(f"not a reason for truncation: {truncated!r}")
     return truncated
 
 
-def _record(fields: Iterable[tuple[str, str]], block: bytes) -> bytes:
-    lines = [_field(name, value) for name, value in fields]
-    length = _field("Content-Length", str(len(block)))
-    return b"".join((b"WARC/1.1\r\n", *lines, length, b"\r\n", block, b"\r\n\r\n"))
+def _fields_block(fields: list[tuple[str, str]]) -> bytes:
+    for name, _ in fields:
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"not a field name: {name!r}")
+    return _lines(fields).encode()
 
 
-def _field(name: str, value: str) -> bytes:
-    if _CONTROL.search(value):
-        raise ValueError(f"control character in {name}: {value!r}")
-    return f"{name}: {value}\r\n".encode()
+def _named(kind: str, identity: str) -> list[tuple[str, str]]:
+    return [("WARC-Type", kind), ("WARC-Record-ID", identity)]
+
+
+def _lines(fields: list[tuple[str, str]]) -> str:
+    # What is printable has no control character; to search each value takes ten times as long.
+    if not "".join([value for _, value in fields]).isprintable():
+        for name, value in fields:
+            if _CONTROL.search(value):
+                raise ValueError(f"control character in {name}: {value!r}")
+    return "".join([f"{name}: {value}\r\n" for name, value in fields])

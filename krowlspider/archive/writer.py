@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from krowlspider.archive.disk import lock_directory, make_directory
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.mend import MendReport, mend_folder
-from krowlspider.archive.series import WarcSeries, WriterStats
+from krowlspider.archive.series import SeriesOptions, WarcSeries, WriterStats
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.capture import Capture, Location
+    from krowlspider.archive.capture import Capture, Location, NameAnswer, Note
+    from krowlspider.archive.payloadindex import PayloadIndex
 
-__all__ = ["WarcWriter", "WriterStats"]
+__all__ = ["SeriesOptions", "WarcWriter", "WriterStats"]
 
 _T = TypeVar("_T")
 # Orders reported to the loop with one wake-up: some 20 ms of the thread's work on 39 KB pages, so
@@ -45,31 +46,27 @@ class _Order:
 class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
-    ``max_size`` is the size in compressed bytes at which a file is ended, ``queue_bytes`` the bytes
-    that may wait in memory before the writer calls itself full, ``info`` the fields of each file's
-    warcinfo record.
+    ``queue_bytes`` are the bytes that may wait in memory before the writer calls itself full. ``payloads`` is the
+    writer's from now on, which closes it.
 
     When the disk is full the writer is ``stalled``: it tries again every second, and what is handed in
     waits, until there is room or it is told to `give_up`. Any other failure of the disk is final: from
     then on every future, and `sync`, raises ArchiveError, so nothing more can be acknowledged, and
     the open file is left as it is for the next start to mend.
 
-    Raises ValueError when prefix, hostname or info cannot be used.
+    Raises ValueError when the options cannot be used.
     """
 
     def __init__(
         self,
         directory: Path,
+        options: SeriesOptions,
         *,
-        prefix: str,
-        max_size: int,
         queue_bytes: int,
-        info: Mapping[str, str],
-        hostname: str,
+        payloads: PayloadIndex | None = None,
     ) -> None:
-        self._series = WarcSeries(
-            directory, prefix=prefix, hostname=hostname, max_size=max_size, info=info
-        )
+        self._series = WarcSeries(directory, options, payloads)
+        self._payloads = payloads
         self.directory = directory
         # Kept by the thread.
         self.stalled = False
@@ -115,6 +112,14 @@ class WarcWriter:
         capture cannot be a record. Raises ArchiveError when the writer is not open.
         """
         return self._order(partial(self._series.append, capture), capture.size)
+
+    def note(self, note: Note) -> asyncio.Future[None]:
+        """Hand in what is to be said about a fetch. The future ends, and this raises, as of `write`."""
+        return self._order(partial(self._series.note, note), note.size)
+
+    def name(self, answer: NameAnswer) -> asyncio.Future[None]:
+        """Hand in an answer of the DNS. The future ends, and this raises, as of `write`."""
+        return self._order(partial(self._series.name, answer))
 
     async def sync(self) -> None:
         """Return when everything handed in before is on the disk to stay, while stalled when there is
@@ -177,6 +182,8 @@ class WarcWriter:
                 # Open still only after a failure, which has been told already.
                 with suppress(OSError):
                     self._series.abandon()
+                if self._payloads is not None:
+                    self._payloads.close()
             self._loop.call_soon_threadsafe(
                 self._settle, outcomes, sum(order.size for order in batch)
             )

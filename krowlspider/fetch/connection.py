@@ -16,7 +16,7 @@ from krowlspider.fetch.errors import (
     TooLarge,
     TotalTimeout,
 )
-from krowlspider.fetch.exchange import Exchange, StopFetch
+from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
 
 if TYPE_CHECKING:
     from ssl import SSLObject
@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         self.origin = origin
         self.address = address
         self.closed = False
+        self.dialled = Dialled()
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._tls: tuple[str, str] | None = None
@@ -203,4 +204,5 @@ class Connection(asyncio.Protocol):
             tls=self._tls,
             certificate=self._certificate,
             reused=self._served > 0,
+            dialled=self.dialled,
         )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import ssl
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection
@@ -23,6 +27,7 @@ from krowlspider.fetch.errors import (
     TLSFailed,
     TotalTimeout,
 )
+from krowlspider.fetch.exchange import Dialled
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
@@ -69,11 +74,13 @@ class Dialer:
         another past it. Raises FetchError: of several addresses, what befell the first; AddressBusy when
         there was room at none.
         """
+        begun = time.perf_counter()
         try:
             async with asyncio.timeout_at(deadline):
                 addresses = await self._resolver.resolve(origin.host)
         except TimeoutError as e:
             raise TotalTimeout(f"looking up {origin.host} took too long") from e
+        name = time.perf_counter() - begun
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
             raise AddressForbidden(
@@ -84,7 +91,7 @@ class Dialer:
             if not admit(address):
                 continue
             try:
-                return await self._connect(origin, address, deadline)
+                connection = await self._connect(origin, address, deadline)
             except (
                 ConnectRefused,
                 ConnectTimeout,
@@ -93,6 +100,9 @@ class Dialer:
                 NetworkDown,
             ) as e:
                 failure = failure or e
+            else:
+                connection.dialled = replace(connection.dialled, name=name)
+                return connection
         if failure is None:
             raise AddressBusy(permitted[0])
         raise failure
@@ -115,16 +125,36 @@ class Dialer:
     async def _open(
         self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str
     ) -> Connection:
-        secure = origin.scheme == "https"
-        server_name = _server_name(origin.host) if secure else None
-        _, connection = await loop.create_connection(
-            lambda: Connection(loop, origin, address),
-            address,
-            origin.port,
-            ssl=self._tls if secure else None,
-            server_hostname=server_name,
-        )
+        begun = time.perf_counter()
+        if origin.scheme == "http":
+            _, connection = await loop.create_connection(
+                lambda: Connection(loop, origin, address), address, origin.port
+            )
+            connection.dialled = Dialled(connect=time.perf_counter() - begun)
+            return connection
+        server_name = _server_name(origin.host)
+        # A socket of our own, to know when TCP ends and TLS begins.
+        with ExitStack() as unused:
+            sock = unused.enter_context(_socket_to(address))
+            await loop.sock_connect(sock, (address, origin.port))
+            connected = time.perf_counter()
+            _, connection = await loop.create_connection(
+                lambda: Connection(loop, origin, address),
+                sock=sock,
+                ssl=self._tls,
+                server_hostname=server_name,
+            )
+            unused.pop_all()
+        ended = time.perf_counter()
+        connection.dialled = Dialled(connect=connected - begun, tls=ended - connected)
         return connection
+
+
+def _socket_to(address: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    return sock
 
 
 def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:

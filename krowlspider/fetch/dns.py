@@ -93,6 +93,8 @@ class Resolver:
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
         self.stats = ResolverStats()
+        # Told of each answer that has addresses: the name, and each address with its time to live in seconds.
+        self.told: Callable[[str, list[tuple[str, float]]], None] | None = None
 
     async def resolve(self, name: str) -> list[str]:
         """The addresses of ``name``, IPv4 first, never empty.
@@ -183,6 +185,8 @@ class Resolver:
             return self._failure(NameTimeout, "no answer in time")
         if not records:
             return self._failure(NameWithoutAddress, "no address")
+        if self.told is not None:
+            self.told(name, records)
         ttl = min(ttl for _, ttl in records)
         expires = self._clock() + min(max(ttl, POSITIVE_MIN), POSITIVE_MAX)
         return _Answer([address for address, _ in records[:ADDRESSES_KEPT]], expires)

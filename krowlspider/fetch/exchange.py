@@ -8,6 +8,15 @@ from typing import Protocol
 Headers = list[tuple[bytes, bytes]]
 
 
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """What opening a connection took: the look-up of the name, TCP, and TLS (0 without it); seconds."""
+
+    name: float = 0.0
+    connect: float = 0.0
+    tls: float = 0.0
+
+
 @dataclass(slots=True, eq=False)
 class Exchange:
     """One request and its final response, verbatim for the archive and parsed for the crawler.
@@ -48,6 +57,8 @@ class Exchange:
     """The server's certificate, DER."""
     reused: bool
     """Whether the connection had served an earlier exchange."""
+    dialled: Dialled
+    """What it took to open the connection, however long ago."""
 
 
 class StopFetch(Exception):

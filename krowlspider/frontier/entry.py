@@ -20,6 +20,7 @@ _REQUEST = 8
 _HTTPS = 16
 _WHOLE = 32
 _CHAINED = 64
+_LED = 128
 # What a URL on the entry's own host begins with in a chain, in place of scheme and host. No URL begins so.
 _HERE = {"0": "http", "1": "https"}
 
@@ -33,6 +34,8 @@ class Entry:
     try in seconds of the job clock, 0 for at once. ``bare`` marks a seed given without a scheme, which falls back
     from https to http. ``request`` is empty for a page of the broad spider, else a whole serialised Scrapy request.
     ``chain`` are the URLs whose redirects led here, the first one first; a whole request has them in its meta.
+    ``via`` is the URL of the page or sitemap that named it, ``hop`` one letter for how (L a link, M a sitemap), both
+    empty where that is not kept.
     """
 
     url: str
@@ -45,6 +48,8 @@ class Entry:
     bare: bool = False
     request: bytes = b""
     chain: tuple[str, ...] = ()
+    via: str = ""
+    hop: str = ""
 
     def encode(self, host: str) -> bytes:
         """As it is kept under a key of its host: a flag byte, the depth, and what is not as usual. Of a URL that
@@ -60,7 +65,8 @@ class Entry:
                 | bool(self.request) * _REQUEST
                 | (scheme == "https") * _HTTPS
                 | (path is None) * _WHOLE
-                | bool(self.chain) * _CHAINED,
+                | bool(self.chain) * _CHAINED
+                | bool(self.via) * _LED,
                 min(self.depth, 0xFFFF),
             )
         ]
@@ -72,6 +78,9 @@ class Entry:
         if self.chain:
             chain = "\n".join(_shortened(url, host) for url in self.chain).encode()
             parts += [_CHAIN_LENGTH.pack(len(chain)), chain]
+        if self.via:
+            via = f"{self.hop[:1] or ' '}{_shortened(self.via, host)}".encode()
+            parts += [_LENGTH.pack(len(via)), via]
         if self.request:
             parts.append(_LENGTH.pack(len(url)))
         return b"".join([*parts, url, self.request])
@@ -93,6 +102,12 @@ class Entry:
             at += _CHAIN_LENGTH.size
             links = data[at : at + length].decode().split("\n")
             entry.chain = tuple(_lengthened(link, host) for link in links)
+            at += length
+        if flags & _LED:
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            via = data[at : at + length].decode()
+            entry.hop, entry.via = via[0].strip(), _lengthened(via[1:], host)
             at += length
         end = len(data)
         if flags & _REQUEST:

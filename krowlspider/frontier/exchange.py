@@ -1,7 +1,7 @@
 """URLs out of a frontier and in again: one JSON object a line.
 
 ``url``, ``depth``, ``priority``, ``redirects``, ``retries``, ``distress`` and ``bare`` are those of the entry,
-``chain`` are the URLs that redirected to it and ``request`` is the whole request in base64, where the entry has
+``chain`` are the URLs that redirected to it, ``via`` is the URL that named it and ``hop`` how, and ``request`` is the whole request in base64, where the entry has
 them; ``state`` is ``queued`` or ``poison``. Only ``url`` must be there to come in, and nothing else may: a name that
 is misspelt would be lost without a word.
 """
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _STATES = {schema.QUEUE: "queued", schema.POISON: "poison"}
 # With the most that an entry holds of each.
 _COUNTS = {"depth": 0xFFFF, "redirects": 0xFF, "retries": 0xFF, "distress": 0xFF}
-_KEYS = {"url", "priority", "bare", "chain", "request", "state", *_COUNTS}
+_KEYS = {"url", "priority", "bare", "chain", "via", "hop", "request", "state", *_COUNTS}
+_HOPS = {"", "L", "M"}
 # URLs of the longest chain that is taken: no crawl makes a longer one.
 _CHAIN_MAX = 0xFF
 # Lines that become one batch: about 1 MB.
@@ -83,6 +84,8 @@ def _as_dict(priority: int, entry: Entry, state: str) -> dict[str, object]:
     line |= {name: getattr(entry, name) for name in _COUNTS}
     if entry.chain:
         line["chain"] = entry.chain
+    if entry.via:
+        line |= {"via": entry.via, "hop": entry.hop}
     if entry.request:
         line["request"] = b64encode(entry.request).decode()
     return {**line, "state": state}
@@ -119,7 +122,10 @@ def parse_line(
     if type(bare) is not bool:
         raise BadLine("bare is neither true nor false")
     try:
-        entry = Entry(url, **counts, bare=bare, request=_request(said), chain=_chain(said, url_max))
+        entry = Entry(url, bare=bare, request=_request(said), chain=_chain(said, url_max))
+        for name, count in counts.items():
+            setattr(entry, name, count)
+        entry.via, entry.hop = _via(said, url_max)
         return Candidate(host_of(url), identify(entry), entry, priority)
     except ValueError as error:
         raise BadLine(str(error)) from error
@@ -149,6 +155,18 @@ def _chain(said: dict[str, Any], url_max: int) -> tuple[str, ...]:
             f"chain holds something else than http and https URLs of {url_max} characters at most"
         )
     return tuple(url for url in chain if url)
+
+
+def _via(said: dict[str, Any], url_max: int) -> tuple[str, str]:
+    via, hop = said.get("via", ""), said.get("hop", "")
+    if not isinstance(hop, str) or hop not in _HOPS:
+        raise BadLine("hop is neither L (a link) nor M (a sitemap)")
+    if via == "":
+        return "", ""
+    url = normalise(via) if isinstance(via, str) else None
+    if url is None or len(url) > url_max:
+        raise BadLine(f"via is not an http or https URL of {url_max} characters at most")
+    return url, hop
 
 
 def _request(said: dict[str, Any]) -> bytes:

@@ -375,7 +375,8 @@ class Frontier(HostTurns):
         :raises HostBusyError: it is not at rest; nothing has changed
         """
         host = self.host(name)
-        if host.leased or host.errands or host.waits or host.turn in (Turn.IN_TRANSIT, Turn.PARKED):
+        busy = host.leased or host.errands or host.waits or host.called
+        if busy or host.turn in (Turn.IN_TRANSIT, Turn.PARKED):
             raise HostBusyError(f"{name} is {host.turn.value}, with {len(host.leased)} pages open")
         if host.recalled:
             # The end of its last request may not have reached the disk, which the other frontier cannot know.

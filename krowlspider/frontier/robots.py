@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.frontier.robotsbook import RobotsBook
 from krowlspider.politeness.pace import DISTRESS
 from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import authority_of, host_of
+from krowlspider.urls.host import authority_of, domain_of, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,8 @@ def _may_be_robots(target: str, errand: Errand) -> bool:
     fetch there what that host's rules were never asked about, and a home page says nothing of robots."""
     if len(target) > URL_MAX:
         return False
-    return host_of(target) == errand.host.name or target.lower().endswith("/robots.txt")
+    path = target.partition("?")[0]
+    return host_of(target) == errand.host.name or path.lower().endswith("/robots.txt")
 
 
 class RobotsGate:
@@ -100,19 +102,18 @@ class RobotsGate:
         wall: Callable[[], float],
     ):
         self._frontier = frontier
-        self._book = RobotsBook(frontier, agent, wall)
+        self._book = RobotsBook(frontier, agent, wall, longest=ttl + _LONGER)
         self._ttl = ttl
         self._patience = patience
         self._crawl_delay_max = crawl_delay_max
         self._wall = wall
         self.waiting = 0
-        # Told of each errand when its robots.txt has come, or is known not to be there.
-        self.come: Callable[[Errand, bytes], None] | None = None
+        # Told of each errand when its robots.txt has come, or is known not to be there, and of the sitemaps it names.
+        self.come: Callable[[Errand, list[str]], None] | None = None
 
     def verdict(self, authority: str, url: str) -> Verdict:
         expires, rules = self._book.look_up(authority)
-        # One from after now was fetched while the clock was ahead.
-        if not 0 < expires - self._wall() <= self._ttl + _LONGER:
+        if not self._book.holds(expires):
             return Verdict.UNKNOWN
         if rules is None:
             return Verdict.UNREACHABLE
@@ -202,12 +203,20 @@ class RobotsGate:
         target = self._frontier.host(host_of(errand.url))
         sources = {*errand.passed, errand.source or errand.authority}
         for authority in sources - {errand.authority}:
-            self._book.learn(authority, record)
+            self._book.learn(authority, record, self._told(authority, errand))
         for other in self._sharing(errand):
             target.errands.remove(other)
             self._settle(other, record)
         target.pace.floor = self.crawl_delay(target.name)
         return self._settle(errand, record)
+
+    def _told(self, authority: str, errand: Errand) -> Callable[[list[str]], None] | None:
+        """Who is told of an authority that another's errand led to: it will have no errand of its own. Nobody, where it
+        is on another domain, to which the pages of the errand's host may not lead."""
+        own = domain_of(host_of(authority + "/")) == domain_of(errand.host.name)
+        if self.come is None or not own:
+            return None
+        return partial(self.come, Errand(authority, errand.host, errand.url))
 
     def _sharing(self, errand: Errand) -> list[Errand]:
         """The errands that wait to fetch what this one has asked for: its tries are theirs."""
@@ -226,10 +235,9 @@ class RobotsGate:
         self._book.extend(authority, end, end + _ASKED_AFTER)
 
     def _settle(self, errand: Errand, record: RobotsRecord) -> bool:
-        """The errand is over. What comes of it is told before it is kept: a death in between would miss it."""
-        if self.come is not None and record.ruling != Ruling.RETRY.value:
-            self.come(errand, record.body if record.ruling == Ruling.RULES.value else b"")
-        self._book.learn(errand.authority, record)
+        """The errand is over."""
+        told = None if self.come is None else partial(self.come, errand)
+        self._book.learn(errand.authority, record, told)
         errand.host.pace.floor = self.crawl_delay(errand.host.name)
         if errand.away:
             errand.away = False

@@ -25,12 +25,16 @@ LAST_GOOD_MAX = 30 * 86_400.0
 
 
 class RobotsBook:
-    """Robots.txt records by authority, for one product token; ``wall`` is a clock in epoch seconds."""
+    """Robots.txt records by authority, for one product token; ``wall`` is a clock in epoch seconds, ``longest`` the
+    most seconds for which a record may hold."""
 
-    def __init__(self, frontier: Frontier, agent: str, wall: Callable[[], float]):
+    def __init__(
+        self, frontier: Frontier, agent: str, wall: Callable[[], float], *, longest: float
+    ):
         self._frontier = frontier
         self._agent = agent
         self._wall = wall
+        self._longest = longest
         self._parsed: OrderedDict[str, tuple[float, RobotsRules | None]] = OrderedDict()
         # Rules and sitemaps of all of them.
         self.size = 0
@@ -42,17 +46,22 @@ class RobotsBook:
         record = self._stored(authority)
         if record is None:
             return self._remember(authority, 0.0, None)
-        return self._parse(authority, record)
+        return self._remember(authority, record.expires, self._rules_of(record))
 
     def record(self, authority: str) -> RobotsRecord | None:
-        """The record that decides now, None when robots.txt is to be fetched."""
+        """The record that decides now, None when robots.txt is to be fetched: for others, one that was extended is."""
         expires, rules = self.look_up(authority)
-        now = self._wall()
-        if expires <= now:
+        if not self.holds(expires):
             return None
         if rules is None:
-            return RobotsRecord(Ruling.RETRY.value, now, expires, 0, b"")
-        return self._stored(authority)
+            return RobotsRecord(Ruling.RETRY.value, self._wall(), expires, 0, b"")
+        record = self._stored(authority)
+        return record if record is not None and self.holds(record.expires) else None
+
+    def holds(self, expires: float) -> bool:
+        """Whether what expires then, in epoch seconds, decides now. What would hold for longer than any record may was
+        fetched while the clock was ahead."""
+        return 0 < expires - self._wall() <= self._longest
 
     def extend(self, authority: str, needed: float, expires: float) -> None:
         """Have what is in memory of an authority expire later, if it would before it is ``needed``."""
@@ -60,14 +69,27 @@ class RobotsBook:
         if known is not None and 0 < known[0] <= needed:
             self._parsed[authority] = expires, known[1]
 
-    def learn(self, authority: str, record: RobotsRecord) -> None:
+    def learn(
+        self,
+        authority: str,
+        record: RobotsRecord,
+        told: Callable[[list[str]], None] | None = None,
+    ) -> None:
         """Keep a record. One of a robots.txt that could not be had is kept in memory only; until it expires the last
-        good copy goes before it."""
+        good copy goes before it.
+
+        ``told`` gets the sitemaps that it names, none where there is no robots.txt, before it is kept: a death in
+        between would miss them. Those of a last good copy were told when it came.
+        """
         if record.ruling == Ruling.RETRY.value:
             record = self._last_good(authority, record.expires) or record
-        if record.ruling != Ruling.RETRY.value:
+            told = None
+        rules = self._rules_of(record)
+        if rules is not None:
+            if told is not None:
+                told(rules.sitemaps)
             self._frontier.put_robots(authority, record.encode())
-        self._parse(authority, record)
+        self._remember(authority, record.expires, rules)
 
     def _last_good(self, authority: str, expires: float) -> RobotsRecord | None:
         record = self._stored(authority)
@@ -80,13 +102,12 @@ class RobotsBook:
         saved = self._frontier.robots(authority)
         return None if saved is None else RobotsRecord.decode(saved)
 
-    def _parse(self, authority: str, record: RobotsRecord) -> tuple[float, RobotsRules | None]:
-        rules: RobotsRules | None = None
+    def _rules_of(self, record: RobotsRecord) -> RobotsRules | None:
         if record.ruling == Ruling.RULES.value:
-            rules = RobotsRules.parse(record.body, self._agent)
-        elif record.ruling == Ruling.ALLOW_ALL.value:
-            rules = RobotsRules.allow_all()
-        return self._remember(authority, record.expires, rules)
+            return RobotsRules.parse(record.body, self._agent)
+        if record.ruling == Ruling.ALLOW_ALL.value:
+            return RobotsRules.allow_all()
+        return None
 
     def _remember(
         self, authority: str, expires: float, rules: RobotsRules | None

@@ -402,8 +402,8 @@ class HostTurns:
         before, host.pace.errors = host.pace.errors, max(0, host.pace.errors - errors)
         self._note(host)
         if host.turn is Turn.PUT_OFF and self._rule.parked(Pace(errors=before)):
-            # It was the last of ten that parked it.
-            host.due = host.ready = whole_microseconds(self.now())
+            # It was the last of ten that parked it. Its last request may have been just now.
+            host.due = host.ready = whole_microseconds(self.now() + self._rule.delay(host.pace))
             self._due.push(host.due, name)
 
     def is_put_off(self, name: str) -> bool:

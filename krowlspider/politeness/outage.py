@@ -28,10 +28,12 @@ PATIENCE = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something on our side that can fail, and the kinds of failure (``krowlspider/fetch/errors.py``) by which it shows.
+    """Something on our side that can fail, and the kinds of failure (``krowlspider/fetch/errors.py``) by which it
+    shows.
 
-    ``suspect``: what the host may have caused as well; ``certain``: what it can hardly have;
-    ``sure``: what no host has to do with, so that one failure tells; ``refuted_by``: what only a host that was reached can cause, which is as good as an answer.
+    ``suspect``: what the host may have caused as well; ``certain``: what it can hardly have; ``sure``: what no host has
+    to do with, so that one failure tells; ``refuted_by``: what only a host that was reached can cause, which is as good
+    as an answer.
     """
 
     suspect: frozenset[str]

@@ -94,8 +94,8 @@ class _Reader:
             if name.startswith(b"user"):
                 self._name(_text(value))
             elif name.startswith(b"site"):
-                if value:
-                    self.sitemaps.append(_text(value))
+                if place := _text(value):
+                    self.sitemaps.append(place)
             else:
                 self._closed = True
                 if self._current and value:
@@ -148,7 +148,7 @@ class RobotsRules:
         self._rules = PathRules(rules) if rules else None
         # Seconds; None when nothing sensible is asked for.
         self.crawl_delay = crawl_delay
-        # As written: neither normalised nor checked.
+        # As written, repeats too: neither normalised nor checked.
         self.sitemaps = sitemaps
         # Rules and sitemaps kept in memory.
         self.size = len(rules) + len(sitemaps)

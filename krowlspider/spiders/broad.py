@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
+from scrapy.http import TextResponse
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
@@ -127,6 +128,7 @@ class BroadSpider(Spider):
 
     def _read_settings(self) -> None:
         self._agent: str = self.settings["ROBOTSTXT_USER_AGENT"]
+        self._notes = self.settings.getbool("KROWL_WARC_METADATA")
         self._follow_nofollow = self.settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._plan = reading_plan(self._agent, follow_nofollow=self._follow_nofollow)
         self._duplicates_max = self.settings.getint("KROWL_DUPLICATE_BODIES_MAX")
@@ -194,9 +196,13 @@ class BroadSpider(Spider):
             self._redirect(response, location, depth)
         else:
             page = self._read(response, content_type)
+            if self._notes:
+                meta["krowl_outlinks"] = len(page.links)
+                if isinstance(response, TextResponse):
+                    meta["krowl_charset"] = response.encoding
             await self._follow(page, response, depth)
         try:
-            where = await meta["krowl_warc"]
+            where = await meta["krowl_warc"] if "krowl_warc" in meta else None
         except ArchiveError:
             # It has been told, and keeps every commit from now on from acknowledging a page, this one too.
             return
@@ -213,8 +219,8 @@ class BroadSpider(Spider):
             "content_type": content_type,
             "bytes": len(response.body),
             "fetch_time": round(meta["download_latency"], 6),
-            "warc_file": where.file,
-            "warc_offset": where.offset,
+            "warc_file": where and where.file,
+            "warc_offset": where and where.offset,
         }
 
     def _read(self, response: Response, content_type: str) -> Page:
@@ -246,14 +252,16 @@ class BroadSpider(Spider):
         if most and self._duplicates.count(host, response.body) > most:
             self.crawler.stats.inc_value("krowl/pages/duplicate_count")
             return
-        await self._discover(page.links, depth + 1, host)
+        await self._discover(page.links, depth + 1, response.url)
 
-    async def _discover(self, links: list[str], depth: int, via: str) -> None:
+    async def _discover(self, links: list[str], depth: int, page: str) -> None:
         """Hand links over, in one batch as a rule; of a huge page some at a time, for the loop's sake."""
+        host = host_of(page)
         for start in range(0, len(links), _LINKS_AT_ONCE):
             if start:
                 await asyncio.sleep(0)
-            self.scheduler.discover(links[start : start + _LINKS_AT_ONCE], depth=depth, via=via)
+            part = links[start : start + _LINKS_AT_ONCE]
+            self.scheduler.discover(part, depth=depth, via=host, page=page)
 
     def _redirect(self, response: Response, location: str, depth: int) -> None:
         redirects = response.meta.get("redirect_times", 0) + 1

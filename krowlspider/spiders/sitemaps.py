@@ -15,7 +15,7 @@ from scrapy import Request
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.sitemap import BYTES_MAX, Sitemap, sitemaps_named
+from krowlspider.urls.sitemap import BYTES_MAX, Sitemap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 LEVELS_MAX = 3
 # Sitemaps taken from one robots.txt, in 20 ms. Large sites name some dozens.
 NAMED_MAX = 200
-# Bytes of sitemaps read of one domain in a run, about 5 s of CPU: a site of a million URLs has 100 MB. Another host's
-# pages are not to wait for one that names sitemaps without end.
+# Unpacked bytes of sitemaps after which no more of one domain are read in a run; the last one is read to its end, 50 MB
+# at most. That is 0.9 million URLs as a rule, as 50,000 have 11 MB, in about 5 s of CPU. Another host's pages are not
+# to wait for one that names sitemaps without end.
 DOMAIN_BYTES_MAX = 4 * BYTES_MAX
 # Domains for which that is remembered, the last ones.
 _DOMAINS = 16_384
@@ -51,39 +52,43 @@ class SitemapReader:
         self._reading = asyncio.Lock()
         self._taken: OrderedDict[str, int] = OrderedDict()
 
-    def look(self, authority: str, robots: bytes, depth: int) -> None:
-        """Queue the sitemaps of an authority whose robots.txt has come, and ``/sitemap.xml``; known ones are known.
+    def look(self, authority: str, sitemaps: list[str], depth: int) -> None:
+        """Queue the sitemaps that an authority's robots.txt names, as written there, and ``/sitemap.xml``; known ones
+        are known.
 
         ``depth`` is that of the page by which the crawl came there. They, and what they name, have that of its links:
         so max_depth bounds a site's sitemaps as it bounds its pages.
         """
         base = authority + "/"
-        named = sitemaps_named(robots)
+        named = list(dict.fromkeys(sitemaps))
         urls = [normalise(line, base) for line in named[:NAMED_MAX]]
         self._drop("url", urls.count(None))
         self._drop("sitemap_count", len(named) - len(urls))
         found = {url: None for url in [*urls, base + "sitemap.xml"] if url is not None}
-        self._queue(list(found), depth + 1, 1, host_of(base))
+        self._queue(list(found), depth + 1, (1, host_of(base)), base + "robots.txt")
 
     def _queue(
         self,
         urls: Sequence[str],
         depth: int,
-        level: int,
-        named_by: str,
+        of: tuple[int, str],
+        page: str,
         chain: tuple[str, ...] = (),
     ) -> None:
+        """``of`` is the level of the sitemaps, and the host whose robots.txt led to them; ``page`` is what names them."""
         spider = self._spider
         meta = {
             "depth": depth,
-            "krowl_sitemap": [level, named_by],
+            "krowl_sitemap": list(of),
             "download_maxsize": BYTES_MAX,
             "handle_httpstatus_all": True,
         }
         if chain:
             meta |= {"redirect_times": len(chain), "redirect_urls": list(chain)}
         make = partial(Request, callback=spider.parse_sitemap, errback=spider.failed, meta=meta)
-        spider.scheduler.discover(urls, depth=depth, via=named_by, chain=chain, request=make)
+        spider.scheduler.discover(
+            urls, depth=depth, via=of[1], page=page, hop="M", chain=chain, request=make
+        )
 
     async def read(self, response: Response) -> bool:
         """Queue what a sitemap names, or what it redirects to. Anything but 2xx says nothing.
@@ -95,11 +100,13 @@ class SitemapReader:
             if location is not None and 300 <= response.status < 400:
                 self._redirect(response, location.decode("utf-8", errors="replace"))
             return True
-        if not self._take(domain_of(host_of(response.url)), len(response.body)):
-            self._drop("sitemap_count", 1)
-            return True
+        domain = domain_of(host_of(response.url))
         async with self._reading:
+            if self._charge(domain, 0) >= DOMAIN_BYTES_MAX:
+                self._drop("sitemap_count", 1)
+                return True
             sitemap = await self._read(response)
+            self._charge(domain, sitemap.size)
         stats = self._spider.crawler.stats
         if sitemap.kind is not None:
             stats.inc_value("krowl/sitemaps/read_count")
@@ -108,13 +115,13 @@ class SitemapReader:
             stats.inc_value("krowl/sitemaps/bad_count")
         return sitemap.kind is not None
 
-    def _take(self, domain: str, size: int) -> bool:
-        """Whether a domain may have so many bytes more read."""
+    def _charge(self, domain: str, size: int) -> int:
+        """Count bytes that were read of a domain; all that were so far."""
         taken = self._taken.pop(domain, 0) + size
         self._taken[domain] = taken
         if len(self._taken) > _DOMAINS:
             self._taken.popitem(last=False)
-        return taken <= DOMAIN_BYTES_MAX
+        return taken
 
     async def _read(self, response: Response) -> Sitemap:
         level, named_by = response.meta["krowl_sitemap"]
@@ -126,7 +133,7 @@ class SitemapReader:
             urls = self._spoken_for(found, spoken_for)
             for start in range(0, len(urls), _URLS_AT_ONCE):
                 part = urls[start : start + _URLS_AT_ONCE]
-                scheduler.discover(part, depth=depth, via=named_by)
+                scheduler.discover(part, depth=depth, via=named_by, page=response.url, hop="M")
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         self._drop("url", sitemap.invalid)
@@ -136,7 +143,7 @@ class SitemapReader:
             return sitemap
         for start in range(0, len(children), _SITEMAPS_AT_ONCE):
             part = children[start : start + _SITEMAPS_AT_ONCE]
-            self._queue(part, depth, level + 1, named_by)
+            self._queue(part, depth, (level + 1, named_by), response.url)
             await asyncio.sleep(0)
         return sitemap
 
@@ -158,7 +165,7 @@ class SitemapReader:
             self._drop("redirects", 1)
         else:
             level, named_by = meta["krowl_sitemap"]
-            self._queue([target], meta["depth"], level, named_by, chain)
+            self._queue([target], meta["depth"], (level, named_by), response.url, chain)
 
     def _drop(self, reason: str, count: int) -> None:
         if count:

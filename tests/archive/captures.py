@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.capture import Capture
-from krowlspider.archive.series import WarcSeries
+from krowlspider.archive.records import record_id
+from krowlspider.archive.series import SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
 
 ROOT = Path(__file__).parents[2]
@@ -67,22 +70,46 @@ def capture(
     """A capture of page ``number``, of a plain response that tells the number or of ``odd``."""
     body = b"<p>page %d</p>" % number
     odd = odd or Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body, body)
+    end = odd.response.find(b"\r\n\r\n")
+    found = re.search(rb"\r\nContent-Type: ([^\r]*)", odd.response[: max(end, 0)])
     return Capture(
+        identity=record_id(number.to_bytes(16)),
         url=url or f"http://example.org/page/{number}",
         request_bytes=request,
         response_bytes=odd.response,
+        head=end + 4 if end >= 0 else 0,
         payload=odd.payload,
+        status=status_of(odd.response),
+        media_type=found[1].decode() if found else "",
         address=address,
         started=STARTED,
         truncated=odd.truncated,
     )
 
 
+def status_of(response: bytes) -> int:
+    """The status that a response begins with, 0 when it does not."""
+    found = re.match(rb"HTTP/1\.[01] (\d{3})", response)
+    return int(found[1]) if found else 0
+
+
+def options(
+    *,
+    prefix: str = "test",
+    hostname: str = "here",
+    max_size: int = 10**9,
+    max_age: float = 3600.0,
+    info: Mapping[str, str] = MappingProxyType({"software": "test/1"}),
+    digest: str = "sha1",
+    compression: str = "isal-1",
+) -> SeriesOptions:
+    """Options of a series; what a test does not care about is as usual."""
+    return SeriesOptions(prefix, hostname, max_size, max_age, info, digest, compression)
+
+
 def series(directory: Path, *, max_size: int = 10**9) -> WarcSeries:
     """A series of files in ``directory``."""
-    return WarcSeries(
-        directory, prefix="test", hostname="here", max_size=max_size, info={"software": "test/1"}
-    )
+    return WarcSeries(directory, options(max_size=max_size))
 
 
 def written(directory: Path, captures: Iterable[Capture], *, max_size: int = 10**9) -> list[Path]:

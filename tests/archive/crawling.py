@@ -17,16 +17,14 @@ from pathlib import Path
 
 from krowlspider.archive.writer import WarcWriter
 
-from .captures import Odd, capture
+from .captures import Odd, capture, options
 
 NOISE = random.Random(3).randbytes(3000)
 PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + NOISE, NOISE)
 
 
 async def crawl(directory: Path, count: int, burst: int) -> None:
-    files = WarcWriter(
-        directory, prefix="k", max_size=60_000, queue_bytes=10**6, info={}, hostname="here"
-    )
+    files = WarcWriter(directory, options(prefix="k", max_size=60_000), queue_bytes=10**6)
     files.open(asyncio.get_running_loop())
     watching = asyncio.create_task(watch(files))
     number = 0

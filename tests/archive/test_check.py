@@ -1,23 +1,28 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.archive import records
+from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.check import Problem, check_folder
+from krowlspider.archive.digests import digest
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.lookup import read_record
+from krowlspider.archive.payloadindex import PayloadIndex
+from krowlspider.archive.series import WarcSeries
 
-from .captures import ALL_ODD, capture, series, written
+from .captures import ALL_ODD, STARTED, capture, options, series, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ID = records.record_id(bytes(16))
-DATE = records.warc_date(0)
-GOOD = records.response(capture(), identity=ID, date=DATE, info=ID)
+GOOD = records.RecordMaker(ID, "sha1").response(capture(), digest(capture().payload))
 
 
 def problems(directory: Path, *members: bytes) -> list[Problem]:
@@ -52,6 +57,7 @@ def test_a_file_cut_at_any_byte_within_a_record_is_found_out(tmp_path: Path) -> 
     location = files.append(capture())
     files.close()
     path = tmp_path / location.file
+    index_path(path).unlink()
     content = path.read_bytes()
     ends = {location.offset, location.offset + location.length, len(content)}
     for cut in range(1, len(content) + 1):
@@ -118,3 +124,88 @@ def test_no_record_is_read_where_none_begins(tmp_path: Path, offset: int) -> Non
     with pytest.raises(RecordError) as caught:
         read_record(path, offset)
     assert caught.value.offset == offset
+
+
+def indexed(directory: Path, count: int = 3) -> Path:
+    """One file of pages, with its index."""
+    files = series(directory)
+    for number in range(count):
+        files.append(capture(number))
+    files.close()
+    return next(directory.glob("*.cdxj"))
+
+
+def test_an_index_whose_lines_lead_to_their_captures_is_right(tmp_path: Path) -> None:
+    indexed(tmp_path)
+    report = check_folder(tmp_path)
+    assert (report.problem_count, report.warning_count) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"offset": "', b'"offset": "1'),
+        (b'"length": "', b'"length": "1'),
+        (b"page/1 2026", b"page/1 2025"),
+        (b"org,example)/page/1 ", b"org,example)/page/11 "),
+        (b'"url": "http://example.org/page/1"', b'"url": "http://example.org/page/7"'),
+        (b"test-", b"tset-"),
+        (b"}", b""),
+    ],
+)
+def test_a_line_that_leads_to_no_capture_is_a_problem(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    index = indexed(tmp_path)
+    first, second, third = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(first + second.replace(old, new) + third)
+    report = check_folder(tmp_path)
+    assert report.problems == [Problem(index.name, len(first), "a line leads to no such capture")]
+    assert [each.what for each in report.warnings] == ["1 captures have no line"]
+
+
+def test_a_line_out_of_its_place_is_a_problem(tmp_path: Path) -> None:
+    index = indexed(tmp_path)
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(b"".join(reversed(lines)))
+    found = [problem.what for problem in check_folder(tmp_path).problems]
+    assert found == ["a line is not in its sorted place"] * 2
+
+
+def test_a_file_without_an_index_and_a_capture_without_a_line_are_warned_of(tmp_path: Path) -> None:
+    index = indexed(tmp_path)
+    index.write_bytes(b"")
+    report = check_folder(tmp_path)
+    assert report.problem_count == 0
+    assert report.warnings == [Problem(index.name, 0, "3 captures have no line")]
+    index.unlink()
+    assert check_folder(tmp_path).warnings == [Problem(index.name, 0, "there is no such index")]
+
+
+def test_a_revisit_of_what_is_in_no_file_is_warned_of(tmp_path: Path) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        places = []
+        for number in (1, 1, 0):
+            # A file each, and time for each capture: the second is a revisit of what is in the first.
+            files = WarcSeries(tmp_path, options(), payloads)
+            page = replace(capture(number), started=STARTED + len(places))
+            places.append(files.append(page))
+            files.close()
+    assert check_folder(tmp_path).warnings == []
+    original, revisit, _ = (tmp_path / place.file for place in places)
+    original.unlink()
+    # Its file may be in a store, as long as its index says that it is somewhere.
+    assert check_folder(tmp_path).warnings == []
+    index_path(original).unlink()
+    report = check_folder(tmp_path)
+    assert report.problem_count == 0
+    what = "what this revisit stands for is not there"
+    assert report.warnings == [Problem(revisit.name, places[1].offset, what)]
+
+
+def test_the_length_of_each_member_is_told(tmp_path: Path) -> None:
+    index = indexed(tmp_path)
+    told: list[int] = []
+    check_folder(tmp_path, told.append)
+    assert len(told) == 1 + 2 * 3
+    assert sum(told) == index.with_name(index.stem + ".warc.gz").stat().st_size

@@ -3,15 +3,18 @@ from __future__ import annotations
 import gzip
 import random
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from isal import isal_zlib
 
+from krowlspider.archive.cdxj import index_file, index_path
 from krowlspider.archive.check import check_folder
 from krowlspider.archive.mend import MendReport, mend, mend_folder
 
-from .captures import Odd, capture, durable_steps, finished, series
+from .captures import ROOT, Odd, capture, durable_steps, finished, series
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +52,10 @@ def test_a_file_cut_at_every_byte_of_its_last_two_records_keeps_all_whole_ones(
         assert (mended.records, mended.bytes_cut) == (len(kept), cut - kept[-1]), cut
         assert mended.final == work / path.stem
         assert mended.final.read_bytes() == content[: kept[-1]], cut
-        assert [each.name for each in work.iterdir()] == [path.stem]
+        assert {each.name for each in work.iterdir()} == {
+            path.stem,
+            index_path(mended.final).name,
+        }
         shutil.rmtree(work)
 
 
@@ -113,11 +119,51 @@ def test_mending_reads_a_large_record_in_pieces(tmp_path: Path) -> None:
     assert (mended.records, mended.bytes_cut) == (2, len(large) - 1)
 
 
-def test_a_mended_file_gets_its_final_name_only_when_its_content_is_durable(
+def test_a_mended_file_gets_its_final_name_only_when_its_content_is_durable_and_then_its_index(
     tmp_path: Path,
 ) -> None:
     path, _ = open_file(tmp_path)
-    assert durable_steps(lambda: mend(path)) == ["fsync", "rename", "fsync"]
+    assert durable_steps(lambda: mend(path)) == ["fsync", "rename", "fsync"] * 2
+
+
+def test_a_mended_file_has_the_index_that_is_made_from_it(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    path.write_bytes(path.read_bytes()[: ends[-2] + 10])
+    final = mend(path).final
+    assert final is not None
+    lines = list(index_file(final))
+    assert len(lines) == 3
+    assert index_path(final).read_text() == "".join(sorted(lines))
+
+
+def test_a_file_with_a_member_that_is_no_record_is_mended_but_not_indexed(tmp_path: Path) -> None:
+    path, _ = open_file(tmp_path)
+    with path.open("ab") as stream:
+        stream.write(gzip.compress(b"small"))
+    final = mend(path).final
+    assert final is not None
+    assert not index_path(final).exists()
+
+
+def test_drafts_of_indexes_that_a_dead_process_left_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "a.cdxj.123.new").write_bytes(b"half")
+    mend_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_room_for_its_index_a_file_is_mended_all_the_same(tmp_path: Path) -> None:
+    """The kernel lets no file grow at all."""
+    path, ends = open_file(tmp_path)
+    child = (
+        "import resource, signal, sys; from pathlib import Path;"
+        "from krowlspider.archive.mend import mend;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));"
+        "assert mend(Path(sys.argv[1])).records == int(sys.argv[2])"
+    )
+    command = [sys.executable, "-B", "-c", child, str(path), str(len(ends))]
+    subprocess.run(command, check=True, cwd=ROOT)
+    assert [each.name for each in tmp_path.iterdir()] == [path.stem]
 
 
 def test_mending_again_changes_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 import pytest
 from fastwarc.warc import ArchiveIterator
@@ -9,16 +10,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.archive import records
+from krowlspider.archive.capture import NameAnswer, Note
+from krowlspider.archive.digests import digest
 from krowlspider.archive.lookup import parse_record
 from krowlspider.archive.payload import is_plain
+from krowlspider.archive.payloadindex import Original
+from krowlspider.archive.tlsnames import cipher_suite, protocol
+from krowlspider.fetch.dial import crawler_tls
 
 from .captures import CHUNKED, REQUEST, STARTED, Odd, capture
+
+if TYPE_CHECKING:
+    from krowlspider.archive.capture import Capture
 
 ID = records.record_id(bytes(16))
 OTHER_ID = records.record_id(bytes(15) + b"\x01")
 INFO_ID = records.record_id(b"\xff" * 16)
 SPECIFICATION = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
-DATE = records.warc_date(STARTED)
+MAKER = records.RecordMaker(INFO_ID, "sha1")
+
+
+def response_of(each: Capture) -> bytes:
+    """Its response record."""
+    return MAKER.response(each, digest(each.payload))
+
+
+def fields_of(record: bytes) -> dict[str, str]:
+    return parse_record(record, 0).headers.to_dict()
 
 
 def test_a_record_id_is_a_version_4_uuid_of_the_bytes_handed_in() -> None:
@@ -44,84 +62,173 @@ def test_what_is_no_time_is_refused(epoch: float) -> None:
         records.warc_date(epoch)
 
 
-def test_a_digest_is_sha1_in_base32() -> None:
-    assert records.digest(b"") == "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
-
-
 def test_a_response_record_is_these_bytes() -> None:
     """Order, spelling and line ends of the fields, and the block verbatim between them."""
-    record = records.response(capture(7), identity=ID, date=DATE, info=INFO_ID)
-    block = capture(7).response_bytes
+    seventh = capture(7)
+    record = response_of(seventh)
+    block = seventh.response_bytes
     assert record == (
         b"WARC/1.1\r\n"
         b"WARC-Type: response\r\n"
-        b"WARC-Record-ID: " + ID.encode() + b"\r\n"
+        b"WARC-Record-ID: " + seventh.identity.encode() + b"\r\n"
         b"WARC-Date: 2026-01-01T00:00:00.250000Z\r\n"
         b"WARC-Target-URI: http://example.org/page/7\r\n"
-        b"WARC-IP-Address: 192.0.2.7\r\n"
         b"WARC-Warcinfo-ID: " + INFO_ID.encode() + b"\r\n"
+        b"WARC-IP-Address: 192.0.2.7\r\n"
+        b"WARC-Protocol: http/1.1\r\n"
+        b"WARC-Payload-Digest: " + digest(b"<p>page 7</p>").encode() + b"\r\n"
+        b"WARC-Block-Digest: " + digest(block).encode() + b"\r\n"
         b"Content-Type: application/http; msgtype=response\r\n"
-        b"WARC-Block-Digest: " + records.digest(block).encode() + b"\r\n"
-        b"WARC-Payload-Digest: " + records.digest(b"<p>page 7</p>").encode() + b"\r\n"
         b"Content-Length: %d\r\n\r\n" % len(block) + block + b"\r\n\r\n"
     )
 
 
 def test_a_request_record_names_its_response_and_has_no_payload_digest() -> None:
-    record = records.request(capture(), identity=OTHER_ID, date=DATE, info=INFO_ID, concurrent=ID)
-    fields = parse_record(record, 0).headers.to_dict()
+    asked = capture(3)
+    fields = fields_of(MAKER.request(asked, OTHER_ID))
     assert fields["WARC-Type"] == "request"
-    assert fields["WARC-Concurrent-To"] == ID
+    assert fields["WARC-Record-ID"] == OTHER_ID
+    assert fields["WARC-Concurrent-To"] == asked.identity
     assert fields["Content-Type"] == "application/http; msgtype=request"
-    assert fields["WARC-Block-Digest"] == records.digest(REQUEST)
+    assert fields["WARC-Block-Digest"] == digest(REQUEST)
     assert "WARC-Payload-Digest" not in fields
 
 
-def test_a_metadata_record_says_by_which_redirects_a_page_was_come_to() -> None:
-    led = capture()
-    led.chain = ("http://example.org/0", "bad\r\nWARC-Type: response", "http://example.org/1")
-    record = records.metadata(led, identity=OTHER_ID, date=DATE, info=INFO_ID, concurrent=ID)
-    read = parse_record(record, 0)
+def test_a_metadata_record_says_what_is_noted_of_a_fetch() -> None:
+    note = Note("http://example.org/", STARTED, [("via", "http://a/"), ("outlinks", "7")], ID)
+    read = parse_record(MAKER.metadata(note, OTHER_ID), 0)
     fields, block = read.headers.to_dict(), read.reader.read()
     assert fields["WARC-Type"] == "metadata"
+    assert fields["WARC-Record-ID"] == OTHER_ID
     assert fields["WARC-Concurrent-To"] == ID
-    assert fields["WARC-Target-URI"] == led.url
+    assert fields["WARC-Target-URI"] == note.url
+    assert fields["WARC-Date"] == "2026-01-01T00:00:00.250000Z"
     assert fields["Content-Type"] == "application/warc-fields"
-    assert fields["WARC-Block-Digest"] == records.digest(block)
+    assert fields["WARC-Block-Digest"] == digest(block)
+    assert block == b"via: http://a/\r\noutlinks: 7\r\n"
+
+
+def test_a_metadata_record_of_a_fetch_without_response_names_none() -> None:
+    note = Note("http://example.org/", STARTED, [("error", "dns_timeout")])
+    assert "WARC-Concurrent-To" not in fields_of(MAKER.metadata(note, OTHER_ID))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("via", "http://a/\r\nWARC-Type: x"), ("a b", "c"), ("", "c"), ("a:", "c")]
+)
+def test_a_note_that_would_break_its_block_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"control character|field name"):
+        MAKER.metadata(Note("http://a/", STARTED, [(name, value)]), OTHER_ID)
+
+
+def test_an_answer_of_the_dns_is_a_resource_of_master_file_lines() -> None:
+    answer = NameAnswer("example.org.", STARTED, [("192.0.2.7", 300.0), ("2001:db8::1", 60.0)])
+    read = parse_record(MAKER.resource(answer, OTHER_ID), 0)
+    fields, block = read.headers.to_dict(), read.reader.read()
+    assert fields["WARC-Type"] == "resource"
+    assert fields["WARC-Target-URI"] == "dns:example.org"
+    assert fields["Content-Type"] == "text/dns"
     assert block == (
-        b"redirected-from: http://example.org/0\r\n"
-        b"redirected-from: http://example.org/1\r\n"
-        b"via: http://example.org/1\r\n"
+        b"example.org.\t300\tIN\tA\t192.0.2.7\r\nexample.org.\t60\tIN\tAAAA\t2001:db8::1\r\n"
     )
+    assert fields["WARC-Payload-Digest"] == fields["WARC-Block-Digest"] == digest(block)
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a b", "a\r\nb"])
+def test_a_name_that_would_break_its_line_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="URI"):
+        MAKER.resource(NameAnswer(name, STARTED, []), OTHER_ID)
+
+
+def test_a_revisit_has_the_head_of_its_response_and_refers_to_the_first() -> None:
+    again = capture(7)
+    original = Original("http://other.example/", "2025-01-01T00:00:00.000000Z")
+    read = parse_record(MAKER.revisit(again, digest(again.payload), original), 0)
+    fields, block = read.headers.to_dict(), read.reader.read()
+    assert fields["WARC-Type"] == "revisit"
+    assert fields["WARC-Record-ID"] == again.identity
+    assert fields["WARC-Target-URI"] == again.url
+    assert fields["WARC-Profile"].endswith("/warc/1.1/revisit/identical-payload-digest")
+    assert fields["WARC-Payload-Digest"] == digest(again.payload)
+    assert fields["WARC-Refers-To-Target-URI"] == original.url
+    assert fields["WARC-Refers-To-Date"] == original.date
+    assert fields["Content-Type"] == "application/http; msgtype=response"
+    assert block == b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+    assert fields["WARC-Block-Digest"] == digest(block)
+
+
+def test_an_answer_304_is_a_revisit_of_the_servers_word() -> None:
+    same = capture(odd=Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b""))
+    read = parse_record(MAKER.not_modified(same), 0)
+    assert read.headers["WARC-Type"] == "revisit"
+    assert read.headers["WARC-Profile"].endswith("/warc/1.1/revisit/server-not-modified")
+    assert read.reader.read() == same.response_bytes
+
+
+def test_records_of_tls_name_protocol_and_cipher_suite() -> None:
+    secure = capture()
+    secure.tls = ("TLSv1.2", "ECDHE-RSA-AES128-GCM-SHA256")
+    for record in (response_of(secure), MAKER.request(secure, OTHER_ID)):
+        lines = record.partition(b"\r\n\r\n")[0].split(b"\r\n")
+        assert [line for line in lines if line.startswith((b"WARC-Protocol", b"WARC-Cipher"))] == [
+            b"WARC-Protocol: http/1.1",
+            b"WARC-Protocol: tls/1.2",
+            b"WARC-Cipher-Suite: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("openssl", "iana"),
+    [
+        ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+        ("ECDHE-RSA-AES256-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384"),
+        ("DHE-RSA-AES128-SHA256", "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256"),
+        ("ECDHE-RSA-AES128-SHA", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
+        ("SOME-OTHER", "SOME-OTHER"),
+    ],
+)
+def test_cipher_suites_have_their_registered_names(openssl: str, iana: str) -> None:
+    assert cipher_suite(openssl) == iana
+
+
+def test_every_cipher_suite_that_is_offered_has_its_registered_name() -> None:
+    for offered in crawler_tls().get_ciphers():
+        assert cipher_suite(offered["name"]).startswith("TLS_"), offered["name"]
+
+
+@pytest.mark.parametrize(
+    ("openssl", "name"), [("TLSv1.3", "tls/1.3"), ("TLSv1.2", "tls/1.2"), ("TLSv1", "tls/1.0")]
+)
+def test_a_tls_version_is_told_as_a_protocol(openssl: str, name: str) -> None:
+    assert protocol(openssl) == name
 
 
 def test_a_request_with_a_body_has_the_digest_of_the_body() -> None:
     post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 7\r\n\r\na\r\n\r\nbc"
-    record = records.request(
-        capture(request=post), identity=OTHER_ID, date=DATE, info=INFO_ID, concurrent=ID
-    )
+    record = MAKER.request(capture(request=post), OTHER_ID)
     fields = parse_record(record, 0).headers.to_dict()
-    assert fields["WARC-Payload-Digest"] == records.digest(b"a\r\n\r\nbc")
+    assert fields["WARC-Payload-Digest"] == digest(b"a\r\n\r\nbc")
 
 
 def test_a_chunked_response_has_a_block_digest_only() -> None:
-    record = records.response(capture(odd=CHUNKED), identity=ID, date=DATE, info=INFO_ID)
+    record = response_of(capture(odd=CHUNKED))
     fields = parse_record(record, 0).headers.to_dict()
     assert "WARC-Payload-Digest" not in fields
-    assert fields["WARC-Block-Digest"] == records.digest(CHUNKED.response)
+    assert fields["WARC-Block-Digest"] == digest(CHUNKED.response)
 
 
 @pytest.mark.parametrize("reason", ["length", "time", "disconnect"])
 def test_a_truncated_response_says_so(reason: str) -> None:
     odd = Odd(b"HTTP/1.1 200 OK\r\n\r\nab", b"ab", reason)
-    record = records.response(capture(odd=odd), identity=ID, date=DATE, info=INFO_ID)
+    record = response_of(capture(odd=odd))
     assert parse_record(record, 0).headers["WARC-Truncated"] == reason
 
 
 def test_a_reason_for_truncation_that_the_standard_does_not_know_is_refused() -> None:
     odd = Odd(b"HTTP/1.1 200 OK\r\n\r\nab", b"ab", "length\r\nX: y")
     with pytest.raises(ValueError, match="truncation"):
-        records.response(capture(odd=odd), identity=ID, date=DATE, info=INFO_ID)
+        response_of(capture(odd=odd))
 
 
 @pytest.mark.parametrize(
@@ -144,33 +251,31 @@ def test_a_url_that_is_not_an_escaped_uri_is_refused(url: str) -> None:
     bad = capture()
     bad.url = url
     with pytest.raises(ValueError, match="escaped URI"):
-        records.response(bad, identity=ID, date=DATE, info=INFO_ID)
+        response_of(bad)
     with pytest.raises(ValueError, match="escaped URI"):
-        records.request(bad, identity=OTHER_ID, date=DATE, info=INFO_ID, concurrent=ID)
+        MAKER.request(bad, OTHER_ID)
 
 
 def test_a_url_as_long_as_is_taken_can_be_read_back() -> None:
     url = "http://a/" + "b" * (16384 - 9)
-    record = records.response(capture(url=url), identity=ID, date=DATE, info=INFO_ID)
+    record = response_of(capture(url=url))
     assert parse_record(record, 0).headers["WARC-Target-URI"] == url
 
 
 @pytest.mark.parametrize("address", ["", "example.org", "192.0.2.7\r\nX: y", "1.2.3"])
 def test_an_address_that_is_not_an_ip_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="IPv4 or IPv6"):
-        records.response(capture(address=address), identity=ID, date=DATE, info=INFO_ID)
+        response_of(capture(address=address))
 
 
 def test_an_ipv6_address_is_written_in_its_short_form() -> None:
-    record = records.response(
-        capture(address="2001:db8:0:0:0:0:0:1"), identity=ID, date=DATE, info=INFO_ID
-    )
+    record = response_of(capture(address="2001:db8:0:0:0:0:0:1"))
     assert parse_record(record, 0).headers["WARC-IP-Address"] == "2001:db8::1"
 
 
 def test_a_warcinfo_record_tells_its_file_and_fields() -> None:
     block = records.info_block({"software": "test/1", "operator": "Zoë <z@example.org>"})
-    record = records.warcinfo(block, identity=INFO_ID, date=DATE, filename="a.warc.gz")
+    record = MAKER.warcinfo(block, date=records.warc_date(STARTED), filename="a.warc.gz")
     read = parse_record(record, 0)
     assert read.headers["WARC-Filename"] == "a.warc.gz"
     assert read.headers["Content-Type"] == "application/warc-fields"
@@ -199,12 +304,12 @@ def test_whatever_comes_in_is_refused_or_is_one_record_with_its_own_fields(
     hostile = capture(odd=Odd(response, response, truncated))
     hostile.url = url
     try:
-        record = records.response(hostile, identity=ID, date=DATE, info=INFO_ID)
+        record = response_of(hostile)
     except ValueError:
         return
     read = parse_record(record, 0)
     digested = is_plain(response, hostile.payload)
-    assert len(read.headers) == 9 + digested + bool(truncated)
+    assert len(read.headers) == 10 + digested + bool(truncated)
     assert read.headers["WARC-Target-URI"] == url
     assert read.reader.read() == response
     assert len(list(ArchiveIterator(BytesIO(record), parse_http=False))) == 1
@@ -223,5 +328,117 @@ def test_whatever_comes_in_is_refused_or_is_one_record_with_its_own_fields(
 )
 def test_a_head_that_tools_read_in_different_ways_has_no_payload_digest(head: bytes) -> None:
     odd = Odd(head + b"\r\n\r\nbody", b"body")
-    record = records.response(capture(odd=odd), identity=ID, date=DATE, info=INFO_ID)
+    record = response_of(capture(odd=odd))
     assert "WARC-Payload-Digest" not in parse_record(record, 0).headers.to_dict()
+
+
+# Text as a hostile server would have it: with what ends lines, fields and records.
+HOSTILE = st.text(max_size=30) | st.lists(
+    st.sampled_from(
+        [
+            "\r",
+            "\n",
+            "\0",
+            "\x85",
+            "\u2028",
+            ": ",
+            " ",
+            "\t",
+            "WARC-Type: x",
+            "WARC/1.1",
+            "a",
+            "\udcff",
+        ]
+    ),
+    max_size=8,
+).map("".join)
+NAMES = st.sampled_from(["via", "outlinks", "WARC-Type"]) | HOSTILE
+
+
+def fields_before(record: bytes, block: bytes) -> list[bytes]:
+    """The lines of a record before its block, which is all that follows them."""
+    head, _, rest = record.partition(b"\r\n\r\n")
+    assert rest == block + b"\r\n\r\n"
+    return head.split(b"\r\n")
+
+
+@given(url=HOSTILE, fields=st.lists(st.tuples(NAMES, HOSTILE), max_size=4), concurrent=HOSTILE)
+def test_a_note_is_refused_or_is_one_record_with_a_line_for_each_of_its_fields(
+    url: str, fields: list[tuple[str, str]], concurrent: str
+) -> None:
+    note = Note(f"http://a/{url}", STARTED, fields, concurrent)
+    try:
+        record = MAKER.metadata(note, OTHER_ID)
+    except ValueError:
+        return
+    read = parse_record(record, 0)
+    block = read.reader.read()
+    assert block.count(b"\r") == block.count(b"\n") == len(fields)
+    assert block == "".join(f"{name}: {value}\r\n" for name, value in fields).encode()
+    lines = fields_before(record, block)
+    assert len(lines) == 10
+    assert f"WARC-Target-URI: http://a/{url}".encode() in lines
+    assert f"WARC-Concurrent-To: {concurrent}".encode() in lines
+    assert len(list(ArchiveIterator(BytesIO(record), parse_http=False))) == 1
+
+
+ADDRESSES = st.sampled_from(["192.0.2.7", "2001:db8::1", "fe80::1%eth0"]) | st.builds(
+    "fe80::1%{}".format, HOSTILE
+)
+
+
+@given(
+    name=st.sampled_from(["a.example", "A.example."]) | st.builds("a{}".format, HOSTILE),
+    addresses=st.lists(st.tuples(ADDRESSES, st.integers(0, 2**31).map(float)), max_size=4),
+)
+def test_an_answer_of_the_dns_is_refused_or_is_one_line_for_each_address(
+    name: str, addresses: list[tuple[str, float]]
+) -> None:
+    try:
+        record = MAKER.resource(NameAnswer(name, STARTED, addresses), OTHER_ID)
+    except ValueError:
+        return
+    block = parse_record(record, 0).reader.read()
+    lines = block.decode().split("\r\n")
+    assert lines.pop() == ""
+    assert len(lines) == len(addresses)
+    for line in lines:
+        assert re.fullmatch(r"[!-~]+\.\t[0-9]+\tIN\tA(AAA)?\t[0-9a-f:.]+", line)
+    assert len(fields_before(record, block)) == 10
+
+
+@given(
+    request=st.binary(max_size=60),
+    address=ADDRESSES | HOSTILE,
+    version=HOSTILE,
+    tls=st.none() | st.tuples(HOSTILE, HOSTILE),
+    started=st.floats(),
+    identity=HOSTILE,
+)
+def test_whatever_a_capture_says_of_its_connection_is_refused_or_stays_in_its_field(
+    *,
+    request: bytes,
+    address: str,
+    version: str,
+    tls: tuple[str, str] | None,
+    started: float,
+    identity: str,
+) -> None:
+    hostile = capture(address=address, request=request)
+    hostile.version, hostile.tls, hostile.started = version, tls, started
+    hostile.identity = identity
+    blocks = {"response": hostile.response_bytes, "request": request}
+    for kind, block in blocks.items():
+        response = kind == "response"
+        try:
+            record = response_of(hostile) if response else MAKER.request(hostile, OTHER_ID)
+        except ValueError:
+            continue
+        lines = fields_before(record, block)
+        digested = response or bool(request.partition(b"\r\n\r\n")[2])
+        assert len(lines) == 11 + (not response) + digested + 2 * (tls is not None)
+        assert [line for line in lines if line.startswith(b"WARC-Type: ")] == [
+            f"WARC-Type: {kind}".encode()
+        ]
+        assert re.search(rb"\r\nWARC-IP-Address: [0-9a-f.:]+\r\n", record)
+        assert parse_record(record, 0).content_length == len(block)

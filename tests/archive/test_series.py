@@ -1,18 +1,36 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import stat
 from typing import TYPE_CHECKING
 
 import pytest
+from fastwarc.warc import ArchiveIterator
 
+from krowlspider.archive.capture import NameAnswer, Note
+from krowlspider.archive.cdxj import index_file, index_path
 from krowlspider.archive.check import check_folder
+from krowlspider.archive.digests import ALGORITHMS, digest, raw_digest
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.lookup import read_record
+from krowlspider.archive.payloadindex import PayloadIndex
 from krowlspider.archive.series import WarcSeries
 
-from .captures import ALL_ODD, REQUEST, capture, durable_steps, finished, series, written
+from .captures import (
+    ALL_ODD,
+    CHUNKED,
+    REQUEST,
+    STARTED,
+    Odd,
+    capture,
+    durable_steps,
+    finished,
+    options,
+    series,
+    written,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +62,10 @@ def test_a_file_is_open_by_name_until_it_is_closed(tmp_path: Path) -> None:
     location = files.append(capture())
     assert [path.name for path in tmp_path.iterdir()] == [location.file + ".open"]
     files.close()
-    assert [path.name for path in tmp_path.iterdir()] == [location.file]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        location.file.replace(".warc.gz", ".cdxj"),
+        location.file,
+    ]
 
 
 def test_a_file_name_tells_prefix_time_serial_host_and_process(tmp_path: Path) -> None:
@@ -163,12 +184,13 @@ def test_sync_flushes_the_content_and_once_the_name(tmp_path: Path) -> None:
 
 
 def test_a_file_gets_its_final_name_only_when_its_content_is_durable(tmp_path: Path) -> None:
-    """By close, and by the capture that finds it full; the name itself is made durable last."""
+    """And its index: by close, and by the capture that finds it full; the name itself is made durable last."""
     files = series(tmp_path, max_size=1)
     files.append(capture(1))
     files.sync()
     files.append(capture(2))
-    steps = ["fsync", "fsync", "rename", "fsync"]
+    index = ["fsync", "rename", "fsync"]
+    steps = ["fsync", "fsync", *index, "rename", "fsync"]
     assert durable_steps(lambda: files.append(capture(3))) == [*steps, "write", "write"]
     files.append(capture(4))
     assert durable_steps(files.close) == steps
@@ -177,11 +199,11 @@ def test_a_file_gets_its_final_name_only_when_its_content_is_durable(tmp_path: P
 @pytest.mark.parametrize("prefix", ["", "..", ".a", "a/b", "../a", "a b", "a\n", "é", "a" * 200])
 def test_a_prefix_that_is_not_a_plain_name_is_refused(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(ValueError, match=r"prefix|too long"):
-        WarcSeries(tmp_path, prefix=prefix, hostname="here", max_size=1, info={})
+        WarcSeries(tmp_path, options(prefix=prefix))
 
 
 def test_a_hostname_is_made_fit_for_a_file_name(tmp_path: Path) -> None:
-    files = WarcSeries(tmp_path, prefix="t", hostname="../a b\nc", max_size=1, info={})
+    files = WarcSeries(tmp_path, options(hostname="../a b\nc"))
     files.append(capture())
     files.close()
     assert re.search(r"-\.\.-a-b-c-\d+\.warc\.gz$", finished(tmp_path)[0].name)
@@ -190,9 +212,214 @@ def test_a_hostname_is_made_fit_for_a_file_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hostname", ["", "h" * 200])
 def test_a_hostname_that_gives_no_file_name_is_refused(tmp_path: Path, hostname: str) -> None:
     with pytest.raises(ValueError, match="hostname"):
-        WarcSeries(tmp_path, prefix="t", hostname=hostname, max_size=1, info={})
+        WarcSeries(tmp_path, options(hostname=hostname))
 
 
 def test_warcinfo_fields_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="control character"):
-        WarcSeries(tmp_path, prefix="t", hostname="h", max_size=1, info={"operator": "a\r\nb"})
+        WarcSeries(tmp_path, options(info={"operator": "a\r\nb"}))
+
+
+# --- revisits ---
+
+
+def remembering(directory: Path, most: int = 1000) -> PayloadIndex:
+    return PayloadIndex(directory / "payloads", most=most, warn=pytest.fail)
+
+
+def test_a_payload_that_is_there_becomes_a_revisit_of_it(tmp_path: Path) -> None:
+    """At once, after a sync, and after a restart; the record is its head, and the request is whole."""
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
+    first, *others = (capture(7, url=f"http://{host}.example/") for host in "abcd")
+    files.append(first)
+    where = [files.append(others[0])]
+    files.sync()
+    where.append(files.append(others[1]))
+    files.close()
+    payloads.close()
+    again = remembering(tmp_path)
+    later = WarcSeries(tmp_path, options(), again)
+    where.append(later.append(others[2]))
+    later.close()
+    again.close()
+    for location, other in zip(where, others, strict=True):
+        path = tmp_path / location.file
+        fields, block = read_record(path, location.offset)
+        assert fields["WARC-Type"] == "revisit"
+        assert fields["WARC-Target-URI"] == other.url
+        assert fields["WARC-Refers-To-Target-URI"] == first.url
+        assert fields["WARC-Refers-To-Date"] == "2026-01-01T00:00:00.250000Z"
+        assert fields["WARC-Payload-Digest"] == digest(first.payload)
+        assert block == other.response_bytes[: other.head]
+        fields, block = read_record(path, location.offset + location.length)
+        assert (fields["WARC-Type"], block) == ("request", REQUEST)
+    assert (files.stats.revisits, later.stats.revisits) == (2, 1)
+    assert check_folder(tmp_path).problem_count == 0
+
+
+@pytest.mark.parametrize("kind", ["cut off", "empty body"])
+def test_what_is_cut_off_or_empty_is_no_revisit_and_has_none(tmp_path: Path, kind: str) -> None:
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
+    odd = ALL_ODD[kind]
+    whole = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + odd.payload, odd.payload)
+    where = [files.append(capture(odd=each)) for each in (odd, odd, whole, odd)]
+    files.close()
+    payloads.close()
+    kinds = [read_record(tmp_path / each.file, each.offset)[0]["WARC-Type"] for each in where]
+    assert kinds == ["response"] * 4
+
+
+def test_a_chunked_response_is_a_revisit_of_a_plain_one(tmp_path: Path) -> None:
+    """What is compared is the entity."""
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
+    plain = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + CHUNKED.payload, CHUNKED.payload)
+    files.append(capture(odd=plain))
+    files.append(capture(odd=CHUNKED))
+    files.close()
+    payloads.close()
+    assert files.stats.revisits == 1
+
+
+def test_a_capture_that_was_not_written_is_referred_to_by_none(tmp_path: Path) -> None:
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
+    bad = capture(7)
+    bad.address = "none"
+    with pytest.raises(CaptureRefused):
+        files.append(bad)
+    files.append(capture(7))
+    files.close()
+    payloads.close()
+    assert files.stats.revisits == 0
+
+
+def test_nothing_is_remembered_before_it_is_durable(tmp_path: Path) -> None:
+    """So no revisit outlives what it refers to."""
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
+    files.append(capture(7))
+    # As a death would.
+    files.abandon()
+    payloads.close()
+    again = remembering(tmp_path)
+    assert again.find(raw_digest(capture(7).payload, "sha1")) is None
+    again.close()
+
+
+def test_an_answer_304_is_a_revisit_and_a_status_like_any(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    same = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
+    location = files.append(capture(odd=same))
+    files.close()
+    fields, block = read_record(tmp_path / location.file, location.offset)
+    assert fields["WARC-Profile"].endswith("server-not-modified")
+    assert block == same.response
+    (line,) = index_file(tmp_path / location.file)
+    assert '"mime": "warc/revisit", "status": "304"' in line
+
+
+# --- index, notes, names, age, digests ---
+
+
+def test_the_index_written_on_the_way_is_the_one_read_from_the_file(tmp_path: Path) -> None:
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
+    for number, odd in enumerate(ALL_ODD.values()):
+        files.append(capture(number, odd))
+        files.append(capture(number, odd, url=f"https://www.Other.example/?b=1&a={number}"))
+    files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 300.0)]))
+    files.note(Note("http://example.org/", STARTED, [("via", "http://a/")]))
+    files.close()
+    payloads.close()
+    (path,) = finished(tmp_path)
+    written = index_path(path).read_text().splitlines(keepends=True)
+    assert written == sorted(index_file(path))
+    assert len(written) == 2 * len(ALL_ODD) + 1
+
+
+def test_many_lines_are_sorted_in_runs(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    numbers = list(range(12_000))
+    random.Random(1).shuffle(numbers)
+    for number in numbers:
+        files.append(capture(number))
+    files.close()
+    (path,) = finished(tmp_path)
+    lines = index_path(path).read_bytes().splitlines()
+    assert len(lines) == len(numbers)
+    assert lines == sorted(lines)
+
+
+def test_notes_and_names_have_records_of_their_own(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.append(capture())
+    files.note(Note("http://example.org/", STARTED, [("via", "http://a/")]))
+    files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 300.0)]))
+    files.close()
+    (path,) = finished(tmp_path)
+    kinds = [record.headers["WARC-Type"] for record in ArchiveIterator(path, parse_http=False)]
+    assert kinds == ["warcinfo", "response", "request", "metadata", "resource"]
+    assert files.stats.records == 5
+    assert check_folder(tmp_path).problem_count == 0
+
+
+def test_a_note_that_cannot_be_a_record_leaves_no_byte(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.append(capture())
+    with pytest.raises(CaptureRefused):
+        files.note(Note("http://a/", STARTED, [("via", "a\r\nb")]))
+    with pytest.raises(CaptureRefused):
+        files.name(NameAnswer("a b", STARTED, []))
+    files.close()
+    assert check_folder(tmp_path).records == 3
+
+
+def test_an_old_file_is_ended_by_a_sync_or_by_what_comes_next(tmp_path: Path) -> None:
+    files = WarcSeries(tmp_path, options(max_age=0.0))
+    files.append(capture(1))
+    assert finished(tmp_path) == []
+    files.sync()
+    assert len(finished(tmp_path)) == 1
+    files.append(capture(2))
+    files.append(capture(3))
+    assert len(finished(tmp_path)) == 2
+    files.sync()
+    files.sync()
+    assert len(finished(tmp_path)) == 3
+    assert check_folder(tmp_path).problem_count == 0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("compression", ["isal-0", "isal-3", "zlib-ng-1", "zlib-ng-9"])
+def test_every_digest_and_compression_makes_valid_files(
+    tmp_path: Path, algorithm: str, compression: str
+) -> None:
+    files = WarcSeries(tmp_path, options(digest=algorithm, compression=compression))
+    for odd in ALL_ODD.values():
+        location = files.append(capture(odd=odd))
+    files.close()
+    assert check_folder(tmp_path).problem_count == 0
+    fields, _ = read_record(tmp_path / location.file, location.offset)
+    assert fields["WARC-Block-Digest"].startswith(f"{algorithm}:")
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "isal-4", "zlib-ng-0", "isal-1 "])
+def test_a_compression_that_there_is_not_is_refused(tmp_path: Path, compression: str) -> None:
+    with pytest.raises(ValueError, match="isal-0 to isal-3"):
+        WarcSeries(tmp_path, options(compression=compression))
+
+
+def test_higher_levels_make_smaller_files(tmp_path: Path) -> None:
+    text = b"".join(b"<p>paragraph %d of a page</p>" % (n * n) for n in range(2000))
+    page = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + text, text)
+    sizes = []
+    for compression in ("isal-0", "isal-3", "zlib-ng-6"):
+        files = WarcSeries(tmp_path, options(compression=compression))
+        files.append(capture(odd=page))
+        files.close()
+        sizes.append(files.stats.bytes_written)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3

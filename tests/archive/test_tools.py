@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from krowlspider.archive.mend import mend_folder
+from tests.replay.venv import tool
 
 from .captures import ALL_ODD, capture, finished, series, written
 
@@ -31,7 +33,8 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
 def odd_files(tmp_path: Path) -> list[Path]:
     """Two files of every odd response and of one post, one of them mended."""
     post = b"POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 3\r\n\r\na=b"
-    captures = [capture(odd=odd) for odd in ALL_ODD.values()] + [capture(request=post)]
+    captures = [capture(number, odd) for number, odd in enumerate(ALL_ODD.values(), 1)]
+    captures.append(capture(request=post))
     written(tmp_path, captures)
     files = series(tmp_path)
     for each in captures:
@@ -58,6 +61,28 @@ def test_warcio_finds_nothing_wrong(odd_files: list[Path]) -> None:
     assert result.returncode == 0, result.stdout
     # Each response and request, and the warcinfo, of each file.
     assert result.stdout.count("digest pass") == 2 * (2 * (len(ALL_ODD) + 1) + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_warcat_finds_nothing_wrong(odd_files: list[Path]) -> None:
+    """It writes each record anew to compare, and grumbles where heads change by that; only its verdict counts."""
+    for path in odd_files:
+        result = run(tool("python"), "-m", "warcat", "verify", path)
+        assert result.returncode == 0, result.stderr
+        listed = run(tool("python"), "-m", "warcat", "list", path).stdout
+        assert listed.count("Record: ") == 2 * (len(ALL_ODD) + 1) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_warcat_finds_a_byte_that_is_wrong(odd_files: list[Path], tmp_path: Path) -> None:
+    records = gzip.decompress(odd_files[0].read_bytes())
+    wrong = tmp_path / "wrong.warc"
+    wrong.write_bytes(records.replace(b"5\r\nhello", b"5\r\nhullo"))
+    result = run(tool("python"), "-m", "warcat", "verify", wrong)
+    assert result.returncode == 1
+    assert "Bad block digest" in result.stderr
 
 
 def test_two_readers_read_the_same_blocks(odd_files: list[Path]) -> None:

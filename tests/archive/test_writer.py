@@ -14,7 +14,7 @@ from krowlspider.archive.lookup import read_record
 from krowlspider.archive.mend import MendReport, mend_folder
 from krowlspider.archive.writer import WarcWriter
 
-from .captures import Odd, capture, finished, series
+from .captures import Odd, capture, finished, options, series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,14 +35,7 @@ def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
 def writer(
     directory: Path, *, max_size: int = 10**9, queue_bytes: int = 10**9, prefix: str = "test"
 ) -> WarcWriter:
-    return WarcWriter(
-        directory,
-        prefix=prefix,
-        max_size=max_size,
-        queue_bytes=queue_bytes,
-        info={"software": "test/1"},
-        hostname="here",
-    )
+    return WarcWriter(directory, options(prefix=prefix, max_size=max_size), queue_bytes=queue_bytes)
 
 
 def opened(directory: Path, *, max_size: int = 10**9, queue_bytes: int = 10**9) -> WarcWriter:

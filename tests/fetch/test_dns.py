@@ -255,6 +255,22 @@ def test_an_answer_is_kept_for_its_ttl_within_a_minute_and_an_hour(ttl: int, kep
     asyncio.run(main())
 
 
+def test_whoever_wants_is_told_of_each_answer_once_with_its_ttl(run: Run) -> None:
+    """Not of what the cache says again, nor of failures."""
+
+    async def main() -> None:
+        told: list[tuple[str, list[tuple[str, float]]]] = []
+        names = {"a.test": (300, ["1.2.3.4", "1.2.3.5"]), "gone.test": NXDOMAIN}
+        async with nameserver(names) as zone, resolver(zone, Clock()) as made:
+            made.told = lambda name, records: told.append((name, records))
+            await made.resolve("a.test")
+            await made.resolve("a.test")
+            await failure(made, "gone.test")
+        assert told == [("a.test", [("1.2.3.4", 300), ("1.2.3.5", 300)])]
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("entry", "kept"), [(NXDOMAIN, 300), ((60, []), 60), (SERVFAIL, 60), (None, 10)]
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 
 import pytest
 import trustme
@@ -41,6 +42,37 @@ def test_a_certificate_is_recorded_and_not_judged(
         assert first.tls[1].startswith("TLS_")
         pem = certificate.cert_chain_pems[0].bytes().decode()
         assert first.certificate == second.certificate == ssl.PEM_cert_to_DER_cert(pem)
+
+    run(main())
+
+
+def test_what_tcp_and_tls_took_is_told_apart(
+    run: Run, tls: ssl.SSLContext, certificate: trustme.LeafCert
+) -> None:
+    """A server that says hello late holds up TLS, not TCP; what was opened once is told of each exchange."""
+
+    async def main() -> None:
+        def late(*_: object) -> None:
+            time.sleep(0.05)
+
+        tls.sni_callback = late
+        async with serve(answering(OK, OK), tls) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            first, second = await fetch(made, url), await fetch(made, url)
+        assert 0 < first.dialled.connect < 0.05 <= first.dialled.tls
+        assert first.dialled.name > 0
+        assert second.dialled == first.dialled
+        assert first.duration >= first.dialled.name + first.dialled.connect + first.dialled.tls
+
+    run(main())
+
+
+def test_without_tls_there_is_nothing_to_be_told_of_it(run: Run) -> None:
+    async def main() -> None:
+        async with serve(answering(OK)) as web, client() as made:
+            exchange = await fetch(made, f"http://a.test:{web.port}/")
+        assert exchange.dialled.connect > 0
+        assert exchange.dialled.tls == 0
 
     run(main())
 

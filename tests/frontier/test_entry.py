@@ -1,4 +1,4 @@
-"""An entry with the chain of redirects that led to it."""
+"""An entry with what led to it: a chain of redirects, a page."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ def again(entry: Entry) -> Entry:
     return Entry.decode(entry.encode("a.test"), "a.test")
 
 
-@given(
+ENTRIES = st.builds(
+    Entry,
     PLACES,
-    st.lists(PLACES, max_size=4).map(tuple),
-    st.sampled_from([b"", b"J{}"]),
-    st.sampled_from([0.0, 7.5]),
-    st.integers(0, 255),
+    depth=st.integers(0, 0xFFFF),
+    redirects=st.integers(0, 0xFF),
+    due=st.sampled_from([0.0, 7.5]),
+    request=st.sampled_from([b"", b"J{}"]),
+    chain=st.lists(PLACES, max_size=4).map(tuple),
 )
-def test_an_entry_and_its_chain_come_back(
-    url: str, chain: tuple[str, ...], request: bytes, due: float, redirects: int
-) -> None:
-    entry = Entry(url, 3, redirects, due=due, request=request, chain=chain)
+
+
+@given(ENTRIES, st.just(("", "")) | st.tuples(PLACES, st.sampled_from(["", "L", "M"])))
+def test_an_entry_and_what_led_to_it_come_back(entry: Entry, led: tuple[str, str]) -> None:
+    entry.via, entry.hop = led
     copy = again(entry)
     assert [getattr(copy, name) for name in Entry.__slots__] == [
         getattr(entry, name) for name in Entry.__slots__

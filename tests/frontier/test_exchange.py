@@ -55,7 +55,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
     world = World(open_store)
     entries = [
         Entry(URLS[0], depth=3, redirects=1, retries=2, distress=3, bare=True),
-        Entry(URLS[1], request=b"J{}"),
+        Entry(URLS[1], request=b"J{}", via="http://b.test/", hop="M"),
         Entry(URLS[2], depth=7, chain=("http://old.test/", "http://b.test/moved")),
     ]
     hosts = ("a.test", "a.test", "b.test")
@@ -75,6 +75,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
         "state": "queued",
     }
     assert lines[1]["request"] == "Snt9"
+    assert (lines[1]["via"], lines[1]["hop"]) == ("http://b.test/", "M")
     assert lines[2]["chain"] == ["http://old.test/", "http://b.test/moved"]
     assert [line["priority"] for line in lines] == [0, -5, 2**31 - 1]
     other = other_world()
@@ -129,6 +130,11 @@ def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later
         (line("http://a.test/", chain=["http://b.test/"] * 256), "chain is not a list"),
         (line("http://a.test/", chain=["http://b.test/", 5]), "something else than http and https"),
         (line("http://a.test/", chain=["ftp://b.test/"]), "something else than http and https"),
+        (line("http://a.test/", via="b.test"), "via is not an http or https URL of"),
+        (line("http://a.test/", via=5), "via is not an http or https URL of"),
+        (line("http://a.test/", via="http://b.test/" + "x" * 100), "of 100 characters at most"),
+        (line("http://a.test/", via="http://b.test/", hop="X"), "hop is neither L (a link)"),
+        (line("http://a.test/", hop=[]), "hop is neither L (a link)"),
         (line("http://a.test/", state="done"), "state is neither queued nor poison"),
         (line("http://a.test/", state=[]), "state is neither queued nor poison"),
         (line("http://a.test/", bare=1), "bare is neither true nor false"),

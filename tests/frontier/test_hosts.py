@@ -14,7 +14,7 @@ from krowlspider.frontier.schema import PUT_OFF
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.turns import ROUND
 from krowlspider.politeness.pace import PARKED, Pace
-from tests.frontier.conftest import LIMITS, RULE, World
+from tests.frontier.conftest import LIMITS, RULE, TINY, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,6 +186,38 @@ def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
     assert shared.frontier.host("a.d.test").turn is Turn.PARKED
 
 
+def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_for(
+    open_store: Callable[[], Store],
+) -> None:
+    """Where a host is stands in memory alone. The one that is called finds its domain full, and leaves the room."""
+    world = World(open_store, limits=replace(TINY, domain_concurrency=1, address_concurrency=1))
+    world.add("http://a.test/", "http://b.d.test/", "http://c.test/")
+    assert popped(world, "192.0.2.1") == "a.test"
+    assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
+    assert world.frontier.parked == 2
+    world.add("http://full.d.test/")
+    assert popped(world, "192.0.2.2") == "full.d.test"
+    world.frontier.release(world.frontier.host("a.test"), 1.0)
+    # Each batch has the oldest host in memory make room.
+    for number in range(5):
+        world.add(f"http://h{number}.test/")
+    assert popped(world, "192.0.2.1") == "c.test"
+
+
+def test_a_host_that_room_was_made_for_is_not_handed_over(
+    open_store: Callable[[], Store],
+) -> None:
+    """The room would go with it, and whoever waits for the same would wait for ever."""
+    world = World(open_store, limits=replace(LIMITS, address_concurrency=1))
+    world.add("http://a.test/", "http://b.test/", "http://c.test/")
+    assert popped(world, "192.0.2.1") == "a.test"
+    assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
+    world.frontier.release(world.frontier.host("a.test"), 1.0)
+    with pytest.raises(HostBusyError):
+        world.frontier.hand_over("b.test")
+    assert popped(world, "192.0.2.1") == "b.test"
+
+
 def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts(
     world: World,
 ) -> None:
@@ -212,10 +244,11 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
     assert world.frontier.queued == 1
 
 
-def put_off(world: World, wait: float = 0.0) -> str:
-    """Pop a host and take it out of the heap; its name."""
+def put_off(world: World, wait: float = 0.0, errors: int = 0) -> str:
+    """Pop a host and take it out of the heap, after so many errors; its name."""
     host = world.frontier.pop_host()
     assert host is not None
+    host.pace.errors = errors
     world.frontier.put_off(host, wait)
     return host.name
 
@@ -247,6 +280,68 @@ def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_cra
     assert host is not None
     assert (host.name, host.state) == ("a.test", State.BACKING_OFF)
     assert world.frontier.pop(host) is not None
+
+
+@pytest.mark.parametrize("stop", ["nothing", "commit", "restart"])
+def test_a_host_that_rests_for_minutes_and_is_forgiven_is_tried_at_its_own_time_again(
+    world: World, stop: str
+) -> None:
+    """Four errors of its own, and one of ours."""
+    world.add(A1)
+    put_off(world, 120.0, errors=5)
+    world.frontier.forgive("a.test", 1)
+    if stop != "nothing":
+        world.commit()
+    if stop == "restart":
+        world.restart()
+    world.clocks.pass_(119.9)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(0.2)
+    again = world.frontier.pop_host()
+    assert again is not None
+    assert (again.name, again.pace.errors) == ("a.test", 4)
+    assert world.frontier.put_off_queued == 0
+
+
+@pytest.mark.parametrize("stop", ["nothing", "commit", "crash"])
+def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
+    world: World, stop: str
+) -> None:
+    world.add(A1)
+    put_off(world, PARKED, errors=10)
+    world.commit()
+    world.frontier.forgive("a.test", 1)
+    if stop != "nothing":
+        world.commit()
+    if stop == "crash":
+        world.crash()
+    # The longest delay there is.
+    world.clocks.pass_(300.0)
+    again = world.frontier.pop_host()
+    assert again is not None
+    assert (again.name, again.pace.errors) == ("a.test", 9)
+    assert world.frontier.put_off_queued == 0
+
+
+@pytest.mark.parametrize("stop", ["nothing", "commit", "restart"])
+def test_a_host_that_was_parked_and_is_forgiven_waits_for_its_delay_all_the_same(
+    world: World, stop: str
+) -> None:
+    world.add(A1)
+    host = world.frontier.pop_host()
+    assert host is not None
+    host.pace.floor, host.pace.errors = 300.0, 10
+    world.frontier.put_off(host, PARKED)
+    world.commit()
+    world.frontier.forgive("a.test", 1)
+    if stop != "nothing":
+        world.commit()
+    if stop == "restart":
+        world.restart()
+    world.clocks.pass_(299.9)
+    assert world.frontier.pop_host() is None
+    world.clocks.pass_(0.2)
+    assert world.frontier.pop_host() is not None
 
 
 def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait_for_it(

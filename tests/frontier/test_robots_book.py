@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from krowlspider.frontier.robotsbook import AUTHORITIES_MAX, RULES_MAX, RobotsBook
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import KeptMemoryStore, World
@@ -11,7 +13,7 @@ URL = f"{A}/private"
 
 
 def book_of(world: World) -> RobotsBook:
-    return RobotsBook(world.frontier, "krowlspider", lambda: world.clocks.wall)
+    return RobotsBook(world.frontier, "krowlspider", lambda: world.clocks.wall, longest=200.0)
 
 
 def record_of(world: World, body: bytes) -> RobotsRecord:
@@ -64,3 +66,76 @@ def test_what_could_not_be_had_is_known_until_it_is_tried_again() -> None:
     assert (known.ruling, known.expires) == ("retry", world.clocks.wall + 10)
     world.clocks.pass_(10)
     assert book.record(A) is None
+
+
+@pytest.mark.parametrize("ruling", [Ruling.RULES, Ruling.RETRY])
+def test_what_would_hold_for_longer_than_a_record_may_decides_nothing(ruling: Ruling) -> None:
+    world = World(KeptMemoryStore)
+    book, now = book_of(world), world.clocks.wall
+    book.learn(A, RobotsRecord(ruling.value, now, now + 201, 200, b""))
+    assert not book.holds(book.look_up(A)[0])
+    assert book.record(A) is None
+    world.clocks.pass_(1)
+    assert book.holds(book.look_up(A)[0])
+    assert book.record(A) is not None
+
+
+# --- who is told ---
+
+
+class Told:
+    """Notes the sitemaps that it is told of, and whether the record was on disk then."""
+
+    def __init__(self, world: World):
+        self._world = world
+        self.heard: list[tuple[list[str], bool]] = []
+
+    def __call__(self, sitemaps: list[str]) -> None:
+        self.heard.append((sitemaps, self._world.frontier.robots(A) is not None))
+
+
+class Died(Exception):
+    """The process, in the midst of it."""
+
+
+def die(sitemaps: list[str]) -> None:
+    raise Died
+
+
+@pytest.mark.parametrize(("ruling", "named"), [
+    (Ruling.RULES, ["/1.xml", "/2.xml"]),
+    (Ruling.ALLOW_ALL, []),
+])  # fmt: skip
+def test_the_sitemaps_are_told_before_the_record_is_kept(ruling: Ruling, named: list[str]) -> None:
+    world = World(KeptMemoryStore)
+    told = Told(world)
+    record = record_of(world, b"Sitemap: /1.xml\nSitemap: /2.xml")
+    record.ruling = ruling.value
+    book_of(world).learn(A, record, told)
+    assert told.heard == [(named, False)]
+    assert world.frontier.robots(A) is not None
+
+
+def test_after_a_death_while_the_sitemaps_are_told_robots_txt_is_asked_for_again(
+    world: World,
+) -> None:
+    book = book_of(world)
+    with pytest.raises(Died):
+        book.learn(A, record_of(world, b"Sitemap: /1.xml"), die)
+    world.crash()
+    assert book_of(world).record(A) is None
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_of_a_robots_txt_that_cannot_be_had_nobody_is_told(kept: bool) -> None:
+    """With its last good copy, whose sitemaps were told when it came, and without."""
+    world = World(KeptMemoryStore)
+    book, told = book_of(world), Told(world)
+    if kept:
+        book.learn(A, record_of(world, b"Sitemap: /1.xml\nUser-agent: *\nDisallow: /private"))
+    failure = RobotsRecord(Ruling.RETRY.value, 0.0, world.clocks.wall + 10, 503, b"")
+    book.learn(A, failure, told)
+    assert told.heard == []
+    known = book.record(A)
+    assert known is not None
+    assert known.ruling == (Ruling.RULES if kept else Ruling.RETRY).value

@@ -301,6 +301,68 @@ def test_a_restart_neither_forgets_the_last_good_copy_nor_asks_at_once(
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
+# --- who is told that it has come ---
+
+NAMING = b"Sitemap: /1.xml\nUser-agent: *\nDisallow: /private\nSitemap: /2.xml\n"
+NAMED = ["/1.xml", "/2.xml"]
+
+
+@pytest.fixture
+def come(gate: RobotsGate) -> list[tuple[str, list[str]]]:
+    """The authorities whose robots.txt has come, and the sitemaps they name."""
+    come: list[tuple[str, list[str]]] = []
+    gate.come = lambda errand, sitemaps: come.append((errand.authority, sitemaps))
+    return come
+
+
+@pytest.mark.parametrize(
+    ("reply", "named"),
+    [((200, None), NAMED), ((404, None), []), ((301, f"{B}/home"), []), ((301, None), [])],
+)
+def test_that_robots_txt_has_come_or_is_not_there_is_told_with_the_sitemaps_it_names(
+    world: World,
+    gate: RobotsGate,
+    come: list[tuple[str, list[str]]],
+    reply: tuple[int, str | None],
+    named: list[str],
+) -> None:
+    status, location = reply
+    answer(gate, errand_of(world, gate), status, NAMING, location)
+    assert come == [(A, named)]
+
+
+@pytest.mark.parametrize("status", [429, 503, None])
+@pytest.mark.parametrize("kept", [True, False])
+def test_that_robots_txt_cannot_be_had_is_not_told(
+    world: World,
+    gate: RobotsGate,
+    come: list[tuple[str, list[str]]],
+    status: int | None,
+    kept: bool,
+) -> None:
+    errand = errand_of(world, gate)
+    if kept:
+        answer(gate, errand, 200, NAMING)
+        come.clear()
+        world.clocks.pass_(TTL)
+        errand = asked_again(world, gate, errand.host)
+    for _ in range(3):
+        if status is None:
+            gate.failed(errand, final=True)
+        else:
+            answer(gate, errand, status, NAMING)
+    assert gate.verdict(A, PAGE) is (Verdict.ALLOWED if kept else Verdict.UNREACHABLE)
+    assert come == []
+
+
+def test_a_robots_txt_known_from_another_host_is_told_for_the_one_that_redirects_to_it(
+    world: World, gate: RobotsGate, come: list[tuple[str, list[str]]]
+) -> None:
+    answer(gate, errand_of(world, gate, f"{B}/"), 200, NAMING)
+    answer(gate, errand_of(world, gate), 301, location=f"{B}/robots.txt")
+    assert come == [(B, NAMED), (A, NAMED)]
+
+
 # --- one robots.txt of many hosts ---
 
 MANY = [f"http://h{number}.test" for number in range(50)]

@@ -120,6 +120,22 @@ def test_sitemaps_are_those_of_all_groups_and_of_none() -> None:
     assert rules(text).sitemaps == ["https://a/1", "https://a/2"]
 
 
+def test_sitemaps_are_given_as_written() -> None:
+    text = (
+        b"\xef\xbb\xbfSitemap: http://a/1.xml\r\nUser-agent: *\rDisallow: /sitemap: no\n"
+        b"  SITEMAP :\thttp://a/two words.xml  # why\n\n#Sitemap: http://a/no\nsite-map:/3.xml\n"
+        b"Sitemap:\nSitemap: http://a/1.xml\nSitemaps: http://a/4.xml"
+    )
+    once = ["http://a/1.xml", "http://a/two words.xml", "/3.xml"]
+    assert rules(text).sitemaps == [*once, "http://a/1.xml", "http://a/4.xml"]
+
+
+@pytest.mark.parametrize("blank", [b"\xa0", "\N{NO-BREAK SPACE} \x85".encode(), b"\t\v #"])
+def test_a_sitemap_line_of_blanks_names_none(blank: bytes) -> None:
+    """As a relative reference it would be the home page."""
+    assert rules(b"Sitemap: " + blank).sitemaps == []
+
+
 def padded(size: int, last: bytes) -> bytes:
     """A robots.txt of ``size`` bytes and ``last`` after them."""
     head = b"User-agent: *\nDisallow: /a\n"
@@ -156,6 +172,7 @@ def test_no_bytes_raise(body: bytes, path: str) -> None:
     parsed = RobotsRules.parse(body, AGENT)
     assert parsed.allowed(f"https://example.com/{path}") in (True, False)
     assert parsed.crawl_delay is None or 0 <= parsed.crawl_delay < float("inf")
+    assert all(place == place.strip() != "" for place in parsed.sitemaps)
 
 
 RECORDS = st.builds(

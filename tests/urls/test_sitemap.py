@@ -21,7 +21,6 @@ from krowlspider.urls.sitemap import (
     URLS_MAX,
     Kind,
     Sitemap,
-    sitemaps_named,
 )
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -225,6 +224,20 @@ def test_elements_without_a_place_end_somewhere() -> None:
     assert (found.urls, found.sitemap.truncated) == ([], True)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_its_size_is_what_was_read_unpacked(packed: bool) -> None:
+    body = urlset(ONE, head=" " * 3 * STEP).encode()
+    assert read(gzip.compress(body) if packed else body).sitemap.size == len(body)
+    cut = read(gzip.compress(body)[:-40]).sitemap
+    assert cut.error is not None
+    assert 0 < cut.size < len(body)
+
+
+def test_of_a_bomb_its_size_is_what_was_unpacked_of_it() -> None:
+    bomb = gzip.compress(b"<urlset>" + b" " * 2 * BYTES_MAX, 1)
+    assert BYTES_MAX - STEP < read(bomb).sitemap.size <= BYTES_MAX
+
+
 def test_gzip_members_end_somewhere() -> None:
     packed = gzip.compress(b"\n")
     assert urls(gzip.compress(ONE.encode() + b"\n") + packed * 2 * MEMBERS_MAX) == [ONE]
@@ -339,21 +352,3 @@ def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -
     places = [f"http://a/{number}?a=1&amp;b=2" for number in numbers]
     body = urlset(*places, head="<?xml version='1.0'?>" + " " * (STEP - padding))
     assert urls(body) == [place.replace("&amp;", "&") for place in places]
-
-
-# --- robots.txt ---
-
-
-def test_the_sitemaps_of_a_robots_txt_are_given_as_written() -> None:
-    robots = (
-        b"\xef\xbb\xbfSitemap: http://a/1.xml\r\nUser-agent: *\rDisallow: /sitemap: no\n"
-        b"  SITEMAP :\thttp://a/two words.xml  # why\n\n#Sitemap: http://a/no\nsite-map:/3.xml\n"
-        b"Sitemap:\nSitemap: http://a/1.xml\nSitemaps: http://a/4.xml"
-    )
-    expected = ["http://a/1.xml", "http://a/two words.xml", "/3.xml", "http://a/4.xml"]
-    assert sitemaps_named(robots) == expected
-
-
-@given(st.binary())
-def test_any_robots_txt_will_do(robots: bytes) -> None:
-    sitemaps_named(robots)

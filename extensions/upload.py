@@ -1,0 +1,136 @@
+"""Extension: uploads the finished WARC files and their indexes to KROWL_WARC_UPLOAD while the crawl runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.upload import Destination
+from krowlspider.archive.uploader import PATIENCE, Uploader
+from krowlspider.archive.uploadstore import BucketError
+from krowlspider.job import Job
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+# Seconds between tries to lock the folder: the crawl before may still be uploading its last files.
+_TRY_AGAIN = 5.0
+
+
+class Upload:
+    """Hands the folder to an uploader, which never holds the crawl up: what a store does not take waits on the disk.
+
+    At the end, when the last file is finished, it waits for the rest as long as the store takes something; what
+    is left goes at the next start.
+    """
+
+    # Seconds that the end waits for a store that takes nothing.
+    patience = PATIENCE
+
+    def __init__(self, crawler: Crawler):
+        settings = crawler.settings
+        if settings["KROWL_WARC_UPLOAD"] is None:
+            raise NotConfigured
+        self._crawler = crawler
+        self._destination = Destination.parse(
+            settings["KROWL_WARC_UPLOAD"], settings["KROWL_WARC_UPLOAD_ENDPOINT"]
+        )
+        self._delete = settings.getbool("KROWL_WARC_UPLOAD_DELETE")
+        self._uploader: Uploader | None = None
+        self._task: asyncio.Task[None] | None = None
+        crawler.signals.connect(self._start, signals.engine_started)
+        # After the scheduler's close, in which the last file gets its name.
+        crawler.signals.connect(self._finish, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def _start(self) -> None:
+        folder = Job.of(self._crawler).archive.directory
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(Uploader(folder, self._destination, delete=self._delete))
+        )
+        self._task.add_done_callback(_tell_end)
+
+    async def _run(self, uploader: Uploader) -> None:
+        await self._open(uploader)
+        self._uploader = uploader
+        self._publish(uploader)
+        try:
+            await uploader.check()
+        except BucketError as error:
+            logger.error(
+                "KROWL_WARC_UPLOAD %s cannot be used now; the crawl goes on, and the files wait: %s",
+                self._destination.url(),
+                error,
+            )
+        else:
+            logger.info("Finished WARC files go to %s", self._destination.url())
+        while True:
+            await uploader.step()
+            self._publish(uploader)
+
+    async def _open(self, uploader: Uploader) -> None:
+        said = False
+        while True:
+            try:
+                await uploader.open()
+            except (ArchiveError, OSError) as error:
+                if not said:
+                    logger.warning("WARC files are not uploaded yet: %s", error)
+                said = True
+                await asyncio.sleep(_TRY_AGAIN)
+            else:
+                return
+
+    async def _finish(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        try:
+            with suppress(asyncio.CancelledError):
+                await self._task
+        finally:
+            if (uploader := self._uploader) is not None:
+                await self._upload_rest(uploader)
+
+    async def _upload_rest(self, uploader: Uploader) -> None:
+        logger.info(
+            "Uploading the last files, as long as %s takes any within %.0f s",
+            self._destination.url(),
+            self.patience,
+        )
+        try:
+            left = await uploader.finish(self.patience, told=lambda: self._publish(uploader))
+        finally:
+            await uploader.close()
+            self._publish(uploader)
+        if left:
+            logger.error(
+                "%d files are not uploaded to %s: the next start with the same JOBDIR sends them, or scrapy warc upload",
+                left,
+                self._destination.url(),
+            )
+
+    def _publish(self, uploader: Uploader) -> None:
+        put = self._crawler.stats.set_value
+        put("krowl/upload/files_count", uploader.stats.files)
+        put("krowl/upload/bytes_count", uploader.stats.bytes)
+        put("krowl/upload/failed_count", uploader.stats.failed)
+        put("krowl/upload/waiting", uploader.waiting)
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        logger.critical("WARC files are uploaded no more", exc_info=task.exception())

@@ -1,0 +1,38 @@
+"""Digests as WARC fields have them: a label, then Base32 (the form of the examples in WARC 1.1, 5.8)."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b32encode
+
+ALGORITHMS = ("sha1", "sha256")
+# By ten bits; `b32encode` takes three times as long.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
+_SHA1_SHIFTS = range(150, -1, -10)
+
+
+def raw_digest(content: bytes, algorithm: str) -> bytes:
+    """The 20 or 32 bytes of a digest; ``algorithm`` is one of ALGORITHMS."""
+    new = hashlib.sha1 if algorithm == "sha1" else hashlib.sha256
+    return new(content, usedforsecurity=False).digest()
+
+
+def label(raw: bytes, algorithm: str) -> str:
+    """What stands in a field: ``sha1:`` and 32 letters, or ``sha256:`` and 56 (padded, as RFC 4648 has it)."""
+    if len(raw) != 20:
+        return f"{algorithm}:{b32encode(raw).decode()}"
+    number = int.from_bytes(raw)
+    letters = "".join([_PAIRS[number >> shift & 1023] for shift in _SHA1_SHIFTS])
+    return f"{algorithm}:{letters}"
+
+
+def digest(content: bytes, algorithm: str = "sha1") -> str:
+    """The labelled digest of ``content``."""
+    return label(raw_digest(content, algorithm), algorithm)
+
+
+def has_digest(content: bytes, claimed: str) -> bool:
+    """Whether ``claimed`` is the labelled digest of ``content``; False for an algorithm that is not ours."""
+    algorithm = claimed.partition(":")[0]
+    return algorithm in ALGORITHMS and claimed == digest(content, algorithm)

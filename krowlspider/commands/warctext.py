@@ -1,0 +1,59 @@
+"""What ``scrapy warc`` says, as text."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from krowlspider.archive.cdxj import IndexLine
+    from krowlspider.archive.check import CheckReport, Problem
+    from krowlspider.archive.mend import MendReport
+
+
+def checked(report: CheckReport, folder: Path) -> str:
+    """Each problem and warning with its place, then the sum."""
+    lines = [
+        *_listed("", report.problems, report.problem_count),
+        *_listed("warning: ", report.warnings, report.warning_count),
+    ]
+    lines.append(
+        f"{report.files:,} files, {report.records:,} records:"
+        f" {report.problem_count:,} problems, {report.warning_count:,} warnings"
+    )
+    if report.open_files:
+        lines.append(
+            f"{report.open_files:,} files are open, and were not looked into: if no crawl writes to them,"
+            f" scrapy warc mend {quote(str(folder))}"
+        )
+    return "\n".join(lines)
+
+
+def _listed(label: str, problems: list[Problem], count: int) -> Iterator[str]:
+    for problem in problems:
+        yield f"{label}{problem.file} at byte {problem.offset}: {problem.what}"
+    if count > len(problems):
+        yield f"{label}and {count - len(problems):,} more"
+
+
+def mended(report: MendReport, indexed: int) -> str:
+    """What was done; ``indexed`` files had no index."""
+    done = (
+        f"mended {report.files:,} files with {report.records:,} records;"
+        f" removed {report.removed:,} without one; cut away {report.bytes_cut:,} bytes"
+    )
+    lines = [done, *(f"damage was put aside in {path}" for path in report.damaged)]
+    if indexed:
+        lines.append(f"indexed {indexed:,} files besides")
+    return "\n".join(lines)
+
+
+def captures(found: Iterable[IndexLine]) -> str:
+    """A line for each capture: when, status, media type, where, URL."""
+    return "\n".join(
+        f"{line.timestamp} {line.status or '-'} {line.mime or '-'} {line.filename}:{line.offset} {line.url}"
+        for line in found
+    )

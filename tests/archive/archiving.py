@@ -1,0 +1,136 @@
+"""Jobs that archive and acknowledge pages, each in a process of its own, whose system calls a `Watch` serves.
+
+``python -m tests.archive.archiving`` reads orders, one JSON object a line, forks a process for each, and prints the
+exit code of that when it has ended, negative when it was killed. An order has ``folder``, the job's; ``pages``, how
+many there are in all; and ``watch``, the address of the `Watch`. The process goes on where the one before it in the
+folder has stopped, by the job's own parts, and ends as a crawl does: with 0, or 3 when its disk has failed, or 2 when
+the folder could not be opened.
+
+``python -m tests.archive.archiving ADDRESS ...`` is the scrapy command, watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from scrapy.utils.test import get_crawler
+
+from krowlspider import job, settings
+from krowlspider.archive import writer
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.errors import JobError, for_want_of_room
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.store import StoreError
+from krowlspider.job import Job
+from krowlspider.urls.host import domain_of
+
+from .captures import Odd, capture
+from .syscalls import be_watched
+
+logger = logging.getLogger(__name__)
+
+# Pages acknowledged with one commit, and the size at which a file ends: with the third page.
+BURST = 2
+FILE_SIZE = 9_000
+PAGE_SIZE = 3_000
+SAME_AS = {5: 4, 6: 0}
+
+
+def url_of(number: int) -> str:
+    """A host for each page, so that none waits for another."""
+    return f"http://page{number}.test/{number}"
+
+
+def odd_of(number: int) -> Odd:
+    """A page that no compression makes smaller. Some have what another has, of the same commit or of one before."""
+    noise = random.Random(SAME_AS.get(number, number)).randbytes(PAGE_SIZE)
+    return Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise, noise)
+
+
+def job_in(folder: Path) -> Job:
+    ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
+    given = {
+        "KROWL_CONTACT": "you@example.org",
+        "KROWL_DELAY_MIN": 0,
+        "KROWL_WARC_MAX_SIZE": FILE_SIZE,
+        # A small filter.
+        "KROWL_SEEN_CAPACITY": 1000,
+        "JOBDIR": str(folder),
+    }
+    return Job.of(get_crawler(settings_dict={**ours, **given}))
+
+
+async def archive(folder: Path, pages: int) -> int:
+    crawl = job_in(folder)
+    try:
+        crawl.open()
+    except JobError as error:
+        logger.exception("not opened")
+        return 3 if for_want_of_room(error) else 2
+    try:
+        await _archive(crawl, pages)
+    except (ArchiveError, StoreError, OSError) as error:
+        logger.exception("failed")
+        crawl.fail(error)
+    await crawl.close()
+    return 0 if crawl.failure is None else 3
+
+
+async def _archive(crawl: Job, pages: int) -> None:
+    frontier = crawl.frontier
+    urls = [url_of(number) for number in range(pages)]
+    frontier.add([Candidate(url[7:-2], crawl.hasher.key(url), Entry(url, 0)) for url in urls])
+    while frontier.pending:
+        written = []
+        while len(written) < BURST and (host := frontier.pop_host()) is not None:
+            lease = frontier.pop(host)
+            assert lease is not None
+            url = lease.entry.url
+            page = capture(odd=odd_of(int(url[-1])), url=url)
+            written.append((host, lease, crawl.archive.write(page)))
+        for host, lease, where in written:
+            await where
+            frontier.release(host, 0)
+            frontier.acknowledge(lease)
+        await crawl.commit()
+
+
+def serve() -> None:
+    # A full disk is tried again at once.
+    writer._TRY_AGAIN = job._TRY_AGAIN = job._TRY_AGAIN_MAX = 0.001
+    logging.basicConfig(level=logging.INFO)
+    # What takes each process long the first time, and starts no thread, which a fork would leave behind.
+    job_in(Path())
+    domain_of("a.test")
+    for line in sys.stdin:
+        order: dict[str, Any] = json.loads(line)
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                be_watched(order["watch"])
+                code = asyncio.run(archive(Path(order["folder"]), order["pages"]))
+            except BaseException:
+                logger.exception("unexpected")
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        serve()
+    else:
+        be_watched(sys.argv[1])
+        sys.argv = ["scrapy", *sys.argv[2:]]
+        runpy.run_module("scrapy", run_name="__main__", alter_sys=True)

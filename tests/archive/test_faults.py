@@ -1,0 +1,312 @@
+"""A disk that refuses any one system call of the archive: finished files stay as they are, byte for byte, and nothing
+is acknowledged that is not there.
+
+A full disk is waited for, where a write has failed; a disk that fails otherwise, or fails to sync, ends the crawl, and
+the next start mends what is left.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.archive.check import check_folder
+from tests.crawling import Crawl, frontier_view, write_seeds
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.mockweb.oracle import reachable
+from tests.test_crawl import QUICK, stored
+
+from .faultpoints import (
+    PAGES,
+    Archiving,
+    EachCall,
+    EachName,
+    Left,
+    Plan,
+    assert_goes_on,
+    contents,
+    dead_job,
+)
+from .syscalls import Act, Call, Watch, takes_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+# What `job` does and the archive does not is not looked at here.
+ROLES = ("open file", "finished file", "index", "archive", "lock")
+STEPS = {
+    "create open file",
+    "write open file",
+    "fsync open file",
+    "ftruncate open file",
+    "rename open file",
+    "create index",
+    "write index",
+    "fsync index",
+    "rename index",
+    "openat archive",
+    "fsync archive",
+}
+# Exit codes: the disk has failed, and the folder could not be opened.
+FAILED, NOT_OPENED = 3, 2
+# Tries that find the disk full.
+TRIES = 3
+
+
+@pytest.fixture(scope="module")
+def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
+    process = Archiving(tmp_path_factory.mktemp("log") / "log")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def dead(archiving: Archiving, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dead_job(archiving, tmp_path_factory.mktemp("dead") / "job")
+
+
+def needs_room(name: str) -> bool:
+    return name.startswith(("create", "write", "rename"))
+
+
+def of_archive(name: str) -> bool:
+    """Whether a call is the archive's, and one that a disk can refuse. Folders are closed that were only listed too."""
+    return name.endswith(ROLES) and not name.startswith("lseek") and name != "close archive"
+
+
+class FullDisk:
+    """Refuses the first call, of a write only the second half, and then some that need room, until there is some.
+
+    Of the calls that ``also`` names, the first after that fails: the disk is not only full.
+    """
+
+    def __init__(self, also: str = ""):
+        self._left = TRIES
+        self._also = also
+
+    def __call__(self, call: Call, first: bool) -> Act | int:
+        if first and call.size:
+            return Act.HALF
+        if call.name == self._also and call.path.suffix == ".open" and self._left < TRIES:
+            self._also = ""
+            return errno.EIO
+        if self._left and (first or takes_room(call)):
+            self._left -= 1
+            return errno.ENOSPC
+        return Act.PASS
+
+
+def can_lack_room(name: str) -> bool:
+    return of_archive(name) and not name.startswith(("openat", "close"))
+
+
+def broken_disk(call: Call, first: bool) -> Act | int:
+    return errno.EIO if first else Act.PASS
+
+
+@dataclass
+class Outcome:
+    """One run with a fault: its exit code, its plan and what it left, which is whole and has been gone on with."""
+
+    code: int
+    plan: Plan
+    left: Left
+
+
+def outcomes(
+    archiving: Archiving,
+    dead: Path,
+    chosen: EachName | EachCall,
+    fault: Callable[[], Callable[[Call, bool], Act | int]],
+) -> Iterator[Outcome]:
+    """A run for each call that is chosen, where each goes on after the same dead one."""
+    folder = dead.with_name("again")
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(dead, folder)
+        plan = Plan(folder, chosen, fault())
+        code = archiving.run(folder, plan)
+        if plan.point is None:
+            assert code == 0
+            return
+        try:
+            left = assert_goes_on(archiving, folder, plan, dead.with_name("copy"))
+            yield Outcome(code, plan, left)
+        except (AssertionError, OSError) as error:
+            error.add_note(f"at step {len(chosen.done)}: {plan.point}; exit code {code}")
+            raise
+
+
+def expected_codes(run: Outcome, error: int) -> set[int]:
+    """How a run may end that met this error."""
+    point, began = run.plan.point, run.plan.began
+    assert point is not None
+    if error == errno.EIO:
+        return {FAILED} if began else {NOT_OPENED}
+    # At its end a crawl waits for room no longer.
+    waited_for = {FAILED, 0} if run.left.acknowledged == set(range(PAGES)) else {0}
+    if point.endswith("index"):
+        # A mend leaves it out; else all of it is written anew, even after a failed sync.
+        return waited_for
+    if point == "fsync archive":
+        # By which the name of an index is made to last, or that of a file.
+        return {FAILED, 0}
+    return waited_for if began and needs_room(point) else {FAILED}
+
+
+def assert_each_ends_in_order(
+    archiving: Archiving, dead: Path, chosen: EachName | EachCall, error: int
+) -> None:
+    before = Left.in_(dead, dead.with_name("copy"))
+    once = Counter(set(range(PAGES)) - before.acknowledged)
+    fault = FullDisk if error == errno.ENOSPC else lambda: broken_disk
+    for each in outcomes(archiving, dead, chosen, fault):
+        code, point = each.code, each.plan.point
+        assert point is not None
+        expected = expected_codes(each, error)
+        assert code in expected, f"{point}: {code}, and not {expected}"
+        if not code:
+            assert each.left.archived == before.archived + once, f"{point}: not each page once"
+
+
+# The first call of each kind, or all.
+EXTENT = pytest.mark.parametrize(
+    "each", [EachName, pytest.param(EachCall, marks=pytest.mark.slow)], ids=["kinds", "all"]
+)
+
+
+@EXTENT
+def test_a_disk_that_fails_any_call_ends_the_crawl_and_the_next_start_mends(
+    archiving: Archiving, dead: Path, each: type[EachName | EachCall]
+) -> None:
+    calls = each(of_archive)
+    assert_each_ends_in_order(archiving, dead, calls, errno.EIO)
+    assert set(calls.done) >= STEPS
+
+
+@EXTENT
+def test_a_disk_that_is_full_at_any_call_is_waited_for_unless_a_sync_has_failed(
+    archiving: Archiving, dead: Path, each: type[EachName | EachCall]
+) -> None:
+    calls = each(can_lack_room)
+    assert_each_ends_in_order(archiving, dead, calls, errno.ENOSPC)
+    assert set(calls.done) >= STEPS - {"openat archive"}
+
+
+# What the archive does when a record found no room, and when the first record of a file did.
+@pytest.mark.parametrize("also", ["ftruncate", "lseek", "close", "unlink"])
+def test_a_full_disk_that_fails_too_while_half_a_record_is_cut_off_ends_the_crawl(
+    archiving: Archiving, dead: Path, also: str
+) -> None:
+    calls = EachCall("write open file".__eq__)
+    found = list(outcomes(archiving, dead, calls, lambda: FullDisk(also)))
+    codes = {each.code for each in found}
+    assert FAILED in codes, codes
+    # A file that already has records is neither closed nor removed.
+    assert codes == ({FAILED, 0} if also in {"close", "unlink"} else {FAILED})
+
+
+# --- whole crawls ---
+
+
+@dataclass
+class FaultyCrawl(Crawl):
+    """A crawl whose system calls are served by the `Watch` at ``address``."""
+
+    address: str = ""
+
+    def command(self) -> list[str]:
+        command = super().command()
+        place = command.index("scrapy")
+        return [*command[:place], "tests.archive.archiving", self.address, *command[place + 1 :]]
+
+
+GRAPH = Graph(hosts=6, pages=6, seed=5, features=QUICK)
+FAST = {"KROWL_DELAY_MIN": 0.02, "KROWL_DELAY_FACTOR": 0, "KROWL_WARC_MAX_SIZE": 20_000}
+
+
+def faulty_crawl(
+    web: MockWeb, folder: Path, step: str, fault: Callable[[Call, bool], Act | int], code: int
+) -> tuple[Crawl, Plan]:
+    """A crawl with a fault at the first such step after the first file is finished."""
+    seeds = write_seeds(folder / "seeds.txt", web.seeds())
+    watch = Watch()
+    crawl = FaultyCrawl(
+        folder / "job", arguments={"seeds": seeds}, settings=FAST, address=watch.address
+    )
+    later = False
+
+    def chosen(name: str, began: bool) -> bool:
+        nonlocal later
+        later |= name == "rename open file"
+        return later and name == step
+
+    plan = Plan(crawl.jobdir, chosen, fault)
+    crawl.start()
+    watch.serve(plan)
+    watch.close()
+    crawl.wait(code=code)
+    assert plan.point == step
+    return crawl, plan
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("write open file", marks=pytest.mark.slow),
+        "fsync open file",
+        pytest.param("rename open file", marks=pytest.mark.slow),
+        pytest.param("fsync archive", marks=pytest.mark.slow),
+        pytest.param("create open file", marks=pytest.mark.slow),
+    ],
+)
+def test_a_crawl_whose_disk_fails_ends_with_code_3_and_the_next_start_goes_on(
+    tmp_path: Path, step: str
+) -> None:
+    with MockWeb(graph=GRAPH) as web:
+        crawl, plan = faulty_crawl(web, tmp_path, step, broken_disk, code=FAILED)
+        why = crawl.log.splitlines()[-1]
+        assert why.startswith("krowlspider: the crawl could not be kept on disk: ")
+        assert "Input/output error" in why
+        assert contents(crawl.jobdir / "warc").items() >= plan.closed.items()
+        assert frontier_view(crawl.jobdir)["queued"] > 0
+        again = Crawl(crawl.jobdir, settings=FAST).run()
+        assert_whole(web, again, plan)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "write open file",
+        pytest.param("rename open file", marks=pytest.mark.slow),
+        pytest.param("create open file", marks=pytest.mark.slow),
+    ],
+)
+def test_a_crawl_whose_disk_is_full_for_a_while_fetches_and_archives_each_page_once(
+    tmp_path: Path, step: str
+) -> None:
+    with MockWeb(graph=GRAPH) as web:
+        crawl, plan = faulty_crawl(web, tmp_path, step, FullDisk(), code=0)
+        assert_whole(web, crawl, plan)
+        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
+        assert stored(crawl.jobdir) == Counter((entry.url, entry.sha1) for entry in web.log())
+        assert "krowl/archive/failed_count" not in crawl.stats
+
+
+def assert_whole(web: MockWeb, crawl: Crawl, plan: Plan) -> None:
+    """Everything was fetched and is archived, and what was finished at the fault is as it was."""
+    assert reachable(web.graph, web.seeds()).differences(web.log(), at_least=True) == []
+    warc = crawl.jobdir / "warc"
+    assert contents(warc).items() >= plan.closed.items()
+    report = check_folder(warc)
+    assert (report.open_files, report.problems) == (0, [])
+    assert {url for url, _ in stored(crawl.jobdir)} == {entry.url for entry in web.log()}
+    view = frontier_view(crawl.jobdir)
+    assert view["queued"] == 0

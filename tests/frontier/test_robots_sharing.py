@@ -1,0 +1,199 @@
+"""What one authority's robots.txt settles for others, and what a clock that was ahead leaves behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.robots import Verdict
+from tests.frontier.test_robots_gate import (
+    MANY,
+    PAGE,
+    PRIVATE,
+    RULES,
+    SHARED,
+    TTL,
+    A,
+    B,
+    answer,
+    crawl,
+    errand_of,
+    gate_of,
+)
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.robots import RobotsGate
+    from tests.frontier.conftest import World
+
+DAY = 86_400.0
+LEGAL = f"{B}/legal/robots.txt"
+
+
+@pytest.fixture
+def gate(world: World) -> RobotsGate:
+    return gate_of(world)
+
+
+# --- a clock that was ahead ---
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_fetched_while_the_clock_was_ahead_is_asked_for_again(
+    world: World, gate: RobotsGate, restarted: bool
+) -> None:
+    """It would hold until the true time has come to where the clock was."""
+    errand = errand_of(world, gate)
+    world.clocks.wall += DAY
+    answer(gate, errand, 200, RULES)
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    world.clocks.wall -= DAY
+    if restarted:
+        world.restart()
+        gate = gate_of(world)
+    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    answer(gate, gate.errand(A, world.frontier.host("a.test")), 200, b"")
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+    world.clocks.pass_(TTL)
+    assert gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
+
+
+def test_what_was_fetched_while_the_clock_was_ahead_is_not_handed_to_others(
+    world: World, gate: RobotsGate
+) -> None:
+    """They would not know it either, and ask again and again."""
+    errand = errand_of(world, gate, "http://shared.test/")
+    world.clocks.wall += DAY
+    answer(gate, errand, 200, RULES)
+    world.clocks.wall -= DAY
+    other = errand_of(world, gate)
+    assert answer(gate, other, 301, location=SHARED)
+    assert world.frontier.host("shared.test").errands == [other]
+    world.frontier.wait(other.host, 0.25)
+    world.frontier.host("shared.test").errands.clear()
+    answer(gate, other, 200, RULES)
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert gate.verdict("http://shared.test", "http://shared.test/private") is Verdict.DISALLOWED
+
+
+def test_what_holds_for_longer_for_a_host_that_waits_is_fetched_again_for_others(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate, "http://shared.test/")
+    answer(gate, errand, 200, RULES)
+    gate.outlast("http://shared.test", 2 * TTL)
+    world.clocks.pass_(TTL)
+    assert gate.verdict("http://shared.test", "http://shared.test/private") is Verdict.DISALLOWED
+    assert answer(gate, other := errand_of(world, gate), 301, location=SHARED)
+    assert world.frontier.host("shared.test").errands == [other]
+
+
+def test_a_clock_that_is_set_back_an_hour_has_nothing_asked_for_again(
+    world: World, gate: RobotsGate
+) -> None:
+    """As much as a record may outlast its life for a host that waits."""
+    answer(gate, errand_of(world, gate), 200, RULES)
+    world.clocks.wall -= 3600.0
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+
+
+# --- robots.txt of many hosts, and in other places ---
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_each_host_that_redirects_to_one_robots_txt_it_is_told_once_that_it_has_come(
+    world: World, gate: RobotsGate, at_once: bool
+) -> None:
+    """Those that wait for it, and those that find it known: each has a /sitemap.xml of its own."""
+    told: list[str] = []
+    gate.come = lambda errand, _: told.append(errand.authority)
+    for part in [MANY] if at_once else [MANY[:1], MANY[1:]]:
+        world.add(*[f"{host}/private" for host in part])
+        asked = crawl(world, gate, 200)
+        assert asked.count(SHARED) == (part[0] == MANY[0])
+    assert sorted(told) == sorted(MANY)
+
+
+WWW = "http://www.a.test"
+
+
+def told_of(gate: RobotsGate) -> list[tuple[str, str, list[str]]]:
+    """What will be told: the authority, the host whose pages led to it, and its sitemaps."""
+    told: list[tuple[str, str, list[str]]] = []
+    gate.come = lambda errand, named: told.append((errand.authority, errand.host.name, named))
+    return told
+
+
+@pytest.mark.parametrize(("status", "named"), [(200, ["/s.xml"]), (404, [])])
+def test_a_host_whose_robots_txt_is_fetched_for_another_of_its_domain_is_told_too(
+    world: World, gate: RobotsGate, status: int, named: list[str]
+) -> None:
+    """It is never asked for it again: a site that moves all to its www. host would have no sitemaps."""
+    told = told_of(gate)
+    errand = errand_of(world, gate)
+    answer(gate, errand, 301, location=f"{WWW}/robots.txt")
+    world.frontier.wait(errand.host, 0.25)
+    world.frontier.host("www.a.test").errands.clear()
+    assert told == []
+    answer(gate, errand, status, b"Sitemap: /s.xml")
+    assert told == [(WWW, "a.test", named), (A, "a.test", named)]
+    assert gate.verdict(WWW, f"{WWW}/") is Verdict.ALLOWED
+
+
+def test_a_host_of_another_domain_that_robots_txt_leads_to_is_not_told(
+    world: World, gate: RobotsGate
+) -> None:
+    told = told_of(gate)
+    errand = errand_of(world, gate)
+    answer(gate, errand, 301, location=f"{B}/robots.txt")
+    world.frontier.wait(errand.host, 0.25)
+    world.frontier.host("b.test").errands.clear()
+    answer(gate, errand, 200, b"Sitemap: /s.xml")
+    assert told == [(A, "a.test", ["/s.xml"])]
+    assert gate.verdict(B, f"{B}/") is Verdict.ALLOWED
+
+
+def test_a_robots_txt_that_cannot_be_had_tells_nobody_of_the_hosts_it_is_of(
+    world: World, gate: RobotsGate
+) -> None:
+    told = told_of(gate)
+    errand = errand_of(world, gate)
+    answer(gate, errand, 301, location=f"{WWW}/robots.txt")
+    world.frontier.wait(errand.host, 0.25)
+    world.frontier.host("www.a.test").errands.clear()
+    gate.failed(errand, final=True)
+    assert gate.verdict(WWW, f"{WWW}/") is Verdict.UNREACHABLE
+    assert told == []
+
+
+def test_a_robots_txt_in_another_place_of_another_host_decides_for_those_who_lead_there_alone(
+    world: World, gate: RobotsGate
+) -> None:
+    errand = errand_of(world, gate)
+    assert answer(gate, errand, 302, location=LEGAL)
+    assert world.frontier.host("b.test").errands == [errand]
+    world.frontier.wait(errand.host, 0.25)
+    world.frontier.host("b.test").errands.clear()
+    answer(gate, errand, 200, RULES)
+    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert gate.verdict(B, f"{B}/private") is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("location", [
+    f"{B}/",
+    B,
+    f"{B}/?from=robots.txt",
+    f"{B}/robots.txt/",
+    f"{B}/login?back=/robots.txt",
+    f"{B}/?url={A}/robots.txt",
+])  # fmt: skip
+def test_a_redirect_to_another_hosts_home_page_counts_as_no_robots_txt(
+    world: World, gate: RobotsGate, location: str
+) -> None:
+    errand = errand_of(world, gate)
+    assert not answer(gate, errand, 301, location=location)
+    assert world.frontier.host("b.test").errands == []
+    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+    assert gate.waiting == 0

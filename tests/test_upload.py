@@ -1,0 +1,320 @@
+"""A crawl uploads what it archives, ends as it would without, and waits for no store that is down."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider import settings as defaults
+from krowlspider.archive.check import check_folder
+from krowlspider.archive.uploadnotes import NOTES, uploaded
+from krowlspider.errors import SettingsError
+from krowlspider.validation import validate
+from tests.archive.captures import capture, written
+from tests.archive.s3 import (
+    CREDENTIALS,
+    SECRET,
+    Fate,
+    Proxy,
+    Request,
+    S3Server,
+    contents,
+    noise,
+    s3_server,
+)
+from tests.crawling import frontier_view
+from tests.mockweb import MockWeb
+from tests.test_crawl import assert_archived, crawl_of, page, pages
+from tests.test_settings import project_settings
+from tests.test_warc_command import warc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.crawling import Crawl
+
+PAGES = 12
+BUCKET = "archive"
+FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
+# Gives up soon; the rest of the dict is the project's.
+IMPATIENT = json.dumps(
+    {
+        **{name: order for name, order in defaults.EXTENSIONS.items() if "Upload" not in name},
+        "tests.archive.s3.ImpatientUpload": 0,
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        running.make_bucket(BUCKET)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def proxy(server: S3Server) -> Iterator[Proxy]:
+    running = Proxy(server.url)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def web() -> Iterator[MockWeb]:
+    """Pages of 30 kB that nothing makes smaller: a WARC file ends after two of them."""
+    links = "".join(f"<a href=/{number}>x</a>" for number in range(PAGES))
+    leaves = [
+        page(f"/{number}", "".join(map(chr, noise(30_000, number)))) for number in range(PAGES)
+    ]
+    with MockWeb(spec=[page("/robots.txt", "", status=404), page("/", links), *leaves]) as running:
+        yield running
+
+
+def crawl(web: MockWeb, folder: Path, proxy: Proxy, **changes: Any) -> Crawl:
+    settings = {
+        **FAST,
+        "KROWL_WARC_MAX_SIZE": 50_000,
+        "KROWL_WARC_UPLOAD": f"s3://{BUCKET}/{folder.name}",
+        "KROWL_WARC_UPLOAD_ENDPOINT": proxy.url,
+        "EXTENSIONS": IMPATIENT,
+        **changes,
+    }
+    return crawl_of(web, folder, [web.url("a.test")], settings=settings)
+
+
+def in_bucket(server: S3Server, folder: Path) -> dict[str, bytes]:
+    """Names and contents of what the crawl in ``folder`` has uploaded."""
+    prefix = f"{folder.name}/"
+    objects = server.objects(BUCKET)
+    return {
+        key.removeprefix(prefix): content
+        for key, content in objects.items()
+        if key.startswith(prefix)
+    }
+
+
+def figures(crawl: Crawl) -> dict[str, int]:
+    return {
+        name.removeprefix("krowl/upload/"): value
+        for name, value in crawl.stats.items()
+        if name.startswith("krowl/upload/")
+    }
+
+
+def uploads_said(crawl: Crawl) -> list[str]:
+    return [line for line in crawl.complaints if "upload" in line.lower() or BUCKET in line]
+
+
+def assert_whole(crawl: Crawl, web: MockWeb) -> None:
+    """All pages were fetched once and counted, whatever became of the uploads."""
+    paths = ["/", *(f"/{number}" for number in range(PAGES))]
+    assert sorted(entry.path for entry in pages(web.log())) == sorted(paths)
+    assert len(crawl.items) == len(paths)
+    assert crawl.stats["krowl/frontier/done_count"] == len(paths)
+    assert crawl.stats["finish_reason"] == "finished"
+    view = frontier_view(crawl.jobdir)
+    assert (view["done"], view["queued"]) == (len(paths), 0)
+
+
+def test_every_file_of_a_crawl_is_in_the_bucket_when_it_ends(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    done = crawl(web, tmp_path, proxy).run()
+    assert_whole(done, web)
+    assert_archived(done.jobdir, web.log())
+    files = contents(done.jobdir / "warc")
+    assert (
+        sum(name.endswith(".warc.gz") for name in files) == done.stats["krowl/archive/files_count"]
+    )
+    assert done.stats["krowl/archive/files_count"] > 3
+    assert in_bucket(server, tmp_path) == files
+    size = sum(map(len, files.values()))
+    assert figures(done) == {
+        "files_count": len(files),
+        "bytes_count": size,
+        "failed_count": 0,
+        "waiting": 0,
+    }
+    assert done.complaints == []
+    assert uploaded(done.jobdir / "warc").keys() == files.keys()
+
+
+@pytest.mark.slow
+def test_no_secret_is_in_the_log_the_archive_or_the_notes(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    proxy.fate = lambda _: Fate.DENIED
+    done = crawl(web, tmp_path, proxy, LOG_LEVEL="DEBUG").run()
+    proxy.fate = lambda _: Fate.PASS
+    crawl(web, tmp_path, proxy, LOG_LEVEL="DEBUG").run()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert done.jobdir / "warc" / NOTES in written
+    assert not any(SECRET.encode() in path.read_bytes() for path in written)
+    info = check_folder(done.jobdir / "warc")
+    assert info.problems == []
+
+
+@pytest.mark.slow
+def test_a_crawl_whose_store_is_down_is_whole_and_the_next_start_uploads_its_files(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    proxy.fate = lambda _: Fate.CUT
+    # Long enough for the client to give its first question up.
+    done = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2).run()
+    assert_whole(done, web)
+    assert_archived(done.jobdir, web.log())
+    files = contents(done.jobdir / "warc")
+    left = len(files)
+    found = figures(done)
+    assert found.pop("failed_count") > 0
+    assert found == {"files_count": 0, "bytes_count": 0, "waiting": left}
+    assert in_bucket(server, tmp_path) == {}
+    # Told when it begins, once while it lasts, and at the end.
+    said = uploads_said(done)
+    assert [len(said), f"{left} files are not uploaded" in said[-1]] == [3, True]
+    assert "cannot be used now; the crawl goes on" in said[0]
+    proxy.fate = lambda _: Fate.PASS
+    again = crawl(web, tmp_path, proxy).run()
+    assert in_bucket(server, tmp_path) == contents(done.jobdir / "warc")
+    assert figures(again)["files_count"] >= left
+    assert figures(again)["waiting"] == 0
+    assert uploads_said(again) == []
+
+
+@pytest.mark.slow
+def test_a_crawl_does_not_wait_for_a_store_that_hangs_but_at_its_end(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    proxy.fate = lambda _: Fate.HUNG
+    running = crawl(web, tmp_path, proxy).start()
+    running.wait_until(lambda: "Closing spider" in running.log)
+    closing = time.monotonic()
+    running.wait()
+    assert time.monotonic() - closing < 10
+    assert_whole(running, web)
+
+
+@pytest.mark.slow
+def test_a_bucket_that_is_not_there_is_told_at_the_start_and_costs_no_page(
+    tmp_path: Path, web: MockWeb, proxy: Proxy
+) -> None:
+    done = crawl(
+        web, tmp_path, proxy, KROWL_WARC_UPLOAD="s3://nobody-made-it", KROWL_DELAY_MIN=0.1
+    ).run()
+    assert_whole(done, web)
+    assert "NoSuchBucket" in uploads_said(done)[0]
+    log = done.log
+    assert log.index("NoSuchBucket") < log.index("Closing spider")
+
+
+@pytest.mark.slow
+def test_a_crawl_that_removes_what_it_has_uploaded_keeps_the_indexes_alone(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    done = crawl(web, tmp_path, proxy, KROWL_WARC_UPLOAD_DELETE=True).run()
+    assert_whole(done, web)
+    warc = done.jobdir / "warc"
+    objects = in_bucket(server, tmp_path)
+    kept = contents(warc)
+    assert not any(name.endswith(".warc.gz") for name in kept)
+    assert {name: objects[name] for name in kept} == kept
+    assert uploaded(warc).keys() == objects.keys()
+    # What is in the bucket is the archive.
+    for name, content in objects.items():
+        (warc / name).write_bytes(content)
+    assert_archived(done.jobdir, web.log())
+
+
+@pytest.mark.slow
+def test_a_crawl_killed_in_an_upload_loses_no_file_and_sends_none_twice(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    def third_hangs(request: Request) -> Fate:
+        return Fate.HUNG if len(proxy.sent) >= 3 and request.sends else Fate.PASS
+
+    proxy.fate = third_hangs
+    running = crawl(web, tmp_path, proxy, KROWL_WARC_UPLOAD_DELETE=True).start()
+    running.wait_until(proxy.hung.is_set)
+    running.kill()
+    proxy.fate = lambda _: Fate.PASS
+    done = crawl(web, tmp_path, proxy, KROWL_WARC_UPLOAD_DELETE=True).run()
+    warc = done.jobdir / "warc"
+    assert not any(name.endswith((".warc.gz", ".open")) for name in contents(warc))
+    for name, content in in_bucket(server, tmp_path).items():
+        (warc / name).write_bytes(content)
+    assert check_folder(warc).problems == []
+    fetched = {entry.path for entry in pages(web.log())}
+    assert fetched == {"/", *(f"/{number}" for number in range(PAGES))}
+    begun = [request.target for request in proxy.sent]
+    # Only what hung was sent again.
+    assert len(begun) - len(set(begun)) <= 2
+
+
+@pytest.mark.slow
+def test_an_interrupted_crawl_uploads_what_it_has(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.3).start()
+    running.wait_until(lambda: len(web.log()) > 3)
+    running.process.send_signal(signal.SIGTERM)
+    running.wait()
+    assert in_bucket(server, tmp_path) == contents(running.jobdir / "warc") != {}
+
+
+def test_without_the_setting_nothing_is_uploaded_and_no_figure_is_there(
+    tmp_path: Path, web: MockWeb, proxy: Proxy
+) -> None:
+    done = crawl(web, tmp_path, proxy, KROWL_WARC_UPLOAD=None).run()
+    assert figures(done) == {}
+    assert proxy.requests == []
+    assert not (done.jobdir / "warc" / NOTES).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("KROWL_WARC_UPLOAD", "bucket/prefix", "is not s3://bucket or s3://bucket/prefix"),
+        ("KROWL_WARC_UPLOAD", "s3://bucket/../x", "has a prefix that is not of letters"),
+        ("KROWL_WARC_UPLOAD_ENDPOINT", "minio:9000", "is not the http(s) URL of a server"),
+        ("KROWL_WARC_UPLOAD_DELETE", "perhaps", "is neither True nor False"),
+    ],
+)
+def test_a_wrong_setting_stops_the_start(name: str, value: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}='{re.escape(value)}' {re.escape(reason)}"):
+        validate(project_settings(**{name: value}))
+
+
+@pytest.mark.parametrize("name", ["KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"])
+@pytest.mark.parametrize("scheme", ["s3", "https"])
+def test_credentials_in_a_url_are_refused_and_not_repeated(name: str, scheme: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        validate(project_settings(**{name: f"{scheme}://KEY:{SECRET}@bucket"}))
+    assert name in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert "KEY" not in str(caught.value)
+
+
+def test_the_command_uploads_what_a_crawl_has_left(tmp_path: Path, server: S3Server) -> None:
+    """And says how many; without a place to upload to, or with one that is not there, it says so."""
+    written(tmp_path, map(capture, range(3)), max_size=1)
+    place = ("-s", f"KROWL_WARC_UPLOAD_ENDPOINT={server.url}", "-s")
+    there = f"s3://{BUCKET}/{tmp_path.name}"
+    said, _ = warc("upload", tmp_path, *place, f"KROWL_WARC_UPLOAD={there}")
+    assert said.decode() == f"6 files uploaded to {there}, 0 left\n"
+    assert in_bucket(server, tmp_path) == contents(tmp_path)
+    assert "KROWL_WARC_UPLOAD=s3://bucket" in warc("upload", tmp_path, code=2)[1]
+    nowhere = warc("upload", tmp_path, *place, "KROWL_WARC_UPLOAD=s3://not-there", code=2)[1]
+    assert nowhere.startswith("krowlspider: s3://not-there")
+    assert "NoSuchBucket" in nowhere

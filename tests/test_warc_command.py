@@ -1,0 +1,376 @@
+"""``scrapy warc`` on files of the archive's own writer, and on those of a whole crawl."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from krowlspider.archive.capture import NameAnswer
+from krowlspider.archive.cdxj import index_file, index_path, parse
+from krowlspider.archive.disk import lock_directory
+from krowlspider.archive.payloadindex import PayloadIndex
+from krowlspider.archive.series import WarcSeries
+from krowlspider.jobfolder import JobFolder
+from tests.archive.captures import STARTED, Odd, capture, finished, options, series
+from tests.crawling import ROOT
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.test_crawl import crawl_of
+
+if TYPE_CHECKING:
+    from krowlspider.archive.capture import Capture
+
+ZIPPED = gzip.compress(b"hello world", mtime=0)
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(ZIPPED), ZIPPED)
+CODED = Odd(
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    ZIPPED,
+)
+BROKEN = Odd(
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nthis is no gzip", b"this is no gzip"
+)
+UNCHANGED = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
+DAY = 86_400
+
+
+def warc(*words: object, code: int = 0) -> tuple[bytes, str]:
+    """Run the command; what it prints, and its complaints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "warc", *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    said = done.stderr.decode()
+    assert done.returncode == code, said
+    assert "Traceback" not in said
+    return done.stdout, said
+
+
+def day(number: int, each: Capture) -> Capture:
+    """A capture of a later day."""
+    return replace(each, started=STARTED + number * DAY)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files: a page three times, the second time as a revisit, and odd ones once."""
+    directory = tmp_path / "warc"
+    directory.mkdir()
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(directory, options(), payloads)
+        files.append(capture(1))
+        files.append(day(1, capture(1)))
+        files.close()
+        files.append(day(2, capture(2, url="http://example.org/page/1")))
+        files.append(capture(3, CODED))
+        files.append(capture(4, BROKEN))
+        files.append(capture(5, url="http://www.example.org/Page/5"))
+        files.append(capture(6, url="http://example.org/page/6/"))
+        files.append(day(1, capture(6, UNCHANGED, url="http://example.org/page/6/")))
+        files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0)]))
+        files.close()
+    return directory
+
+
+def response(number: int) -> bytes:
+    return capture(number).response_bytes
+
+
+def test_an_index_of_all_files_is_written_and_those_that_are_missing_are_made(
+    folder: Path,
+) -> None:
+    first, second = finished(folder)
+    wanted = "".join(sorted([*index_file(first), *index_file(second)]))
+    before = index_path(first).read_bytes()
+    index_path(first).unlink()
+    text, said = warc("index", folder)
+    assert (text.decode(), said) == (f"9 captures of 2 files in {folder}/index.cdxj\n", "")
+    assert (folder / "index.cdxj").read_text() == wanted
+    assert index_path(first).read_bytes() == before
+    out = folder.parent / "all.cdxj"
+    assert warc("index", folder, "-o", out)[0].decode() == f"9 captures of 2 files in {out}\n"
+    assert out.read_text() == wanted
+
+
+def test_a_good_archive_is_said_to_be_good_and_a_broken_one_exits_with_1(folder: Path) -> None:
+    assert warc("check", folder)[0] == b"2 files, 19 records: 0 problems, 0 warnings\n"
+    first, second = finished(folder)
+    first.rename(first.with_name(first.name + ".open"))
+    second.write_bytes(second.read_bytes()[:-1])
+    index_path(first).unlink()
+    lines = warc("check", folder, code=1)[0].decode().splitlines()
+    assert lines[0].startswith(f"{second.name} at byte ")
+    assert lines[0].endswith(": the gzip member is cut off")
+    assert lines[1] == "1 files, 13 records: 1 problems, 0 warnings"
+    assert lines[2].startswith("1 files are open, and were not looked into:")
+
+
+def test_a_revisit_whose_original_is_away_is_a_warning_and_no_problem(tmp_path: Path) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number in range(2):
+            files.append(day(number, capture()))
+            files.close()
+    first, second = finished(tmp_path)
+    first.unlink()
+    index_path(first).unlink()
+    lines = warc("check", tmp_path)[0].decode().splitlines()
+    assert lines[0].startswith(f"warning: {second.name} at byte ")
+    assert lines[0].endswith(": what this revisit stands for is not there")
+    assert lines[1] == "1 files, 3 records: 0 problems, 1 warnings"
+    url = "http://example.org/page/0"
+    _, said = warc("cat", url, tmp_path, code=1)
+    assert "is a revisit, and what it stands for is not there" in said
+
+
+def test_what_a_dead_process_left_open_is_mended_and_indexed(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.append(capture(1))
+    files.append(capture(2))
+    files.abandon()
+    path = next(tmp_path.glob("*.open"))
+    path.write_bytes(path.read_bytes()[:-9])
+    unindexed = tmp_path / "a.warc.gz"
+    unindexed.write_bytes(path.read_bytes()[:-400])
+    unindexed.write_bytes(b"")
+    text = warc("mend", tmp_path)[0].decode()
+    lines = text.splitlines()
+    assert lines[0].startswith("mended 1 files with 4 records; removed 0 without one; cut away ")
+    assert lines[1] == "indexed 1 files besides"
+    final = path.with_suffix("")
+    assert index_path(final).read_text() == "".join(sorted(index_file(final)))
+    assert index_path(unindexed).read_bytes() == b""
+    assert warc("mend", tmp_path)[0].startswith(b"mended 0 files with 0 records;")
+
+
+def test_files_that_a_living_crawl_writes_to_are_not_mended(folder: Path) -> None:
+    lock = lock_directory(folder)
+    try:
+        _, said = warc("mend", folder, code=2)
+    finally:
+        os.close(lock)
+    assert said == f"krowlspider: a crawl is writing to {folder}: stop it first\n"
+
+
+def test_the_newest_capture_is_printed_as_it_was_on_the_wire(folder: Path) -> None:
+    url = "http://example.org/page/1"
+    assert warc("cat", url, folder) == (response(2), "")
+    assert warc("cat", f"{url}#part", folder)[0] == response(2)
+    assert warc("cat", url, folder, "--payload")[0] == b"<p>page 2</p>"
+    assert warc("cat", "http://example.org/page/3", folder)[0] == CODED.response
+    assert warc("cat", "http://example.org/page/3", folder, "--payload")[0] == b"hello world"
+    answer = b"example.org.\t60\tIN\tA\t192.0.2.7\r\n"
+    for option in ([], ["--payload"]):
+        assert warc("cat", "dns:example.org", folder, *option)[0] == answer
+
+
+def test_a_revisit_is_printed_as_what_it_stands_for(folder: Path) -> None:
+    url = "http://example.org/page/1"
+    assert warc("cat", url, folder, "--at", "2026-01-02")[0] == response(1)
+    # An answer 304 stands for the page before it.
+    assert warc("cat", "http://example.org/page/6/", folder)[0] == response(6)
+
+
+def test_the_capture_nearest_to_a_date_is_printed(folder: Path) -> None:
+    url = "http://example.org/page/1"
+    for date, number in (("1999", 1), ("20260101120000", 1), ("2026-01-03", 2), ("2999-12", 2)):
+        assert warc("cat", url, folder, "--at", date)[0] == response(number), date
+
+
+def test_all_captures_are_listed_with_their_places(folder: Path) -> None:
+    first, second = finished(folder)
+    lines = warc("cat", "http://example.org/page/1", folder, "--all")[0].decode().splitlines()
+    known = [
+        parse(line)
+        for path in (first, second)
+        for line in index_path(path).read_bytes().splitlines()
+    ]
+    assert lines == [
+        f"{line.timestamp} {line.status} {line.mime} {line.filename}:{line.offset} {line.url}"
+        for line in sorted(known, key=lambda line: line.timestamp)
+        if line.url == "http://example.org/page/1"
+    ]
+    assert [line.split()[2] for line in lines] == ["text/html", "warc/revisit", "text/html"]
+
+
+def test_what_replay_takes_for_the_same_url_is_found_too(folder: Path) -> None:
+    assert warc("cat", "https://example.org/page/5", folder)[0] == response(5)
+
+
+def test_without_a_capture_it_exits_with_1(folder: Path) -> None:
+    text, said = warc("cat", "http://example.org/none", folder, code=1)
+    assert (text, said) == (b"", "krowlspider: there is no capture of http://example.org/none\n")
+    _, said = warc("cat", "http://example.org/none", folder, "--all", code=1)
+    assert "there is no capture" in said
+
+
+def test_what_cannot_be_looked_into_is_said(folder: Path) -> None:
+    first, second = finished(folder)
+    index_path(second).unlink()
+    text, said = warc("cat", "http://example.org/page/1", folder)
+    assert text == response(1)
+    assert said == (
+        f"krowlspider: not looked into, for want of an index: 1 files: scrapy warc index {folder}\n"
+    )
+    first.unlink()
+    _, said = warc("cat", "http://example.org/page/1", folder, code=1)
+    assert f"is in {first.name}, which is not in {folder}" in said
+
+
+def test_a_payload_that_cannot_be_decoded_is_a_mistake(folder: Path) -> None:
+    url = "http://example.org/page/4"
+    assert warc("cat", url, folder)[0] == BROKEN.response
+    _, said = warc("cat", url, folder, "--payload", code=2)
+    assert said.startswith(f"krowlspider: {url} cannot be decoded, broken deflate data")
+    assert "without --payload" in said
+
+
+def test_a_wacz_holds_the_files_and_their_index(folder: Path, tmp_path: Path) -> None:
+    index_path(finished(folder)[0]).unlink()
+    out = tmp_path / "job.wacz"
+    text, said = warc("wacz", folder, "-o", out)
+    assert (text.decode(), said) == (f"2 files, 4 pages in {out}\n", "")
+    with ZipFile(out) as packed:
+        assert packed.testzip() is None
+        assert sum(name.startswith("archive/") for name in packed.namelist()) == 2
+        package = json.loads(packed.read("datapackage.json"))
+    assert package["software"].startswith("krowlspider ")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "say what to do, one of index, check, mend, cat, wacz"),
+        (
+            ["dance", "x"],
+            "say what to do, one of index, check, mend, cat, wacz, upload, not 'dance'",
+        ),
+        (["check", "--nonsense", "FOLDER"], "--nonsense is not an option"),
+        (["check", "FOLDER", "--payload"], "--payload does not go with check"),
+        (["mend", "FOLDER", "-o", "x"], "--output does not go with mend"),
+        (["index", "FOLDER", "-o", ""], "--output is given nothing"),
+        (["index", "FOLDER", "-o", "/none/x"], "/none/x cannot be written: there is no folder"),
+        (["index", "FOLDER", "-o", "FOLDER"], "FOLDER cannot be written: it is a folder"),
+        (["wacz", "FOLDER"], "say what to write: scrapy warc wacz"),
+        (["check", "/none"], "/none is neither a crawl's folder nor one of WARC files"),
+        (["cat", "ftp://example.org/", "FOLDER"], "'ftp://example.org/' is not a URL that is"),
+        (["cat", "http://example.org/page/1", "FOLDER", "--at", "soon"], "'soon' is not a date"),
+        (["cat", "http://example.org/page/1", "FOLDER", "--at", "2026-13"], "'2026-13' is not a"),
+        (["check", "FOLDER", "-s", "KROWL_WARC_PREFX=x"], "KROWL_WARC_PREFX is not a setting"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(folder: Path, words: list[str], complaint: str) -> None:
+    text, said = warc(*(word.replace("FOLDER", str(folder)) for word in words), code=2)
+    assert text == b""
+    assert said.startswith(f"krowlspider: {complaint.replace('FOLDER', str(folder))}"), said
+    assert said.count("\n") == 1
+
+
+def test_too_few_and_too_many_words_are_told_with_the_form(folder: Path) -> None:
+    for words in (["check"], ["cat", folder], ["mend", folder, folder]):
+        text, said = warc(*words, code=2)
+        assert f"scrapy warc {words[0]} <" in text.decode() + said
+
+
+def test_a_job_is_looked_for_where_its_settings_say(folder: Path, tmp_path: Path) -> None:
+    job = JobFolder(tmp_path / "job")
+    job.take()
+    job.leave()
+    _, said = warc("check", job.path, code=2)
+    assert said == f"krowlspider: {job.path} has no WARC files yet: there is no {job.path}/warc\n"
+    where = f"KROWL_WARC_DIR={folder}"
+    assert warc("check", job.path, "-s", where)[0].startswith(b"2 files, ")
+    folder.rename(job.path / "warc")
+    assert warc("check", job.path)[0].startswith(b"2 files, ")
+
+
+def test_an_archive_that_is_broken_is_told_by_its_file(folder: Path) -> None:
+    first, _ = finished(folder)
+    first.write_bytes(first.read_bytes()[:-1])
+    for words in (["index", folder], ["wacz", folder, "-o", folder / "a.wacz"]):
+        _, said = warc(*words, code=2)
+        assert said.startswith(f"krowlspider: {first} cannot be indexed, at byte ")
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["check"], ["cat", "http://example.org/page/1"]])
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(
+    folder: Path, words: list[str]
+) -> None:
+    # What waits in a buffer meets the full disk last.
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "scrapy", "warc", *words, str(folder)],
+            cwd=ROOT,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "krowlspider: standard output cannot be written: No space left on device\n"
+    )
+
+
+def test_without_room_for_an_index_the_exit_code_is_3_and_nothing_half_is_left(
+    folder: Path,
+) -> None:
+    before = sorted(folder.iterdir())
+    command = ["prlimit", "--fsize=100", sys.executable, "-B", "-m", "scrapy", "warc", "index"]
+    done = subprocess.run(
+        [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == ("krowlspider: File too large: make room on its disk, and do it again\n")
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_terminal_is_shown_how_far_it_is(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    os.set_blocking(ours, False)
+    command = [sys.executable, "-m", "scrapy", "warc", "check", str(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True
+    )
+    shown = os.read(ours, 100_000).decode()
+    os.close(theirs)
+    os.close(ours)
+    assert "checking:" in shown
+    assert done.stdout == "2 files, 19 records: 0 problems, 0 warnings\n"
+
+
+def test_every_page_of_a_whole_crawl_is_found_as_it_was_sent(tmp_path: Path) -> None:
+    with MockWeb(graph=Graph(hosts=3, pages=5, seed=2)) as web:
+        crawl = crawl_of(web, tmp_path).run()
+    assert b": 0 problems, 0 warnings\n" in warc("check", crawl.jobdir)[0]
+    out = tmp_path / "all.cdxj"
+    warc("index", crawl.jobdir, "-o", out)
+    lines = list(map(parse, out.read_bytes().splitlines()))
+    assert {line.url for line in lines} >= {item["url"] for item in crawl.items}
+    whole = next(line for line in lines if line.mime == "text/html" and line.status == "200")
+    path = next(crawl.jobdir.rglob(whole.filename))
+    with path.open("rb") as stream:
+        stream.seek(whole.offset)
+        sent = next(iter(ArchiveIterator(stream, no_record_parse=True))).raw_stream.read()
+    at = ["--at", whole.timestamp]
+    assert warc("cat", whole.url, crawl.jobdir, *at)[0] == sent
