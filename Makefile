@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/requirements.stamp
 DEV := $(VENV)/requirements-dev.stamp
+BENCH := $(VENV)/requirements-bench.stamp
 
 # They reach the shell by its environment, so that spaces and quotes in them stand.
 JOBDIR ?= jobs/default
@@ -46,8 +47,8 @@ check: $(DEV) ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(DEV) ## measure the frontier and a whole crawl; some minutes
-	@$(BIN)/python -m bench
+bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an hour
+	@$(BIN)/python -m bench $(ARGS)
 
 # $(call make-venv): a .venv with a pip that runs, made again when it has none.
 define make-venv
@@ -68,3 +69,8 @@ $(DEV): requirements.txt requirements-dev.txt
 	$(make-venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $(RUNTIME) $@
+
+$(BENCH): requirements.txt requirements-dev.txt bench/requirements.txt
+	$(make-venv)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@touch $(RUNTIME) $(DEV) $@

@@ -1,7 +1,10 @@
-"""``make bench``: the frontier at growing sizes, then a whole crawl of real pages, each printed and written as JSON.
+"""``make bench``: the frontier at growing sizes, the archive writer beside others, then whole crawls of one web by this
+crawler and others, each printed and written as JSON to bench-results/.
 
-``python -m bench frontier --urls 1000000 10000000`` and ``python -m bench crawl`` run one of them, ``page`` the cost of
-a page by how much is queued.
+``python -m bench frontier --urls 1000000 10000000`` runs one of them; ``page`` is the cost of a page by how much is
+queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
+this one with more hosts, more requests in transit and a slower web, ``profile`` a flame graph, ``stages`` a page's CPU
+by stage.
 """
 
 from __future__ import annotations
@@ -9,42 +12,163 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from bench import crawl, frontier, page
+from bench import archive, crawl, exact, frontier, growth, page, plot, profile, stages
+from bench.crawlers import CRAWLERS
+from bench.pages import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESULTS = Path("bench-results")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "what", nargs="?", choices=("all", "frontier", "page", "crawl"), default="all"
+def _write(name: str, figures: Any) -> None:
+    (RESULTS / f"{name}.json").write_text(json.dumps(figures, indent=1))
+
+
+def _frontier(args: argparse.Namespace) -> None:
+    hosts = args.queued_hosts if len(args.queued_hosts) > 1 else args.queued_hosts * len(args.urls)
+    rows = [
+        frontier.measure(urls, most or urls // 4, args.scratch)
+        for urls, most in zip(args.urls, hosts, strict=True)
+    ]
+    print(frontier.table(rows))
+    _write("frontier", rows)
+
+
+def _page(args: argparse.Namespace) -> None:
+    rows = [
+        page.measure(urls, max(urls // 4, min(urls, page.FEW_HOSTS)), args.scratch)
+        for urls in args.urls
+    ]
+    print(page.table(rows))
+    _write("page", rows)
+
+
+def _archive(args: argparse.Namespace) -> None:
+    figures = archive.measure(args.rounds, scratch=args.scratch)
+    print(archive.table(figures))
+    _write("archive", figures)
+
+
+def _crawl(args: argparse.Namespace) -> None:
+    shape = _shape(args)
+    exactly = exact.check(shape, args.scratch)
+    print(exact.sentence(exactly))
+    settings = dict(setting.split("=", 1) for setting in args.set)
+    plan = crawl.Plan(args.pages, args.rounds, args.concurrency[0], settings, args.scratch)
+    figures = crawl.measure(shape, args.crawlers, plan)
+    print(crawl.table(figures))
+    _write("crawl", {**figures, "exact": exactly})
+    plot.crawlers(figures, RESULTS / "crawl.png")
+
+
+def _growth(args: argparse.Namespace) -> None:
+    rows = growth.hosts(_shape(args), args.hosts, pages=args.pages, rounds=args.rounds)
+    print(growth.table(rows))
+    _write("growth", rows)
+    plot.lines(rows, "hosts", "concurrency", RESULTS / "growth.png")
+
+
+def _transit(args: argparse.Namespace) -> None:
+    rows = growth.transit(
+        _shape(args), args.concurrency, args.latency, pages=args.pages, rounds=args.rounds
     )
-    parser.add_argument("--urls", type=int, nargs="+", default=[10_000, 1_000_000])
-    parser.add_argument("--hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
-    parser.add_argument("--scratch", type=Path, help="folder for the frontiers")
-    parser.add_argument("--runs", type=int, default=3, help="crawls, of which the median counts")
-    args = parser.parse_args()
+    print(growth.table(rows))
+    _write("transit", rows)
+    plot.lines(rows, "concurrency", "latency", RESULTS / "transit.png")
+
+
+def _profile(args: argparse.Namespace) -> None:
+    profile.record(_shape(args), args.pages, RESULTS / "profile.svg", flame=True)
+    raw = RESULTS / "profile.txt"
+    ticks = profile.record(_shape(args), args.pages, raw, flame=False)
+    print(profile.top(profile.stacks(raw), ticks))
+    print(f"\nThe flame graph: {RESULTS / 'profile.svg'}")
+
+
+def _stages(args: argparse.Namespace) -> None:
+    figures = stages.measure(_shape(args), args.pages, RESULTS)
+    print(stages.table(figures))
+    _write("stages", figures)
+
+
+def _all(args: argparse.Namespace) -> None:
+    for measure in (_frontier, _page, _archive, _crawl):
+        measure(args)
+
+
+def _shape(args: argparse.Namespace) -> Shape:
+    return Shape(
+        hosts=args.hosts[0],
+        per_host=args.per_host,
+        tls=args.tls,
+        gzip=args.gzip,
+        missing=args.missing,
+        names=args.names,
+        latency=args.latency[0],
+    )
+
+
+WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
+    "all": _all,
+    "frontier": _frontier,
+    "page": _page,
+    "archive": _archive,
+    "crawl": _crawl,
+    "growth": _growth,
+    "transit": _transit,
+    "profile": _profile,
+    "stages": _stages,
+}
+# Other defaults than those of the rest.
+_OWN: dict[str, dict[str, Any]] = {
+    "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 20_000},
+    "transit": {
+        "concurrency": [50, 200, 500, 1000, 2000],
+        "latency": [0.0, 0.1, 1.0],
+        "rounds": 1,
+        "pages": 20_000,
+    },
+}
+
+
+def _parser(what: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("what", nargs="?", choices=WHAT, default="all")
+    add("--rounds", "--runs", type=int, default=3, help="runs, of which the median counts")
+    add("--scratch", type=Path, help="folder for what is written meanwhile")
+    queued = parser.add_argument_group("frontier, page").add_argument
+    queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="queued")
+    queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
+    add = parser.add_argument_group("crawl, growth, transit, profile, stages").add_argument
+    add("--pages", type=int, default=6000, help="of a run")
+    add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="for krowlspider alone")
+    add("--hosts", type=int, nargs="+", default=[2000], help="of the web")
+    add("--per-host", type=int, default=100, help="pages that each host has")
+    add("--concurrency", type=int, nargs="+", default=[256], help="requests in transit")
+    add("--latency", type=float, nargs="+", default=[0.0], help="seconds before an answer")
+    add("--tls", action="store_true", help="https alone")
+    add("--gzip", action="store_true", help="gzip-coded pages")
+    add("--missing", type=float, default=0.0, help="part of the pages that are 404")
+    add("--names", action="store_true", help="hosts by name, with a name server; peers cannot")
+    parser.set_defaults(**_OWN.get(what, {}))
+    return parser
+
+
+def main() -> None:
+    what = _parser("all").parse_args().what
+    args = _parser(what).parse_args()
     RESULTS.mkdir(exist_ok=True)
-    if args.what in ("all", "frontier"):
-        hosts = args.hosts if len(args.hosts) > 1 else args.hosts * len(args.urls)
-        rows = [
-            frontier.measure(urls, most or urls // 4, args.scratch)
-            for urls, most in zip(args.urls, hosts, strict=True)
-        ]
-        print(frontier.table(rows))
-        (RESULTS / "frontier.json").write_text(json.dumps(rows, indent=1))
-    if args.what in ("all", "page"):
-        rows = [
-            page.measure(urls, max(urls // 4, min(urls, page.FEW_HOSTS)), args.scratch)
-            for urls in args.urls
-        ]
-        print(page.table(rows))
-        (RESULTS / "page.json").write_text(json.dumps(rows, indent=1))
-    if args.what in ("all", "crawl"):
-        figures = crawl.measure(args.runs)
-        print(crawl.table(figures))
-        (RESULTS / "crawl.json").write_text(json.dumps(figures, indent=1))
+    WHAT[what](args)
 
 
 if __name__ == "__main__":

@@ -1,71 +1,182 @@
-"""A whole crawl of real documentation pages on loopback, delays at zero, everything else on.
+"""Whole crawls of one web of real HTML by this crawler and others, in turn, on one core.
 
-The web server has a core of its own. Figures are pages (robots.txt and 404s not counted) per CPU second of the
-crawl process, all threads, user and system, start included.
+The web (`bench.pages`, `bench.web`) has the other core. Pages are its answers of status 200 to what is no robots.txt,
+without those that the crawler says it has not parsed; CPU seconds are those of all threads and children, user and system, from the
+start of the process to its end.
 """
 
 from __future__ import annotations
 
-import os
-import resource
+import re
 import statistics
-import subprocess
 import tempfile
-import time
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.crawling import ROOT, Crawl, write_seeds
-from tests.mockweb import MockWeb
-from tests.mockweb.folder import FolderSite
-from tests.realdocs import documentation
+from bench.crawlers import CRAWLERS, Task
+from bench.web import BenchWeb
+from tests.crawling import write_seeds
 
-HOSTS = 2000
-SETTINGS = {
-    "KROWL_DELAY_MIN": 0,
-    "KROWL_DELAY_FACTOR": 0,
-    "KROWL_COMMIT_INTERVAL": 1,
-    "STATS_CLASS": "scrapy.statscollectors.MemoryStatsCollector",
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bench.pages import Shape
+
+# What is told of each run, and how.
+FIGURES = {
+    "pages_per_cpu_second": "pages per CPU-second",
+    "steady_pages_per_cpu_second": "the same without the start",
+    "pages_per_second": "pages per second",
+    "links_per_cpu_second": "links decided per CPU-second",
+    "rss_mb": "peak RSS, MB",
+    "start_cpu_seconds": "CPU seconds of the start",
+    "server_cpu_seconds": "CPU seconds of its Redis",
+    "pages": "pages",
+    "requests_per_page": "requests per page",
+    "connections_per_request": "connections per request",
+    "bytes_per_page": "bytes per page",
+    "links_per_page": "links per page",
+    "distinct_links_per_page": "distinct links per page",
+    "disallowed": "pages fetched against robots.txt",
 }
 
 
-def measure(runs: int) -> dict[str, Any]:
-    """Median, least and most of so many crawls."""
-    found = [_once() for _ in range(runs)]
-    rates = [figures["pages_per_cpu_second"] for figures in found]
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``pages`` of a run, ``rounds`` in which each crawler has its turn, requests in transit (``concurrency``).
+
+    ``settings`` are for krowlspider alone.
+    """
+
+    pages: int
+    rounds: int
+    concurrency: int = 256
+    settings: Mapping[str, object] = field(default_factory=dict)
+    scratch: Path | None = None
+
+
+def measure(shape: Shape, names: Iterable[str], plan: Plan) -> dict[str, Any]:
+    """Each crawler's runs, and of their figures median, least and most."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with BenchWeb(shape) as web:
+        for number in range(plan.rounds):
+            for name, runs in found.items():
+                runs.append(_once(name, web, plan))
+                print(f"round {number + 1}, {name}: {_brief(runs[-1])}", flush=True)
     return {
-        "runs": found,
-        "pages_per_cpu_second": statistics.median(rates),
-        "least": min(rates),
-        "most": max(rates),
+        "pages": plan.pages,
+        "concurrency": plan.concurrency,
+        "web": {"hosts": shape.hosts, "tls": shape.tls, "gzip": shape.gzip}
+        | {"missing": shape.missing, "names": shape.names, "latency": shape.latency},
+        "crawlers": {name: _summary(runs) for name, runs in found.items()},
+        "ratios": _ratios(found),
+        "unequal": {name: CRAWLERS[name].unequal for name in found},
     }
 
 
-def _once() -> dict[str, float]:
-    docs = documentation()
-    with tempfile.TemporaryDirectory() as scratch, MockWeb(folder=docs, hosts=HOSTS) as web:
-        os.sched_setaffinity(web.pid, {1})
-        site = FolderSite(docs, HOSTS, web.port)
-        seeds = write_seeds(Path(scratch) / "seeds.txt", site.urls.values())
-        crawl = Crawl(Path(scratch) / "job", arguments={"seeds": seeds}, settings=SETTINGS)
-        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run(
-            ["taskset", "-c", "0", *crawl.command()], cwd=ROOT, check=True, capture_output=True
-        )
-        after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begun
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        pages = sum(entry.path != "/robots.txt" for entry in web.log())
+def _once(name: str, web: BenchWeb, plan: Plan) -> dict[str, float]:
+    first = _run(name, web, replace(plan, pages=1), seeds=1)
+    start = first["cpu_seconds"]
+    run = _run(name, web, plan, seeds=web.shape.hosts)
+    cpu = run["cpu_seconds"]
+    done = run["pages"]
+    return {
+        "pages_per_cpu_second": round(done / cpu, 1),
+        "steady_pages_per_cpu_second": round((done - 1) / (cpu - start), 1),
+        "pages_per_second": round(done / run["seconds"], 1),
+        "links_per_cpu_second": round(run["links"] / run["sent"] * done / cpu),
+        "start_cpu_seconds": round(start, 2),
+        "start_seconds": round(first["seconds"], 2),
+        "requests": run["requests"],
+        "requests_per_page": round(run["requests"] / done, 2),
+        "connections_per_request": round(run["connections"] / run["requests"], 2),
+        "bytes_per_page": round(run["bytes"] / run["sent"]),
+        "links_per_page": round(run["links"] / run["sent"], 1),
+        "distinct_links_per_page": round(run["distinct_links"] / run["sent"], 1),
+        **{key: round(run[key], 2) for key in ("cpu_seconds", "seconds", "server_cpu_seconds")},
+        **{key: run[key] for key in ("pages", "rss_mb", "disallowed", "strange")},
+    }
+
+
+def _run(name: str, web: BenchWeb, plan: Plan, seeds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=plan.scratch) as folder:
+        path = Path(folder)
+        file = write_seeds(path / "seeds.txt", web.shape.seeds(seeds))
+        web.take()
+        task = Task(web, file, plan.pages, path, plan.concurrency, plan.settings)
+        usage, server = CRAWLERS[name].run(task)
+        asked = web.take()
         return {
-            "pages": pages,
-            "cpu_seconds": round(cpu, 2),
-            "pages_per_cpu_second": round(pages / cpu, 1),
-            "pages_per_second": round(pages / took, 1),
-            "requests_per_cpu_second": round(len(web.log()) / cpu, 1),
+            **asked,
+            "sent": asked["pages"],
+            "requests": sum(asked[kind] for kind in ("pages", "robots", "missing", "strange")),
+            "pages": min(asked["pages"], _parsed(path / "log")),
+            "cpu_seconds": usage.cpu_seconds,
+            "seconds": usage.seconds,
+            "rss_mb": usage.rss_mb,
+            "server_cpu_seconds": server,
         }
 
 
-def table(figures: dict[str, Any]) -> str:
+def _parsed(log: Path) -> float:
+    """How many pages a peer says it has parsed: at its end some are fetched and dropped. This crawler never does so."""
+    said = re.findall(rb"(?m)^pages: (\d+)$", log.read_bytes())
+    return int(said[-1]) if said else inf
+
+
+def _summary(runs: list[dict[str, float]]) -> dict[str, Any]:
+    return {
+        "runs": runs,
+        **{
+            key: {
+                "median": statistics.median(run[key] for run in runs),
+                "least": min(run[key] for run in runs),
+                "most": max(run[key] for run in runs),
+            }
+            for key in runs[0]
+        },
+    }
+
+
+def _ratios(found: Mapping[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """How many times the first crawler's pages per CPU-second are another's, round by round."""
+    first, *others = found
+    ratios = {}
+    for other in others:
+        each = [
+            mine["pages_per_cpu_second"] / theirs["pages_per_cpu_second"]
+            for mine, theirs in zip(found[first], found[other], strict=True)
+        ]
+        ratios[f"{first} / {other}"] = {
+            "median": round(statistics.median(each), 2),
+            "least": round(min(each), 2),
+            "most": round(max(each), 2),
+        }
+    return ratios
+
+
+def _brief(run: Mapping[str, float]) -> str:
     return (
-        f"whole crawl: {figures['pages_per_cpu_second']} pages per CPU second"
-        f" ({figures['least']} to {figures['most']} in {len(figures['runs'])} runs)"
+        f"{run['pages_per_cpu_second']} pages per CPU-second ({run['pages']:.0f} pages,"
+        f" {run['cpu_seconds']} CPU-seconds), {run['rss_mb']:.0f} MB"
     )
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    crawlers = figures["crawlers"]
+    lines = ["", " " * 34 + "".join(f"{name:>24}" for name in crawlers)]
+    for key, what in FIGURES.items():
+        cells = (_cell(summary[key]) for summary in crawlers.values())
+        lines.append(f"{what:<34}" + "".join(f"{cell:>24}" for cell in cells))
+    lines.append("")
+    lines += [f"{what}: {_cell(ratio)} times" for what, ratio in figures["ratios"].items()]
+    lines += ["", "What is not equal:"]
+    lines += [f"  {name}: {text}" for name, text in figures["unequal"].items()]
+    return "\n".join(lines)
+
+
+def _cell(spread: Mapping[str, float]) -> str:
+    least, most = spread["least"], spread["most"]
+    return f"{spread['median']:,g}" + ("" if least == most else f" ({least:,g} to {most:,g})")

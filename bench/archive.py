@@ -1,0 +1,232 @@
+"""The archive writer alone, side by side with warcio's and fastwarc's: CPU of a pair of response and request.
+
+Pages are real ones of some 39 kB, each with bytes of its own, so that no payload comes twice. The writers take the
+same batches in turn, on one core, each into a file of its own that is durable after each batch. Ours is the whole of
+it, payload index and index lines with their file included: once by itself, once through the writer's thread.
+
+CPU is that of the process, all threads, user and system. A busy machine makes it more for everybody, so the ratios
+count, each of two writers in the same run.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.contenders import CONTENDERS, OPTIONS, Web, payloads_in
+from krowlspider.archive import cdxj
+from krowlspider.archive.compression import compressor
+from krowlspider.archive.digests import digest, label, raw_digest
+from krowlspider.archive.payloadindex import Original
+from krowlspider.archive.records import RecordMaker, record_id, warc_date
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.archive.capture import Capture
+
+PAIRS = 3000
+# What our writer may take of warcio's CPU, and in microseconds of its own.
+MAX_RATIO, MAX_US = 0.25, 200
+
+
+def measure(runs: int, pairs: int = PAIRS, scratch: Path | None = None) -> dict[str, Any]:
+    """Median, least and most of so many runs of so many pairs; the ratios are to warcio of the same run."""
+    web = Web.read()
+    with _one_core():
+        found = [_run(web, pairs, scratch) for _ in range(runs)]
+        stages = [_stages(web, pairs, scratch) for _ in range(runs)]
+    figures: dict[str, Any] = {
+        "pages": len(web.pages),
+        "page_bytes": round(statistics.mean(map(len, web.pages))),
+        "pairs": pairs,
+        "runs": runs,
+        "load": round(os.getloadavg()[0], 1),
+    }
+    writers = {}
+    for name in found[0]:
+        spent = [run[name]["us"] for run in found]
+        ratios = [run[name]["us"] / run["Warcio"]["us"] for run in found]
+        writers[name] = {
+            "us_a_pair": _spread(spent, 1),
+            "of_warcio": _spread(ratios, 3),
+            "bytes_a_pair": round(found[0][name]["bytes"]),
+        }
+    figures["writers"] = writers
+    figures["stages_us"] = {name: _spread([run[name] for run in stages], 1) for name in stages[0]}
+    return figures
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _run(web: Web, pairs: int, scratch: Path | None) -> dict[str, dict[str, float]]:
+    """CPU microseconds and bytes written of a pair, by contender."""
+    with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder:
+        places = {make.__name__: Path(folder) / make.__name__ for make in CONTENDERS}
+        for place in places.values():
+            place.mkdir()
+        turns = [(make.__name__, make(places[make.__name__])) for make in CONTENDERS]
+        spent: Counter[str] = Counter()
+        for batch in web.batches(pairs):
+            for name, contender in turns:
+                begun = time.process_time_ns()
+                contender.write(batch)
+                spent[name] += time.process_time_ns() - begun
+            # Whoever is first finds the batch in no cache.
+            turns = turns[1:] + turns[:1]
+        for name, contender in turns:
+            begun = time.process_time_ns()
+            contender.close()
+            spent[name] += time.process_time_ns() - begun
+        return {
+            name: {
+                "us": spent[name] / 1000 / pairs,
+                "bytes": sum(file.stat().st_size for file in place.glob("*.warc.gz")) / pairs,
+            }
+            for name, place in places.items()
+        }
+
+
+def _stages(web: Web, pairs: int, scratch: Path | None) -> dict[str, float]:
+    """CPU microseconds of a pair, by what is done for it; a stage at a time for a whole batch."""
+    with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder:
+        stages = _Stages(Path(folder))
+        for batch in web.batches(pairs):
+            stages.write(batch)
+        stages.close()
+    return {name: spent / 1000 / pairs for name, spent in stages.spent.items()}
+
+
+class _Stages:
+    """What the series does for a batch, by the same parts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._maker = RecordMaker(record_id(os.urandom(16)), OPTIONS.digest)
+        self._compress = compressor(OPTIONS.compression)
+        self._payloads = payloads_in(folder)
+        self._file = (folder / "stages.warc.gz").open("wb", buffering=0)
+        self._lines: list[str] = []
+        self.spent: Counter[str] = Counter()
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        begun = time.process_time_ns()
+        yield
+        self.spent[name] += time.process_time_ns() - begun
+
+    def write(self, batch: list[Capture]) -> None:
+        kind, payloads = OPTIONS.digest, self._payloads
+        with self._stage("payload digest"):
+            raws = [raw_digest(capture.payload, kind) for capture in batch]
+            digests = [label(raw, kind) for raw in raws]
+        with self._stage("payload index, find"):
+            for raw in raws:
+                payloads.find(raw)
+        records = self._records(batch, digests)
+        members = self._members(records)
+        with self._stage("write"):
+            for member in members:
+                self._file.write(member)
+        with self._stage("fsync"):
+            os.fsync(self._file.fileno())
+        with self._stage("payload index, add and sync"):
+            for capture, raw in zip(batch, raws, strict=True):
+                payloads.add(raw, Original(capture.url, warc_date(capture.started)))
+            payloads.sync()
+        with self._stage("index line"):
+            self._lines += map(_line, batch, digests)
+
+    def _records(self, batch: list[Capture], digests: list[str]) -> list[tuple[bytes, bytes]]:
+        with self._stage("block digests"):
+            for capture in batch:
+                digest(capture.response_bytes, OPTIONS.digest)
+                digest(capture.request_bytes, OPTIONS.digest)
+        with self._stage("records"):
+            return [
+                (
+                    self._maker.response(capture, payload),
+                    self._maker.request(capture, record_id(os.urandom(16))),
+                )
+                for capture, payload in zip(batch, digests, strict=True)
+            ]
+
+    def _members(self, records: list[tuple[bytes, bytes]]) -> list[bytes]:
+        with self._stage("compress response"):
+            responses = [self._compress(response) for response, _ in records]
+        with self._stage("compress request"):
+            requests = [self._compress(request) for _, request in records]
+        return [*map(bytes.__add__, responses, requests)]
+
+    def close(self) -> None:
+        with self._stage("index file"):
+            cdxj.write_index(self._folder / "stages.warc.gz", sorted(self._lines))
+        # They make the block digests themselves.
+        self.spent["records"] -= self.spent["block digests"]
+        self._payloads.close()
+        self._file.close()
+
+
+def _line(capture: Capture, payload: str) -> str:
+    return cdxj.line(
+        url=capture.url,
+        date=warc_date(capture.started),
+        mime=capture.media_type,
+        status=str(capture.status),
+        digest=payload,
+        length=12_000,
+        offset=10**8,
+        filename="bench-20260101000000-00000-here-12345.warc.gz",
+    )
+
+
+def _spread(values: list[float], digits: int) -> dict[str, float]:
+    return {
+        "median": round(statistics.median(values), digits),
+        "least": round(min(values), digits),
+        "most": round(max(values), digits),
+    }
+
+
+def table(figures: dict[str, Any]) -> str:
+    head = (
+        f"{figures['pairs']:,} pairs of {figures['pages']} pages of {figures['page_bytes']:,} bytes,"
+        f" median of {figures['runs']} runs (least to most), load {figures['load']}"
+    )
+    lines = [head]
+    for name, found in figures["writers"].items():
+        lines.append(
+            f"{name:<14} {_told(found['us_a_pair'])} µs of CPU a pair, {_told(found['of_warcio'])}"
+            f" of warcio's; {found['bytes_a_pair']:,} bytes"
+        )
+    lines += [f"{name:<28} {_told(spent)} µs" for name, spent in figures["stages_us"].items()]
+    lines.append(verdict(figures))
+    return "\n".join(lines)
+
+
+def _told(spread: dict[str, float]) -> str:
+    return f"{spread['median']:,} ({spread['least']:,} to {spread['most']:,})"
+
+
+def verdict(figures: dict[str, Any]) -> str:
+    """Whether our writer, thread and all, keeps within what it may take."""
+    ours = figures["writers"]["OursInThread"]
+    ratio, spent = ours["of_warcio"]["median"], ours["us_a_pair"]["median"]
+    return (
+        f"of warcio's: {ratio}, at most {MAX_RATIO}: {'kept' if ratio <= MAX_RATIO else 'MISSED'};"
+        f" µs a pair: {spent}, at most {MAX_US}: {'kept' if spent <= MAX_US else 'MISSED'}"
+    )

@@ -1,0 +1,82 @@
+"""The same crawl with more hosts, more requests in transit, and a web that takes its time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bench import crawl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bench.pages import Shape
+
+# Seconds that a run is to last at the pace that the latency permits, where the latency is what bounds it.
+_LASTING = 20
+
+
+def hosts(shape: Shape, counts: Sequence[int], *, pages: int, rounds: int) -> list[dict[str, Any]]:
+    """A row for each number of hosts."""
+    return [
+        _row(replace(shape, hosts=count), pages=pages, rounds=rounds, concurrency=256)
+        for count in counts
+    ]
+
+
+def transit(
+    shape: Shape,
+    concurrencies: Sequence[int],
+    latencies: Sequence[float],
+    *,
+    pages: int,
+    rounds: int,
+) -> list[dict[str, Any]]:
+    """A row for each number of requests in transit and each latency of the server, in seconds."""
+    rows = []
+    for concurrency, latency in _pairs(concurrencies, latencies):
+        slow = replace(shape, hosts=max(shape.hosts, 2 * concurrency), latency=latency)
+        least = _LASTING * concurrency / latency if latency else pages
+        rows.append(
+            _row(slow, pages=min(pages, int(least)), rounds=rounds, concurrency=concurrency)
+        )
+    return rows
+
+
+def _pairs(concurrencies: Sequence[int], latencies: Sequence[float]) -> Iterator[tuple[int, float]]:
+    for latency in latencies:
+        for concurrency in concurrencies:
+            yield concurrency, latency
+
+
+def _row(shape: Shape, *, pages: int, rounds: int, concurrency: int) -> dict[str, Any]:
+    figures = crawl.measure(shape, ["krowlspider"], crawl.Plan(pages, rounds, concurrency))
+    found = figures["crawlers"]["krowlspider"]
+    row = {
+        "hosts": shape.hosts,
+        "concurrency": concurrency,
+        "latency": shape.latency,
+        **{
+            key: found[key]["median"]
+            for key in (
+                "pages",
+                "pages_per_cpu_second",
+                "pages_per_second",
+                "rss_mb",
+                "requests_per_page",
+            )
+        },
+    }
+    if shape.latency:
+        # Requests, as robots.txt takes its time too. The first run, with which start and end go, had two of them.
+        run = found["runs"][0]
+        seconds = run["seconds"] - run["start_seconds"] + 2 * shape.latency
+        row["of_permitted"] = round(run["requests"] * shape.latency / concurrency / seconds, 3)
+    return row
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = ["  ".join(f"{name:>20}" for name in names)]
+    lines += ["  ".join(f"{row.get(name, ''):>20}" for name in names) for row in rows]
+    return "\n".join(lines)

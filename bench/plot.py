@@ -1,0 +1,63 @@
+"""Plots of what was measured, as PNG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_OURS, _THEIRS = "#1b6ca8", "#a9b4bd"
+
+
+def crawlers(figures: Mapping[str, Any], path: Path) -> None:
+    """A bar for each crawler: median, with least and most."""
+    pyplot = _pyplot()
+    found = figures["crawlers"]
+    rates = {name: summary["pages_per_cpu_second"] for name, summary in found.items()}
+    figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.5 * len(rates)), layout="constrained")
+    names = list(reversed(rates))
+    medians = [rates[name]["median"] for name in names]
+    below = [rates[name]["median"] - rates[name]["least"] for name in names]
+    above = [rates[name]["most"] - rates[name]["median"] for name in names]
+    colours = [_OURS if name == "krowlspider" else _THEIRS for name in names]
+    bars = axes.barh(names, medians, xerr=[below, above], color=colours, capsize=3)
+    axes.bar_label(bars, fmt="{:,.0f}", padding=6)
+    axes.set_xlabel(
+        f"pages per CPU-second, all threads; {figures['pages']:,} pages of 40 kB on"
+        f" {figures['web']['hosts']:,} hosts, start included"
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0.12)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Path) -> None:
+    """Pages per CPU-second and per second by one parameter, a line for each value of another."""
+    pyplot = _pyplot()
+    figure, both = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    measures = ("pages_per_cpu_second", "pages_per_second")
+    for axes, measure in zip(both, measures, strict=True):
+        for value in dict.fromkeys(row[series] for row in rows):
+            points = [(row[across], row[measure]) for row in rows if row[series] == value]
+            axes.plot(*zip(*points, strict=True), marker="o", label=f"{series} {value:,}")
+        axes.set_xscale("log")
+        axes.set_xlabel(across)
+        axes.set_ylabel(measure.replace("_", " "))
+        axes.set_ylim(bottom=0)
+        axes.legend()
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def _pyplot() -> Any:
+    # Imported here: what a process had in memory counts as the peak of those it starts.
+    import matplotlib  # noqa: PLC0415
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    return pyplot

@@ -1,0 +1,59 @@
+"""A process on the core of the crawlers, and what it used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.crawling import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CORE = 0
+# Seconds; a crawl that takes longer hangs.
+_PATIENCE = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """``cpu_seconds`` are of all threads and children, user and system; ``rss_mb`` is the peak."""
+
+    seconds: float
+    cpu_seconds: float
+    rss_mb: int
+
+
+def measured(command: Sequence[str | Path], log: Path, cwd: Path = ROOT) -> Usage:
+    """Run a command on the crawlers' core to its end.
+
+    :raises RuntimeError: its exit code is not 0, or it hangs; the message has the end of its log
+    """
+    # What others have written goes to disk now, and not during the run.
+    os.sync()
+    begun = time.monotonic()
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["taskset", "-c", str(CORE), *command], cwd=cwd, stdout=out, stderr=subprocess.STDOUT
+        )
+    watch = threading.Timer(_PATIENCE, process.kill)
+    watch.start()
+    try:
+        _, status, used = os.wait4(process.pid, 0)
+    except BaseException:
+        process.send_signal(signal.SIGKILL)
+        raise
+    finally:
+        watch.cancel()
+    took = time.monotonic() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        said = log.read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{said}")
+    return Usage(took, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024)
