@@ -37,7 +37,7 @@ demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.demo
 
 test: $(DEV) ## the quick tests
-	$(BIN)/pytest -m 'not slow'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
 	$(BIN)/pytest -m slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
 
 logger = logging.getLogger(__name__)
+
+_address = lru_cache(maxsize=65_536)(ip_address)
 
 # Which of Scrapy's exceptions a fetch error is; retry middlewares and errbacks know these.
 _SCRAPY_ERRORS: Sequence[tuple[type[errors.FetchError], type[Exception]]] = (
@@ -136,6 +138,8 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
+        # Looked up once: the attributes of Scrapy's collector are wrapped anew each time.
+        self._count = crawler.stats.inc_value
         # The archive has, and it has been told.
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -218,10 +222,10 @@ class DownloadHandler(BaseDownloadHandler):
 
     def _archive(self, request: Request, transit: Transit, exchange: Exchange) -> None:
         request.meta["download_latency"] = exchange.latency
-        stats = self.crawler.stats
-        stats.inc_value("downloader/response_count")
-        stats.inc_value(f"downloader/response_status_count/{exchange.status}")
-        stats.inc_value("downloader/response_bytes", len(exchange.response_bytes))
+        count = self._count
+        count("downloader/response_count")
+        count(f"downloader/response_status_count/{exchange.status}")
+        count("downloader/response_bytes", len(exchange.response_bytes))
         if exchange.status in self._skipped:
             return
         identity = record_id(os.urandom(16))
@@ -255,7 +259,7 @@ class DownloadHandler(BaseDownloadHandler):
             body=body,
             request=request,
             flags=[],
-            ip_address=ip_address(exchange.address),
+            ip_address=_address(exchange.address),
             protocol=f"HTTP/{exchange.version}",
             certificate=exchange.certificate,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 import time
 from contextlib import suppress
@@ -15,7 +16,7 @@ import plyvel
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.payloadindex import PayloadIndex
+from krowlspider.archive.payloadindex import PayloadIndex, forget_others, note_place
 from krowlspider.archive.writer import SeriesOptions, WarcWriter
 from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
@@ -46,6 +47,9 @@ logger = logging.getLogger(__name__)
 # Seconds between looks for room for the frontier, at first and at most: each may write 100 MB.
 _TRY_AGAIN = 1.0
 _TRY_AGAIN_MAX = 5.0
+# Idle connections at most, about 12 MB, and files that are open besides: LevelDB's 1,000 tables are mapped, and closed.
+_IDLE_MAX = 2048
+_OTHER_FILES = 300
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
 
@@ -142,6 +146,7 @@ class Job:
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._resolver)
+        payloads = self._payloads()
         self.archive = WarcWriter(
             warc_folder(settings, self.folder.path),
             SeriesOptions(
@@ -152,20 +157,31 @@ class Job:
                 info=warcinfo(settings, self.contact, self.user_agent),
                 digest=settings["KROWL_WARC_DIGEST"],
                 compression=settings["KROWL_WARC_COMPRESSION"],
+                seed=seed,
             ),
             queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
-            payloads=self._payloads(),
+            payloads=payloads,
         )
         self.notes = Notes(settings, self.archive)
         if settings.getbool("KROWL_WARC_DNS"):
             self._resolver.told = self.notes.name
         self.mended = self.archive.open(asyncio.get_running_loop())
+        if payloads is not None:
+            if self.mended.damaged:
+                # What lies in there is not to be referred to.
+                payloads.clear()
+            note_place(self._payload_folder, self.archive.directory)
+
+    @property
+    def _payload_folder(self) -> Path:
+        return self.folder.path / "payloads"
 
     def _payloads(self) -> PayloadIndex | None:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
+        forget_others(self._payload_folder, warc_folder(self._settings, self.folder.path))
         return PayloadIndex(
-            self.folder.path / "payloads",
+            self._payload_folder,
             most=self._settings.getint("KROWL_WARC_REVISIT_MAX"),
             warn=logger.warning,
         )
@@ -316,6 +332,14 @@ def robots_gate(
     )
 
 
+def idle_connections(in_transit: int, files: int) -> int:
+    """Idle connections that may be kept, besides those in transit: as many as there are ``files`` to be had for, as
+    each host has its turn again after a delay only."""
+    if files == resource.RLIM_INFINITY:
+        return _IDLE_MAX
+    return max(1, min(_IDLE_MAX, files - in_transit - _OTHER_FILES))
+
+
 def fetch_client(settings: BaseSettings, resolver: Resolver) -> Client:
     return Client(
         resolver=resolver,
@@ -323,5 +347,7 @@ def fetch_client(settings: BaseSettings, resolver: Resolver) -> Client:
         connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
         first_byte_timeout=settings.getfloat("KROWL_FIRST_BYTE_TIMEOUT"),
         idle_timeout=settings.getfloat("KROWL_KEEPALIVE"),
-        max_idle=settings.getint("CONCURRENT_REQUESTS"),
+        max_idle=idle_connections(
+            settings.getint("CONCURRENT_REQUESTS"), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        ),
     )

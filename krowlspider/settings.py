@@ -214,8 +214,9 @@ KROWL_WARC_REVISIT_MAX = 10_000_000
 # URLs), with as much again for others. A disk that fills all the same pauses the crawl too. 0: no floor.
 KROWL_DISK_FLOOR = 2_000_000_000
 # Where finished WARC files and their indexes are uploaded to while the crawl runs: "s3://bucket/prefix". Credentials
-# and region are not set here but in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION. They must be
-# allowed to list the bucket, and to get and put objects. None: nothing is uploaded.
+# and region are not set here but in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION. They need
+# the rights ListBucket, GetObject, PutObject and AbortMultipartUpload, and an uplink of 1 Mbit/s. None: nothing is
+# uploaded.
 KROWL_WARC_UPLOAD = None
 # URL of a store that is not AWS's: MinIO, R2 ...; None: AWS.
 KROWL_WARC_UPLOAD_ENDPOINT = None
@@ -263,6 +264,7 @@ EXTENSIONS = {
     "extensions.exclude.Exclude": 0,
     "extensions.upload.Upload": 0,
     "extensions.diskguard.DiskGuard": 0,
+    "extensions.collector.Collector": 0,
     # The status line takes its place.
     "scrapy.extensions.logstats.LogStats": None,
     # Its state file is a pickle written only on a clean close; the frontier keeps what must last.
@@ -275,6 +277,7 @@ REMOTE_CONTROL_ENABLED = False
 
 # No line per page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
 LOG_LEVEL = "INFO"
+LOG_FORMATTER = "krowlspider.logformatter.LogFormatter"
 KROWL_STATUS_INTERVAL = 10.0
 # The summary shows what a person wants to know; the raw numbers are in /stats and with STATS_DUMP=True.
 STATS_DUMP = False

@@ -233,6 +233,10 @@ class SimulatedJob(Job):
         self.outages = Outages(self.frontier, self.names)
 
     @property
+    def stalled(self) -> None:
+        return None
+
+    @property
     def full(self) -> None:
         return None
 

@@ -242,7 +242,7 @@ def test_a_head_that_was_being_written_when_the_process_died_is_written_anew(
 
 
 def test_two_crawls_that_share_a_warc_folder_are_refused(tmp_path: Path) -> None:
-    with MockWeb(spec=[{"path": "/", "body": "x", "latency": 3}]) as web:
+    with MockWeb(spec=[{"path": "/", "body": "x", "latency": 25}]) as web:
         path = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
         shared = {"KROWL_WARC_DIR": tmp_path / "warc"}
         first = Crawl(tmp_path / "one", arguments={"seeds": path}, settings=shared).start()

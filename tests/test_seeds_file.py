@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_a_million_lines_are_never_in_memory_at_once(tmp_path: Path) -> None:
     path = tmp_path / "seeds.txt.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:

@@ -32,6 +32,9 @@ TABLE_SIZE = 2 * 1024 * 1024
 
 # Generations by name, so that their order is that of their names.
 _NAME = re.compile(r"[0-9]{8}")
+# Says of which folder's records the entries are.
+_PLACE = "of"
+_UPLOADED = "uploaded.jsonl"
 # No digest has so few bytes.
 _COUNT = b"count"
 _ERRORS = (plyvel.Error, OSError)
@@ -97,7 +100,7 @@ class _Generation:
 
 class PayloadIndex:
     """At most ``most`` payloads, 2 or more, in ``folder``, which one process at a time may use, and in it
-    one thread at a time. Digests have 20 or 32 bytes. Calls block.
+    one thread at a time. Digests, or what goes for them, have 8 bytes or more. Calls block.
 
     There are two generations. Entries are put into the newer one; when that holds half of ``most``, the
     older is destroyed and another begun. What is found in the older is put into the newer too, so
@@ -159,6 +162,12 @@ class PayloadIndex:
                 entries = entries[room:]
             else:
                 self._begin()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._added = {}
+        while self._generations:
+            self._generations.pop().destroy()
 
     def close(self) -> None:
         """Close the files; what was added after the last `sync` is not written."""
@@ -226,6 +235,29 @@ class PayloadIndex:
         self.failed_count += 1
         if self.failed_count == 1:
             self._warn(f"Payloads seen before may be archived whole again: {folder}: {told(error)}")
+
+
+def forget_others(folder: Path, archive: Path) -> None:
+    """Empty an index, closed, unless its records are in the folder ``archive`` or were uploaded from there: what was
+    removed by hand, or is in another folder since, is not to be referred to."""
+    there = any(True for _ in archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
+    try:
+        known = (folder / _PLACE).read_text()
+    except OSError:
+        known = ""
+    if not there or known != _identity(archive):
+        _remove(folder)
+
+
+def note_place(folder: Path, archive: Path) -> None:
+    """Remember in which folder the records of an index are. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _PLACE).write_text(_identity(archive))
+
+
+def _identity(archive: Path) -> str:
+    found = archive.stat()
+    return f"{found.st_dev} {found.st_ino}\n"
 
 
 def _paths(folder: Path) -> list[Path]:

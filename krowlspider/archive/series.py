@@ -30,8 +30,9 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _NAME_LENGTH = 200
 _NOT_IN_HOSTNAME = re.compile(r"[^A-Za-z0-9._-]")
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-# Lines of a file's index, which wait in memory until it is closed: 90 MB. A file of ordinary pages has 40,000.
-LINES_MAX = 250_000
+# Bytes of the lines of a file's index, which wait in memory until it is closed, with 49 more each: of ordinary pages
+# they are 12 MB.
+INDEX_MAX = 64 * 1024 * 1024
 # Lines sorted in one go, 2 ms in which no other thread runs.
 _SORTED_AT_ONCE = 5000
 
@@ -42,7 +43,7 @@ class SeriesOptions:
 
     ``prefix`` and ``hostname`` go into their names. One ends with what reaches ``max_size`` compressed bytes, or when
     it is ``max_age`` seconds old. ``info`` are the fields of each one's warcinfo record, ``digest`` is an algorithm
-    (``sha1`` or ``sha256``), ``compression`` one of `compressor`'s names.
+    (``sha1`` or ``sha256``), ``compression`` one of `compressor`'s names, ``seed`` a secret of the `Composer`.
     """
 
     prefix: str
@@ -52,6 +53,7 @@ class SeriesOptions:
     info: Mapping[str, str]
     digest: str = "sha1"
     compression: str = "isal-1"
+    seed: int = 0
 
 
 @dataclass(slots=True)
@@ -72,10 +74,10 @@ class _IndexLines:
     def __init__(self) -> None:
         self._runs: list[list[str]] = []
         self._last: list[str] = []
-        self.count = 0
+        self.size = 0
 
     def add(self, line: str) -> None:
-        self.count += 1
+        self.size += len(line)
         self._last.append(line)
         if len(self._last) == _SORTED_AT_ONCE:
             self._sort()
@@ -112,7 +114,7 @@ class WarcSeries:
         self._hostname = _NOT_IN_HOSTNAME.sub("-", hostname)
         self._info_block = records.info_block({"hostname": self._hostname, **options.info})
         self._compress = compressor(options.compression)
-        self._composer = Composer(options.digest, self._compress, payloads)
+        self._composer = Composer(options.digest, self._compress, payloads, options.seed)
         self._descriptor: int | None = None
         self._path = directory
         # What the open file will be called.
@@ -226,7 +228,7 @@ class WarcSeries:
 
     def _ready(self) -> int:
         """The descriptor of a file that has not ended."""
-        full = self._size >= self._options.max_size or self._lines.count >= LINES_MAX
+        full = self._size >= self._options.max_size or self._lines.size >= INDEX_MAX
         if self._descriptor is not None and (full or self._old):
             self.close()
         return self._begin() if self._descriptor is None else self._descriptor

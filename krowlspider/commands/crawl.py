@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ class Command(CrawlCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         assert self.crawler_process
+        _raise_open_files()
         crawler = self.crawler_process.create_crawler(args[0])
         crawl: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
         self.crawler_process.start()
@@ -75,3 +77,9 @@ class Command(CrawlCommand):
         else:
             reason = crawler.stats.get_value("finish_reason")
             self.exitcode = _OF_REASON.get(reason, self.exitcode)
+
+
+def _raise_open_files() -> None:
+    """Take as many open files as the machine allows: each connection is one, and 1,024 is the usual soft limit."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -14,6 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import TextResponse
+from scrapy.spidermiddlewares.depth import DepthMiddleware
+from scrapy.spidermiddlewares.httperror import HttpErrorMiddleware
+from scrapy.spidermiddlewares.metacopy import MetaCopyDetectionMiddleware
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
 logger = logging.getLogger(__name__)
@@ -55,6 +59,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
+_NEEDLESS = (HttpErrorMiddleware, DepthMiddleware, MetaCopyDetectionMiddleware)
+
+
 class BroadSpider(Spider):
     """Crawls from seeds to whatever they link to.
 
@@ -70,6 +77,14 @@ class BroadSpider(Spider):
     """
 
     name = "broad"
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        """Leave out the middlewares that have nothing to do with what this spider yields, 20 µs of a page each: it takes
+        every status, and its links are no requests."""
+        super().update_settings(settings)
+        for needless in _NEEDLESS:
+            settings.set_in_component_priority_dict("SPIDER_MIDDLEWARES", needless, None)
 
     def __init__(
         self,

@@ -22,6 +22,27 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.capture import Capture
 
+SHATTERED = bytes.fromhex(
+    "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f"
+    "4865696768742033203020522f547970652034203020522f537562747970652035203020522f4669"
+    "6c7465722036203020522f436f6c6f7253706163652037203020522f4c656e677468203820302052"
+    "2f42697473506572436f6d706f6e656e7420383e3e0a73747265616d0affd8fffe00245348412d31"
+    "20697320646561642121212121852fec092339759c39b1a1c63c4c97e1fffe01"
+)
+SHATTERED_ENDS = (
+    (
+        "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c5"
+        "6b45c1530afedfb76038e972722fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be335"
+        "42a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c78305a21566461309789606bd0bf"
+        "3f98cda8044629a1"
+    ),
+    (
+        "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5"
+        "df45c14f26fedfb3dc38e96ac22fe7bd728f0e45bce046d23c570feb141398bb552ef5a0a82be331"
+        "fea48037b8b5d71f0e332edf93ac3500eb4ddc0decc1a864790c782c76215660dd309791d06bd0af"
+        "3f98cda4bc4629b1"
+    ),
+)
 MAKER = RecordMaker(record_id(bytes(16)), "sha1")
 
 
@@ -46,7 +67,7 @@ class Known:
 
 
 def composer(known: Known | None, algorithm: str = "sha1") -> Composer:
-    return Composer(algorithm, bytes, known)  # type: ignore[arg-type]
+    return Composer(algorithm, bytes, known, 7)  # type: ignore[arg-type]
 
 
 def kind_of(record: bytes) -> str:
@@ -85,11 +106,19 @@ def test_the_second_capture_of_a_payload_is_a_revisit_of_the_first() -> None:
     assert again.new is None
 
 
-def test_the_payload_is_the_entity_whatever_its_framing() -> None:
-    assert kinds(composer(Known()), [capture(1, CHUNKED), page(2, CHUNKED.payload)]) == [
-        "response",
-        "revisit",
-    ]
+def test_in_chunks_and_whole_are_two_payloads() -> None:
+    """A reader puts the head of a revisit before the body that it refers to, chunk sizes and all."""
+    whole = page(2, CHUNKED.payload)
+    captures = [capture(1, CHUNKED), whole, capture(3, CHUNKED), whole]
+    assert kinds(composer(Known()), captures) == ["response", "response", "revisit", "revisit"]
+
+
+def test_two_bodies_of_one_sha_1_are_two_payloads() -> None:
+    """Anybody can make them of these two beginnings: https://shattered.io."""
+    first, second = (SHATTERED + bytes.fromhex(end) for end in SHATTERED_ENDS)
+    assert (first != second, digest(first)) == (True, digest(second))
+    captures = [page(1, first), page(2, second), page(3, first), page(4, second)]
+    assert kinds(composer(Known()), captures) == ["response", "response", "revisit", "revisit"]
 
 
 def test_what_was_composed_and_not_written_is_referred_to_by_nothing() -> None:
@@ -107,10 +136,12 @@ def test_nothing_is_never_a_revisit() -> None:
     assert kinds(composer(Known()), [page(1, b""), page(2, b"")]) == ["response", "response"]
 
 
-@pytest.mark.parametrize("known", [Known(), None])
-def test_an_answer_304_is_a_revisit_that_no_other_refers_to(known: Known | None) -> None:
+@pytest.mark.parametrize(("known", "kind"), [(Known(), "revisit"), (None, "response")])
+def test_an_answer_304_is_a_revisit_where_those_are_wanted_and_none_refers_to_it(
+    known: Known | None, kind: str
+) -> None:
     same = capture(1, Odd(b"HTTP/1.1 304 Not Modified\r\n\r\n", b""))
-    assert kinds(composer(known), [same, same]) == ["revisit", "revisit"]
+    assert kinds(composer(known), [same, same]) == [kind, kind]
     assert known is None or known.originals == {}
 
 

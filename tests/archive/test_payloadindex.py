@@ -16,7 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloadindex import WRITE_BUFFER, Original, PayloadIndex
+from krowlspider.archive.payloadindex import (
+    WRITE_BUFFER,
+    Original,
+    PayloadIndex,
+    forget_others,
+    note_place,
+)
 
 from .captures import ROOT
 from .indexing import BATCH, MOST, add, digest_of, original_of
@@ -436,3 +442,73 @@ def test_a_folder_that_cannot_be_is_told_once_and_never_in_the_way(tmp_path: Pat
     put(index, range(3))
     assert known(index, range(10)) == {0, 1, 2}
     index.close()
+
+
+def test_what_was_cleared_is_forgotten_for_good_and_more_can_be_added(tmp_path: Path) -> None:
+    with opened(tmp_path / "index") as index:
+        put(index, range(3))
+        index.add(digest_of(3), original_of(3))
+        index.clear()
+        assert known(index, range(4)) == set()
+        put(index, range(4, 6))
+    with opened(tmp_path / "index") as index:
+        assert known(index, range(6)) == {4, 5}
+
+
+# --- of which records it is ---
+
+
+def kept(folder: Path, archive: Path) -> bool:
+    """Whether an index holds what it did, once another start has looked where its records are."""
+    forget_others(folder, archive)
+    with opened(folder) as index:
+        return bool(known(index, range(3)))
+
+
+@pytest.fixture
+def placed(tmp_path: Path) -> tuple[Path, Path]:
+    """An index, and the folder of the records that it is of."""
+    archive = tmp_path / "warc"
+    archive.mkdir()
+    (archive / "a.warc.gz").touch()
+    with opened(tmp_path / "index") as index:
+        put(index, range(3))
+    note_place(tmp_path / "index", archive)
+    return tmp_path / "index", archive
+
+
+def test_an_index_is_kept_as_long_as_its_records_are_where_they_were(
+    placed: tuple[Path, Path],
+) -> None:
+    assert kept(*placed)
+
+
+def test_records_that_were_uploaded_are_referred_to_still(placed: tuple[Path, Path]) -> None:
+    index, archive = placed
+    (archive / "a.warc.gz").rename(archive / "uploaded.jsonl")
+    assert kept(index, archive)
+
+
+def test_records_that_somebody_removed_are_referred_to_no_longer(
+    placed: tuple[Path, Path],
+) -> None:
+    index, archive = placed
+    (archive / "a.warc.gz").unlink()
+    assert not kept(index, archive)
+
+
+def test_in_another_folder_nothing_is_referred_to(placed: tuple[Path, Path]) -> None:
+    """Be it one of another name, or a new one of the same name."""
+    index, archive = placed
+    archive.rename(archive.with_name("old"))
+    archive.mkdir()
+    (archive / "b.warc.gz").touch()
+    assert not kept(index, archive)
+
+
+def test_an_index_of_which_nobody_knows_whose_it_is_is_begun_anew(
+    placed: tuple[Path, Path],
+) -> None:
+    index, archive = placed
+    (index / "of").unlink()
+    assert not kept(index, archive)

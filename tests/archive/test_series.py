@@ -16,7 +16,7 @@ from krowlspider.archive.digests import ALGORITHMS, digest, raw_digest
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.lookup import read_record
 from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.series import WarcSeries
+from krowlspider.archive.series import INDEX_MAX, WarcSeries
 
 from .captures import (
     ALL_ODD,
@@ -271,16 +271,15 @@ def test_what_is_cut_off_or_empty_is_no_revisit_and_has_none(tmp_path: Path, kin
     assert kinds == ["response"] * 4
 
 
-def test_a_chunked_response_is_a_revisit_of_a_plain_one(tmp_path: Path) -> None:
-    """What is compared is the entity."""
+def test_a_chunked_response_is_a_revisit_of_a_chunked_one(tmp_path: Path) -> None:
     payloads = remembering(tmp_path)
     files = WarcSeries(tmp_path, options(), payloads)
     plain = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + CHUNKED.payload, CHUNKED.payload)
-    files.append(capture(odd=plain))
-    files.append(capture(odd=CHUNKED))
+    for odd in (plain, CHUNKED, CHUNKED, plain):
+        files.append(capture(odd=odd))
     files.close()
     payloads.close()
-    assert files.stats.revisits == 1
+    assert files.stats.revisits == 2
 
 
 def test_a_capture_that_was_not_written_is_referred_to_by_none(tmp_path: Path) -> None:
@@ -310,10 +309,12 @@ def test_nothing_is_remembered_before_it_is_durable(tmp_path: Path) -> None:
 
 
 def test_an_answer_304_is_a_revisit_and_a_status_like_any(tmp_path: Path) -> None:
-    files = series(tmp_path)
+    payloads = remembering(tmp_path)
+    files = WarcSeries(tmp_path, options(), payloads)
     same = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
     location = files.append(capture(odd=same))
     files.close()
+    payloads.close()
     fields, block = read_record(tmp_path / location.file, location.offset)
     assert fields["WARC-Profile"].endswith("server-not-modified")
     assert block == same.response
@@ -423,3 +424,16 @@ def test_higher_levels_make_smaller_files(tmp_path: Path) -> None:
         sizes.append(files.stats.bytes_written)
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 3
+
+
+def test_a_file_ends_when_the_lines_of_its_index_take_their_room(tmp_path: Path) -> None:
+    """Long URLs take it before the file is large."""
+    files = series(tmp_path)
+    url = "http://example.org/" + "x" * 16_000
+    count = INDEX_MAX // (2 * len(url))
+    for number in range(count + 10):
+        files.append(capture(number, url=f"{url}{number}"))
+    files.close()
+    sizes = [index_path(path).stat().st_size for path in finished(tmp_path)]
+    assert len(sizes) == 2
+    assert INDEX_MAX <= sizes[0] < INDEX_MAX + 3 * len(url)

@@ -1,0 +1,39 @@
+"""What Scrapy says of pages and items."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scrapy.logformatter import LogFormatter as ScrapyLogFormatter
+from scrapy.utils.log import get_scrapy_root_handler
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.http import Response
+    from scrapy.logformatter import LogFormatterResult
+    from twisted.python.failure import Failure
+
+
+class LogFormatter(ScrapyLogFormatter):
+    """Scrapy's own, but silent about each page and item where the log would not show it.
+
+    Scrapy opens its root logger to everything and lets a handler sort it out, so each such line would be
+    made to be thrown away.
+    """
+
+    def crawled(  # type: ignore[override]  # Scrapy takes None for nothing to say
+        self, request: Request, response: Response, spider: Spider
+    ) -> LogFormatterResult | None:
+        return super().crawled(request, response, spider) if _shown() else None
+
+    def scraped(  # type: ignore[override]
+        self, item: Any, response: Response | Failure | None, spider: Spider
+    ) -> LogFormatterResult | None:
+        return super().scraped(item, response, spider) if _shown() else None
+
+
+def _shown() -> bool:
+    handler = get_scrapy_root_handler()
+    # Without Scrapy's handler it is somebody else's who decides.
+    return handler is None or handler.level <= logging.DEBUG
