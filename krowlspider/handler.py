@@ -226,7 +226,8 @@ class DownloadHandler(BaseDownloadHandler):
         count("downloader/response_count")
         count(f"downloader/response_status_count/{exchange.status}")
         count("downloader/response_bytes", len(exchange.response_bytes))
-        if exchange.status in self._skipped:
+        # What robots.txt was answered with says why a host was, or was not, crawled.
+        if exchange.status in self._skipped and transit.errand is None:
             return
         identity = record_id(os.urandom(16))
         written = self._job.archive.write(_capture(exchange, identity))

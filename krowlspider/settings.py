@@ -191,8 +191,8 @@ KROWL_WARC_MAX_AGE = 3600.0
 KROWL_WARC_DIGEST = "sha1"
 # isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9: level 6 makes files a fifth smaller for eight times the time.
 KROWL_WARC_COMPRESSION = "isal-1"
-# Answers with these statuses are not archived: the host asked for rest, and the page is fetched again. An empty list
-# archives all.
+# Pages that are answered so are not archived: the host asked for rest, and the page is fetched again. An empty list
+# archives all, as robots.txt always is.
 KROWL_WARC_SKIP_STATUS = [429, 503]
 # True: a metadata record for each fetch: the page that led there, depth, hop, times, links, encoding. The URL of that
 # page is kept with each queued URL then, which doubles the frontier on disk.
