@@ -40,7 +40,8 @@ test: $(DEV) ## the quick tests
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m 'slow and not alone'
+	$(BIN)/pytest -m alone
 
 check: $(DEV) ## ruff and mypy
 	$(BIN)/ruff check

@@ -26,6 +26,7 @@ FACING = FOLDERS | {
     "handler",
     "job",
     "jobfolder",
+    "logformatter",
     "notes",
     "outages",
     "processing",

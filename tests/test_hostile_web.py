@@ -323,6 +323,7 @@ def good_rate(folder: Path, hostile: list[str]) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_good_hosts_keep_four_fifths_of_their_rate_beside_all_hostile_ones(tmp_path: Path) -> None:
     alone = good_rate(tmp_path / "alone", [])
     beside = good_rate(tmp_path / "beside", HOSTILE)

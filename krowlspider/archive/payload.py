@@ -1,17 +1,28 @@
-"""The payload of an HTTP message: its entity, transfer coding removed (WARC 1.1, 6.3.2)."""
+"""The payload of an HTTP message: its entity, transfer coding removed (WARC 1.1, 6.3.2).
+
+Of an answer that was fetched it is what the fetcher made of it, however odd the answer: the index line
+that is written with a capture has the digest of that, and one made of its record must have the same.
+"""
 
 from __future__ import annotations
 
 import re
 
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
-_CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:[^\n]*\bchunked[ \t]*\r?\n", re.IGNORECASE)
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+_HEAD_END = re.compile(rb"\n\r?\n")
+_MAY_BE_CHUNKED = re.compile(rb"chunked", re.IGNORECASE)
+_FOLD = re.compile(rb"\r?\n[ \t]+")
 # RFC 9112, 4 and 5: a status line, then fields without folds or stray lines.
 _REGULAR_HEAD = re.compile(rb"HTTP/[^\r\n\0]*(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*)*")
-# RFC 9112, 7.1: the size in hexadecimal, and perhaps extensions after a semicolon.
-# Fifteen digits, because sixteen may not fit a position in memory.
-_CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
+# RFC 9112, 7.1: the size in hexadecimal, and perhaps extensions after a semicolon; blanks as they come.
+# Fifteen digits after the zeros, because sixteen may not fit a position in memory.
+_CHUNK_SIZE = re.compile(
+    rb"[ \t]*+(0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\n]*+|\r?)\n"
+)
 _CHUNK_END = re.compile(rb"\r?\n")
+# No head that was fetched is longer. The parser takes time quadratic in the folds of a field.
+_PARSED = 64 * 1024
 
 
 def payload_of(message: bytes) -> bytes:
@@ -19,7 +30,7 @@ def payload_of(message: bytes) -> bytes:
     end = _HEAD_END.search(message)
     if end is None:
         return b""
-    if _CHUNKED.search(message, 0, end.end()):
+    if _MAY_BE_CHUNKED.search(message, 0, end.end()) and _is_chunked(message[: end.end()]):
         return _dechunk(message, end.end())
     return message[end.end() :]
 
@@ -33,6 +44,64 @@ def is_plain(message: bytes, payload: bytes) -> bool:
         and len(message) == end + 4 + len(payload)
         and message.endswith(payload)
     )
+
+
+class _Codings:
+    """Collects the transfer codings that httptools tells of; the callback name is its own."""
+
+    __slots__ = ("blank", "found")
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+        # Whether there was one before a colon, for which the fetcher refuses what the parser passes.
+        self.blank = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.blank |= name.endswith(b" ")
+        if name.lower() == b"transfer-encoding":
+            # An empty element of a list counts for nothing (RFC 9110, 5.6.1).
+            self.found += [coding for part in value.lower().split(b",") if (coding := part.strip())]
+
+
+def _is_chunked(head: bytes) -> bool:
+    """Whether chunked is the last transfer coding (RFC 9112, 6.3)."""
+    codings = _parsed(head) if len(head) <= _PARSED else None
+    if codings is None:
+        codings = _mended(head)
+    return codings[-1:] == [b"chunked"]
+
+
+def _parsed(head: bytes) -> list[bytes] | None:
+    """The codings as the fetcher's parser reads them, None when it refuses the head: it does a request's."""
+    codings = _Codings()
+    parser = HttpResponseParser(codings)
+    # The fetcher's own leniencies: with others, other heads would be refused.
+    parser.set_dangerous_leniencies(
+        lenient_headers=True,
+        lenient_chunked_length=True,
+        lenient_transfer_encoding=True,
+        lenient_version=True,
+        lenient_optional_lf_after_cr=True,
+        lenient_optional_cr_before_lf=True,
+    )
+    try:
+        parser.feed_data(head)
+    except HttpParserUpgrade:
+        # It has read the head; another protocol follows.
+        pass
+    except HttpParserError:
+        return None
+    return None if codings.blank else codings.found
+
+
+def _mended(head: bytes) -> list[bytes]:
+    """The codings as a browser reads them: folds undone, names trimmed, any line end."""
+    codings = _Codings()
+    for line in _FOLD.sub(b" ", head.replace(b"\0", b" ")).splitlines()[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            codings.on_header(name.strip(), value)
+    return codings.found
 
 
 def _dechunk(message: bytes, position: int) -> bytes:

@@ -7,7 +7,10 @@ from enum import Enum, auto
 
 from krowlspider.fetch.errors import ProtocolBroken
 
-_SIZE_LINE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?\r?", re.DOTALL)
+# Any zeros may stand before the digits.
+_SIZE_LINE = re.compile(
+    rb"[ \t]*+(0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;.*+|\r?)", re.DOTALL
+)
 # Bytes of framing (size lines, extensions, trailers) that a body may cost, and those more for each
 # byte of it: one-byte chunks take five. Without it, extensions would carry any amount past the
 # size cap, which counts the body alone.

@@ -95,6 +95,9 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
         parser.feed_data(data)
     except HttpParserUpgrade as e:
         raise ProtocolBroken("the server switched to a protocol that was not asked for") from e
+    # llhttp passes a blank before the colon of the names that it knows, and leaves it in the name.
+    if any(name.endswith(b" ") for name, _ in sink.headers):
+        raise HttpParserError("a blank before a colon")
     status = parser.get_status_code()
     version = parser.get_http_version()
     framing, length, clear = _framing(status, sink.headers, method)
