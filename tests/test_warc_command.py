@@ -6,10 +6,11 @@ import gzip
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from krowlspider.archive.cdxj import index_file, index_path, parse
 from krowlspider.archive.disk import lock_directory
 from krowlspider.archive.payloadindex import PayloadIndex
 from krowlspider.archive.series import WarcSeries
+from krowlspider.archive.upload import Destination, LocalFile
+from krowlspider.archive.uploadnotes import UploadNotes
 from krowlspider.jobfolder import JobFolder
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
 from tests.crawling import ROOT
@@ -65,6 +68,16 @@ def warc(*words: object, code: int = 0) -> tuple[bytes, str]:
 def day(number: int, each: Capture) -> Capture:
     """A capture of a later day."""
     return replace(each, started=STARTED + number * DAY)
+
+
+def note_upload(path: Path, content: bytes | None = None) -> None:
+    """Note that a file is in a bucket, as an upload does."""
+    if content is not None:
+        path.write_bytes(content)
+    notes = UploadNotes(path.parent, Destination("bucket", ""))
+    notes.open()
+    notes.add(LocalFile(path.name, path.stat().st_size, path.stat().st_mtime_ns), "etag")
+    notes.close()
 
 
 @pytest.fixture
@@ -187,6 +200,37 @@ def test_a_revisit_is_printed_as_what_it_stands_for(folder: Path) -> None:
     assert warc("cat", "http://example.org/page/6/", folder)[0] == response(6)
 
 
+def test_a_revisit_is_printed_with_its_own_head_and_decoded_by_it(tmp_path: Path) -> None:
+    """One body, sent as a page in gzip, as a gzip file, and with an error."""
+    heads = [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/gzip\r\n\r\n",
+        b"HTTP/1.1 404 Gone\r\nContent-Encoding: gzip\r\n\r\n",
+    ]
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number, head in enumerate(heads):
+            files.append(capture(number, Odd(head + ZIPPED, ZIPPED)))
+        files.close()
+    assert files.stats.revisits == 2
+    for number, (head, payload) in enumerate(
+        zip(heads, (b"hello world", ZIPPED, b"hello world"), strict=True)
+    ):
+        url = f"http://example.org/page/{number}"
+        assert warc("cat", url, tmp_path)[0] == head + ZIPPED
+        assert warc("cat", url, tmp_path, "--payload")[0] == payload
+
+
+def test_a_site_does_not_tell_the_terminal_what_to_do(tmp_path: Path) -> None:
+    odd = Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/\x1b]0;owned\x07html\r\n\r\nx", b"x")
+    files = series(tmp_path)
+    files.append(capture(1, odd))
+    files.close()
+    listed = warc("cat", "http://example.org/page/1", tmp_path, "--all")[0]
+    assert b" text/?]0 " in listed
+    assert not set(listed) & {0x1B, 0x07}
+
+
 def test_the_capture_nearest_to_a_date_is_printed(folder: Path) -> None:
     url = "http://example.org/page/1"
     for date, number in (("1999", 1), ("20260101120000", 1), ("2026-01-03", 2), ("2999-12", 2)):
@@ -233,6 +277,56 @@ def test_what_cannot_be_looked_into_is_said(folder: Path) -> None:
     assert f"is in {first.name}, which is not in {folder}" in said
 
 
+def test_a_capture_whose_file_was_uploaded_is_told_with_where_it_is(folder: Path) -> None:
+    first, _ = finished(folder)
+    note_upload(first)
+    first.unlink()
+    _, said = warc("cat", "http://example.org/page/1", folder, "--at", "2026-01-01", code=1)
+    assert said.endswith(f"which is not in {folder}: it was uploaded to s3://bucket/{first.name}\n")
+
+
+def test_an_answer_to_head_is_printed_only_when_there_is_none_to_get_or_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    head = Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b"")
+    files = series(tmp_path)
+    files.append(capture(1))
+    files.append(day(1, replace(capture(2, head), url=capture(1).url)))
+    files.append(capture(3, head))
+    files.close()
+    url = "http://example.org/page/1"
+    assert warc("cat", url, tmp_path)[0] == response(1)
+    assert warc("cat", url, tmp_path, "--at", "2026-01-02")[0] == head.response
+    assert warc("cat", "http://example.org/page/3", tmp_path)[0] == head.response
+
+
+def test_a_revisit_is_printed_as_the_one_of_two_captures_of_a_second_that_it_names(
+    tmp_path: Path,
+) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number, seconds in ((1, 0.0), (2, 0.3), (2, 100.0)):
+            page = capture(number, url="http://example.org/")
+            files.append(replace(page, started=STARTED + seconds))
+        files.close()
+    assert warc("cat", "http://example.org/", tmp_path, "--payload")[0] == b"<p>page 2</p>"
+
+
+def test_a_broken_line_of_an_index_is_one_line_with_the_way_out(folder: Path) -> None:
+    first, _ = finished(folder)
+    index = index_path(first)
+    one, other = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(one + other[:70] + b"\n")
+    out = folder.parent / "a.wacz"
+    for words in (["cat", "http://example.org/page/1", folder], ["wacz", folder, "-o", out]):
+        _, said = warc(*words, code=2)
+        way_out = "remove it, and scrapy warc index makes it anew"
+        assert said == f"krowlspider: {index} has a line that is broken: {way_out}\n"
+    index.unlink()
+    warc("index", folder)
+    assert index.read_bytes() == one + other
+
+
 def test_a_payload_that_cannot_be_decoded_is_a_mistake(folder: Path) -> None:
     url = "http://example.org/page/4"
     assert warc("cat", url, folder)[0] == BROKEN.response
@@ -251,6 +345,30 @@ def test_a_wacz_holds_the_files_and_their_index(folder: Path, tmp_path: Path) ->
         assert sum(name.startswith("archive/") for name in packed.namelist()) == 2
         package = json.loads(packed.read("datapackage.json"))
     assert package["software"].startswith("krowlspider ")
+
+
+def test_what_a_wacz_lacks_is_said(folder: Path, tmp_path: Path) -> None:
+    first, second = finished(folder)
+    note_upload(first)
+    first.unlink()
+    # One whose index is gone too, and one that went without being uploaded.
+    note_upload(folder / "older.warc.gz", b"")
+    (folder / "older.warc.gz").unlink()
+    lost = index_path(second).read_text().replace(second.name, "lost.warc.gz")
+    (folder / "lost.cdxj").write_text(lost)
+    files = series(folder)
+    files.append(capture(9))
+    files.abandon()
+    out = tmp_path / "job.wacz"
+    text, said = warc("wacz", folder, "-o", out, code=1)
+    assert text.decode() == f"1 files, 3 pages in {out}\n"
+    assert said == (
+        f"krowlspider: not in it: 3 files that are no longer in {folder}, uploaded to s3://bucket;"
+        " 1 files that were still open: if no crawl writes to them,"
+        f" scrapy warc mend {folder}\n"
+    )
+    with ZipFile(out) as packed:
+        assert f"archive/{second.name}" in packed.namelist()
 
 
 @pytest.mark.parametrize(
@@ -344,19 +462,50 @@ def test_without_room_for_an_index_the_exit_code_is_3_and_nothing_half_is_left(
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_terminal_is_shown_how_far_it_is(folder: Path) -> None:
+def all_of(terminal: int) -> str:
+    """What is written to a terminal until nobody holds it any more."""
+    pieces = []
+    # Then Linux says that there is no such device.
+    with suppress(OSError):
+        while piece := os.read(terminal, 100_000):
+            pieces.append(piece)
+    return b"".join(pieces).decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (["check"], ["checking"]),
+        (["index"], ["indexing", "merging"]),
+        (["mend"], ["mending", "indexing"]),
+        (["wacz", "-o", "OUT"], ["indexing", "index", "pages of"]),
+    ],
+)
+def test_a_terminal_is_shown_how_far_it_is(
+    folder: Path, tmp_path: Path, words: list[str], steps: list[str]
+) -> None:
+    """To the end, each step, when every change is shown."""
+    index_path(finished(folder)[0]).unlink()
+    if words == ["mend"]:
+        files = series(folder)
+        files.append(capture(9))
+        files.abandon()
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    os.set_blocking(ours, False)
-    command = [sys.executable, "-m", "scrapy", "warc", "check", str(folder)]
-    done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True
+    termios.tcsetwinsize(theirs, (24, 200))
+    word, *rest = (each.replace("OUT", str(tmp_path / "a.wacz")) for each in words)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "scrapy", "warc", word, str(folder), *rest],
+        cwd=ROOT,
+        env={**os.environ, "TQDM_MININTERVAL": "0", "TQDM_MINITERS": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
     )
-    shown = os.read(ours, 100_000).decode()
     os.close(theirs)
+    shown = all_of(ours)
     os.close(ours)
-    assert "checking:" in shown
-    assert done.stdout == "2 files, 19 records: 0 problems, 0 warnings\n"
+    assert command.wait() == 0
+    for step in steps:
+        assert re.search(rf"\r{step}[^\r]*: 100%", shown), step
 
 
 def test_every_page_of_a_whole_crawl_is_found_as_it_was_sent(tmp_path: Path) -> None:

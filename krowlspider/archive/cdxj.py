@@ -11,15 +11,16 @@ because that is what a revisit of it has, and digests are what readers match the
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.digests import digest
+from krowlspider.archive.digests import ALGORITHMS, digest
 from krowlspider.archive.disk import sync_directory
 from krowlspider.archive.lookup import header, parse_record
 from krowlspider.archive.members import read_member
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 WARC = ".warc.gz"
 INDEX = ".cdxj"
+_DRAFT = ".new"
 # What stands for the media type of a revisit.
 REVISIT = "warc/revisit"
 
@@ -44,6 +46,7 @@ _PARAMETERS = re.compile(r"[;\s]")
 _NOT_DIGIT = re.compile("[^0-9]")
 # What is left out of a date is its beginning: WARC 1.1 allows "2026-01".
 _EARLIEST = "00000101000000"
+_OF_NOTHING = frozenset(digest(b"", algorithm) for algorithm in ALGORITHMS)
 _encode = json.JSONEncoder().encode
 
 
@@ -60,6 +63,11 @@ class IndexLine:
     length: int
     offset: int
     filename: str
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is an answer 200 of no payload, as those to HEAD are; the method is in no line."""
+        return self.status == "200" and self.digest in _OF_NOTHING
 
 
 def line(
@@ -89,7 +97,12 @@ def line(
     values["length"] = str(length)
     values["offset"] = str(offset)
     values["filename"] = filename
-    return f"{surt(url)} {timestamp(date)} {_encode(values)}\n"
+    return f"{key_of(url)} {timestamp(date)} {_encode(values)}\n"
+
+
+def key_of(url: str) -> str:
+    """The key in a line, which a blank ends: the `surt` of what is hardly a URL may have some."""
+    return surt(url).replace(" ", "%20")
 
 
 def parse(line: bytes) -> IndexLine:
@@ -149,7 +162,8 @@ def index_record(
     """The line of a record that has this block; None when it is of a kind that has none."""
     fields = record.headers
     kind, content = fields.get("WARC-Type"), fields.get("Content-Type") or ""
-    url, date = fields.get("WARC-Target-URI"), fields.get("WARC-Date")
+    # Early versions of wget write it in angle brackets, as WARC 1.0 could be read.
+    url, date = (fields.get("WARC-Target-URI") or "").strip("<>") or None, fields.get("WARC-Date")
     if kind not in _INDEXED or url is None or date is None:
         return None
     if kind in {"resource", "metadata"} and content == _ABOUT_RECORDS:
@@ -196,14 +210,24 @@ def written_durably(path: Path) -> Iterator[BinaryIO]:
     Raises OSError, what was there being as it was.
     """
     # Of two processes that write the same one, each has its own.
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
     try:
         with draft.open("wb") as file:
+            # Held until it has its name: what is not held is a dead process's.
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)
+            draft.rename(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def remove_drafts(directory: Path) -> None:
+    """Remove what dead processes left of indexes that they wrote; those of living ones stay. Raises OSError."""
+    for draft in directory.glob(f"*{INDEX}.*{_DRAFT}"):
+        with suppress(FileNotFoundError, BlockingIOError), draft.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()

@@ -7,22 +7,23 @@ an index lead to the captures they speak of, and that what revisits stand for is
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.cdxj import REVISIT, index_path, index_record, parse, timestamp
+from krowlspider.archive.cdxj import REVISIT, index_path, index_record, key_of, parse, timestamp
 from krowlspider.archive.digests import has_digest
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.indexes import indexes_in, merged
+from krowlspider.archive.indexes import indexes_in, may_be_same, merged
 from krowlspider.archive.lookup import parse_record
 from krowlspider.archive.members import read_member
 from krowlspider.archive.payload import payload_of
-from krowlspider.archive.surt import surt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,19 +79,26 @@ class CheckReport:
 def check_folder(directory: Path, told: Callable[[int], object] | None = None) -> CheckReport:
     """Check every finished WARC file in ``directory``; ``told`` of each member's length.
 
-    Memory holds a record, and 100 bytes for each capture of one file. Raises OSError when one cannot be read.
+    Memory holds a record, 100 bytes for each capture of one file, and the whole of one index that is out of order. A
+    file that is gone when its turn comes, uploaded and removed, is passed over. Raises OSError when one cannot be read.
     """
     report = CheckReport(open_files=len(list(directory.glob(f"*.warc.gz{OPEN}"))))
-    with TemporaryDirectory(prefix="krowlspider-check-") as scratch:
-        runs = []
+    with TemporaryDirectory(prefix="krowlspider-check-") as name:
+        scratch, runs = Path(name), []
         for path in sorted(directory.glob("*.warc.gz")):
-            references = check_file(path, report, told)
+            try:
+                references = check_file(path, report, told)
+            except FileNotFoundError:
+                continue
             if references:
-                runs.append(Path(scratch, path.name))
+                runs.append(scratch / path.name)
                 runs[-1].write_bytes(b"".join(sorted(references)))
+        indexes = indexes_in(directory)
+        for away in indexes.away:
+            _check_lines(index_path(directory / away), None, report)
         if runs:
-            indexes = indexes_in(directory).there
-            _check_references(merged(runs, Path(scratch)), _wholes(indexes, scratch), report)
+            wholes = _wholes([_in_order(index, scratch) for index in indexes.there], scratch)
+            _check_references(merged(runs, scratch), wholes, report)
     return report
 
 
@@ -99,12 +107,12 @@ def check_file(
 ) -> list[bytes]:
     """Check one file and add what is found to ``report``; what follows a broken member is lost.
 
-    Returns what its revisits refer to, each as a line: key, time, and where the revisit is.
+    Returns what its revisits refer to, each as a line: key, time, and digest and place of the revisit.
     """
-    report.files += 1
     check = _FileCheck(path.name, report)
     offset = 0
     with path.open("rb") as stream:
+        report.files += 1
         size = os.fstat(stream.fileno()).st_size
         if not size:
             check.problem(0, "the file is empty")
@@ -150,11 +158,12 @@ class _FileCheck:
             self.problem(offset, "the block does not have its digest")
         block = record.reader.read()
         line = index_record(record, block, offset, length, self._name)
-        if line is not None:
-            self.captures.add(_essence(parse(line.encode())))
+        said = None if line is None else parse(line.encode())
+        if said is not None:
+            self.captures.add(_essence(said))
         if record.headers.get("WARC-Type") == "revisit":
             # Its payload is in another record.
-            self.references += _references(record, f"{self._name} {offset}")
+            self.references += _references(record, said.digest if said else "", offset, self._name)
         elif not _has_payload_digest(record, block):
             self.problem(offset, "the payload does not have its digest")
 
@@ -171,11 +180,12 @@ def _essence(line: IndexLine) -> int:
     return hash((line.key, line.timestamp, line.url, line.length, line.offset, line.filename))
 
 
-def _references(revisit: WarcRecord, place: str) -> Iterator[bytes]:
+def _references(revisit: WarcRecord, digest: str, offset: int, name: str) -> Iterator[bytes]:
     url = revisit.headers.get("WARC-Refers-To-Target-URI")
     date = revisit.headers.get("WARC-Refers-To-Date")
     if url and date:
-        yield f"{surt(url)} {timestamp(date)} {place}\n".encode()
+        # In JSON there may be blanks in a name.
+        yield f"{key_of(url)} {timestamp(date)} {json.dumps([digest, offset, name])}\n".encode()
 
 
 def _check_index(path: Path, captures: set[int], report: CheckReport) -> None:
@@ -184,26 +194,50 @@ def _check_index(path: Path, captures: set[int], report: CheckReport) -> None:
     if not index.exists():
         report.warn(Problem(index.name, 0, "there is no such index"))
         return
+    size = _check_lines(index, captures, report)
+    if captures:
+        report.warn(Problem(index.name, size, f"{len(captures):,} captures have no line"))
+
+
+def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) -> int:
+    """Whether lines are sorted, and lead each to one of the ``captures``, which is taken out; None when the file is
+    away. Returns the index's size."""
     last, offset = b"", 0
     with index.open("rb") as file:
         for line in file:
             if line < last:
                 report.add(Problem(index.name, offset, "a line is not in its sorted place"))
-            try:
-                found = _essence(parse(line))
-            except ValueError:
-                found = 0
-            if found in captures:
-                captures.remove(found)
-            elif line != last:
+            if not _leads(line, captures) and line != last:
                 report.add(Problem(index.name, offset, "a line leads to no such capture"))
             last = line
             offset += len(line)
-    if captures:
-        report.warn(Problem(index.name, offset, f"{len(captures):,} captures have no line"))
+    return offset
 
 
-def _wholes(indexes: list[Path], scratch: str) -> Iterator[bytes]:
+def _leads(line: bytes, captures: set[int] | None) -> bool:
+    try:
+        found = _essence(parse(line))
+    except ValueError:
+        return False
+    if captures is None:
+        return True
+    leads = found in captures
+    captures.discard(found)
+    return leads
+
+
+def _in_order(index: Path, scratch: Path) -> Path:
+    """An index to be merged: a sorted copy of one that is out of order, which is told of already."""
+    with index.open("rb") as file:
+        if all(one <= other for one, other in pairwise(file)):
+            return index
+        file.seek(0)
+        copy = scratch / index.name
+        copy.write_bytes(b"".join(sorted(line.rstrip(b"\n") + b"\n" for line in file)))
+    return copy
+
+
+def _wholes(indexes: list[Path], scratch: Path) -> Iterator[bytes]:
     """The lines of captures that are no revisits, sorted."""
     with TemporaryDirectory(dir=scratch) as parts:
         yield from (line for line in merged(indexes, Path(parts)) if _A_REVISIT not in line)
@@ -213,11 +247,24 @@ def _check_references(
     references: Iterator[bytes], wholes: Iterator[bytes], report: CheckReport
 ) -> None:
     """Whether what revisits refer to is among the captures; both come sorted by key and time."""
+    seen, there = b"", set[str]()
     whole = next(wholes, None)
     for reference in references:
-        key, time, file, offset = reference.decode().split()
-        wanted = f"{key} {time} ".encode()
-        while whole is not None and whole < wanted:
+        key, time, said = reference.split(b" ", 2)
+        digest, offset, file = json.loads(said)
+        wanted = b"%b %b " % (key, time)
+        if wanted != seen:
+            seen, there = wanted, set()
+        while whole is not None and (whole < wanted or whole.startswith(wanted)):
+            there |= _digests(whole) if whole.startswith(wanted) else set()
             whole = next(wholes, None)
-        if whole is None or not whole.startswith(wanted):
-            report.warn(Problem(file, int(offset), "what this revisit stands for is not there"))
+        if not any(may_be_same(each, digest) for each in there):
+            report.warn(Problem(file, offset, "what this revisit stands for is not there"))
+
+
+def _digests(line: bytes) -> set[str]:
+    """The digest that a line says, empty if none; nothing of a broken line, which is told of already."""
+    try:
+        return {parse(line).digest}
+    except ValueError:
+        return set()

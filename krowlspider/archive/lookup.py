@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator
 
@@ -26,9 +26,14 @@ def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:
 
     Raises RecordError when no whole record begins there, OSError when the file cannot be read.
     """
-    content = BytesIO()
     with path.open("rb") as stream:
-        read_member(stream, offset, content.write)
+        return record_at(stream, offset)
+
+
+def record_at(stream: BinaryIO, offset: int) -> tuple[dict[str, str], bytes]:
+    """The same of an open file."""
+    content = BytesIO()
+    read_member(stream, offset, content.write)
     record = parse_record(content.getvalue(), offset)
     return record.headers.to_dict(), record.reader.read()
 

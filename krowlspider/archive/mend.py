@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.cdxj import index_record, write_index
+from krowlspider.archive.cdxj import index_record, remove_drafts, write_index
 from krowlspider.archive.disk import OPEN, finish, finish_name, sync_directory
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.lookup import parse_record
@@ -52,8 +52,7 @@ class MendReport:
 def mend_folder(directory: Path, told: Callable[[int], object] | None = None) -> MendReport:
     """Mend every open file in ``directory``, none of which may belong to a living process; ``told`` of the length of
     each whole member."""
-    for draft in directory.glob("*.cdxj.*.new"):
-        draft.unlink()
+    remove_drafts(directory)
     mended = [mend(path, told) for path in sorted(directory.glob(f"*.warc.gz{OPEN}"))]
     return MendReport(
         files=sum(each.final is not None for each in mended),
@@ -145,7 +144,10 @@ def _index(final: Path, found: _Whole) -> None:
 
 
 def _holds_records(stream: BinaryIO, end: int, size: int) -> bool:
-    """Whether whole records follow what is broken: then it is damage, not the cut of a killed process."""
+    """Whether whole records follow what is broken: then it is damage, not the cut of a killed process, as it is when
+    more follows than a killed process can have been at."""
+    if size - end > _SEARCHED:
+        return True
     stream.seek(end)
     tail = stream.read(_SEARCHED)
     place = tail.find(_MEMBER, 1)
@@ -167,6 +169,8 @@ def _put_aside(stream: BinaryIO, end: int, path: Path) -> Path:
         shutil.copyfileobj(stream, copy)
         copy.flush()
         os.fsync(copy.fileno())
+    # Before the open file is cut: then this is the only copy.
+    sync_directory(path.parent)
     return damaged
 
 

@@ -35,6 +35,12 @@ def payload_of(message: bytes) -> bytes:
     return message[end.end() :]
 
 
+def without_head(message: bytes) -> bytes:
+    """What follows the head of a message, as it stands there; nothing when the head does not end."""
+    end = _HEAD_END.search(message)
+    return message[end.end() :] if end is not None else b""
+
+
 def is_plain(message: bytes, payload: bytes) -> bool:
     """Whether every reader finds this payload in the message: a regular head, and no transfer coding."""
     end = message.find(b"\r\n\r\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -250,9 +251,11 @@ def forget_others(folder: Path, archive: Path) -> None:
 
 
 def note_place(folder: Path, archive: Path) -> None:
-    """Remember in which folder the records of an index are. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _PLACE).write_text(_identity(archive))
+    """Remember in which folder the records of an index are. Where that cannot be written it is begun anew at the next
+    start."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _PLACE).write_text(_identity(archive))
 
 
 def _identity(archive: Path) -> str:

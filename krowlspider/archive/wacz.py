@@ -9,18 +9,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from krowlspider.archive.cdxj import index_path, parse, written_durably
-from krowlspider.archive.indexes import merged
-from krowlspider.archive.lookup import header, read_record
+from krowlspider.archive.cdxj import index_path, timestamp, written_durably
+from krowlspider.archive.indexes import merged, parsed
+from krowlspider.archive.lookup import header, record_at
 from krowlspider.archive.payload import payload_of
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.links import read_page
@@ -45,6 +47,14 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 _NOT_IN_NAME = re.compile("[^-a-z0-9._/]")
 
 
+@dataclass(slots=True)
+class Packed:
+    """The files that are in it, and how many pages are listed."""
+
+    warcs: list[Path] = field(default_factory=list)
+    pages: int = 0
+
+
 def pack(
     warcs: Sequence[Path],
     out: Path,
@@ -53,28 +63,38 @@ def pack(
     created: float,
     decode: Decode,
     watch: Watch,
-) -> int:
-    """Pack finished files, each with its index beside it, into ``out``, durably; how many pages are listed.
+) -> Packed:
+    """Pack finished files, each with its index beside it, into ``out``, durably.
 
     The files are stored as they are, the index in compressed blocks (``index.cdx.gz`` and ``index.idx``), HTML
-    with status 200 as pages. In memory are a megabyte, a record, 250 bytes for each page of one file, and 150 for a
-    thousand captures. ``created`` is in seconds since the epoch. Raises ArchiveError when an index is broken, OSError.
+    with status 200 as pages. One that is gone when its turn comes, uploaded and removed, is passed over. In memory are
+    a megabyte, a record, 250 bytes for each page of one file, and 150 for a thousand captures; the list of pages waits
+    beside ``out``. ``created`` is in seconds since the epoch. Raises ArchiveError when an index is broken, OSError.
     """
+    packed = Packed()
     with (
         TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch,
         written_durably(out) as file,
         ZipFile(file, "w") as archive,
+        Path(scratch, "pages").open("w+b") as pages,
     ):
         package = _Package(archive, created)
-        _pack_index(
-            package, merged([index_path(warc) for warc in warcs], Path(scratch)), watch, warcs
-        )
         for warc in warcs:
-            with watch(warc.name, warc.stat().st_size) as told:
-                package.copy(f"archive/{warc.name}", warc, told)
-        pages = _pack_pages(package, warcs, decode, watch)
+            try:
+                stream = warc.open("rb")
+            except FileNotFoundError:
+                continue
+            # Once it is open, it may go.
+            with stream:
+                with watch(warc.name, os.fstat(stream.fileno()).st_size) as told:
+                    package.copy(f"archive/{warc.name}", stream, told)
+                packed.pages += _list_pages(warc, stream, pages, decode, watch)
+            packed.warcs.append(warc)
+        indexes = [index_path(warc) for warc in packed.warcs]
+        _pack_index(package, merged(indexes, Path(scratch)), watch, indexes)
+        _pack_pages(package, pages)
         package.finish(software)
-    return pages
+    return packed
 
 
 class _Package:
@@ -100,10 +120,10 @@ class _Package:
             {"name": name, "path": path, "hash": hashed.digest, "bytes": hashed.size}
         )
 
-    def copy(self, path: str, source: Path, told: Callable[[int], object]) -> None:
+    def copy(self, path: str, source: BinaryIO, told: Callable[[int], object]) -> None:
         """Put a file in as it is."""
-        with self.entry(path, packed=False) as target, source.open("rb") as stream:
-            while piece := stream.read(_PIECE):
+        with self.entry(path, packed=False) as target:
+            while piece := source.read(_PIECE):
                 target.write(piece)
                 told(len(piece))
 
@@ -150,10 +170,10 @@ class _Hashed:
 
 
 def _pack_index(
-    package: _Package, lines: Iterator[bytes], watch: Watch, warcs: Sequence[Path]
+    package: _Package, lines: Iterator[bytes], watch: Watch, indexes: Iterable[Path]
 ) -> None:
     """The lines in blocks, each a gzip member, and a list of the blocks by their first lines (ZipNum)."""
-    size = sum(index_path(warc).stat().st_size for warc in warcs)
+    size = sum(index.stat().st_size for index in indexes)
     meta = {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}
     blocks = [f"!meta 0 {json.dumps(meta)}\n"]
     with package.entry("indexes/index.cdx.gz", packed=False) as entry, watch("index", size) as told:
@@ -172,47 +192,50 @@ def _some(lines: Iterator[bytes]) -> list[bytes]:
     return [line for line, _ in zip(lines, range(_BLOCK), strict=False)]
 
 
-def _pack_pages(package: _Package, warcs: Iterable[Path], decode: Decode, watch: Watch) -> int:
-    """List the HTML pages with their titles, in the order of their records; how many."""
-    count = 0
-    head = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-    with package.entry("pages/pages.jsonl", packed=True) as entry:
-        entry.write(f"{json.dumps(head)}\n".encode())
-        for warc in warcs:
-            pages = _pages_of(warc)
-            with watch(f"pages of {warc.name}", sum(page[1] for page in pages)) as told:
-                for offset, length, url, stamp in pages:
-                    page = _page(url, stamp, title_of(warc, offset, url, decode))
-                    entry.write(f"{json.dumps(page)}\n".encode())
-                    told(length)
-            count += len(pages)
-    return count
+def _list_pages(warc: Path, stream: BinaryIO, out: BinaryIO, decode: Decode, watch: Watch) -> int:
+    """List a file's HTML pages with their titles, in the order of their records; how many."""
+    pages = _pages_of(index_path(warc))
+    with watch(f"pages of {warc.name}", sum(page[1] for page in pages)) as told:
+        for offset, length, url, stamp in pages:
+            page = _page(url, stamp, title_of(stream, offset, url, decode))
+            out.write(f"{json.dumps(page)}\n".encode())
+            told(length)
+    return len(pages)
 
 
-def _pages_of(warc: Path) -> list[tuple[int, int, str, str]]:
+def _pages_of(index: Path) -> list[tuple[int, int, str, str]]:
     """Offset, length, URL and time of a file's pages, in order."""
-    with index_path(warc).open("rb") as file:
-        lines = map(parse, file)
+    with index.open("rb") as file:
         return sorted(
             (line.offset, line.length, line.url, line.timestamp)
-            for line in lines
-            if line.status == "200" and line.mime in _PAGES
+            for line in parsed(index, file)
+            if line.status == "200" and line.mime in _PAGES and not line.is_bare
         )
 
 
+def _pack_pages(package: _Package, pages: BinaryIO) -> None:
+    head = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
+    pages.seek(0)
+    with package.entry("pages/pages.jsonl", packed=True) as entry:
+        entry.write(f"{json.dumps(head)}\n".encode())
+        while piece := pages.read(_PIECE):
+            entry.write(piece)
+
+
 def _page(url: str, stamp: str, title: str) -> dict[str, str]:
-    moment = time.strptime(stamp, "%Y%m%d%H%M%S")
+    full = timestamp(stamp)
+    date = f"{full[:4]}-{full[4:6]}-{full[6:8]}"
     page = {
         "id": str(uuid5(NAMESPACE_URL, f"{stamp}/{url}")),
         "url": url,
-        "ts": time.strftime("%Y-%m-%dT%H:%M:%SZ", moment),
+        "ts": f"{date}T{full[8:10]}:{full[10:12]}:{full[12:]}Z",
     }
     return page | ({"title": title} if title else {})
 
 
-def title_of(warc: Path, offset: int, url: str, decode: Decode) -> str:
+def title_of(stream: BinaryIO, offset: int, url: str, decode: Decode) -> str:
     """The title of the page whose record is at ``offset``, empty when it has none or cannot be decoded."""
-    _, message = read_record(warc, offset)
+    _, message = record_at(stream, offset)
     known = normalise(url)
     try:
         body = decode(payload_of(message), header(message, "Content-Encoding"))

@@ -15,6 +15,7 @@ from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
 from krowlspider import __version__
+from krowlspider.archive.cdxj import WARC
 from krowlspider.archive.check import check_folder
 from krowlspider.archive.disk import OPEN, lock_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
@@ -22,6 +23,7 @@ from krowlspider.archive.indexes import indexes_in, make_indexes, merge
 from krowlspider.archive.mend import mend_folder
 from krowlspider.archive.upload import Destination
 from krowlspider.archive.uploader import upload_folder
+from krowlspider.archive.uploadnotes import uploaded
 from krowlspider.archive.uploadstore import BucketError
 from krowlspider.archive.wacz import pack
 from krowlspider.commands import warccat, warctext
@@ -186,7 +188,7 @@ class Command(ScrapyCommand):
         warcs = sorted(folder.glob("*.warc.gz"))
         if not warcs:
             raise KrowlError(f"{folder} has no finished WARC file: there is nothing to pack")
-        pages = pack(
+        packed = pack(
             warcs,
             out,
             software=f"krowlspider {__version__}",
@@ -194,7 +196,11 @@ class Command(ScrapyCommand):
             decode=warccat.decoded,
             watch=bar,
         )
-        self._say(f"{len(warcs):,} files, {pages:,} pages in {out}")
+        self._say(f"{len(packed.warcs):,} files, {packed.pages:,} pages in {out}")
+        left_out = _left_out(folder, {warc.name for warc in packed.warcs})
+        if left_out:
+            print(f"krowlspider: not in it: {left_out}", file=sys.stderr)
+            self.exitcode = FOUND_WRONG
 
     def _upload(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -258,8 +264,24 @@ def _index_missing(folder: Path) -> int:
     return len(missing)
 
 
+def _left_out(folder: Path, packed: set[str]) -> str:
+    """What is not among the files that were packed, and why; empty when all are."""
+    there = uploaded(folder)
+    here = {path.name for path in folder.glob(f"*{WARC}")}
+    known = {*indexes_in(folder).away, *(name for name in there if name.endswith(WARC))}
+    away = known - here - packed
+    places = {there[name].rpartition("/")[0] for name in away if name in there}
+    still_open = len(list(folder.glob(f"*{WARC}{OPEN}")))
+    return warctext.left_out(folder, len(away), places, still_open + len(here - packed))
+
+
 def _size(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
+    """Bytes of those that are still there."""
+    size = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
 
 
 def _writable(name: str | Path) -> Path:

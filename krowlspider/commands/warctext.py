@@ -51,9 +51,31 @@ def mended(report: MendReport, indexed: int) -> str:
     return "\n".join(lines)
 
 
+def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) -> str:
+    """Which files of ``folder`` a package lacks: those ``away``, uploaded to ``places`` or just gone, and those that
+    were ``unfinished`` when it was begun. Empty without any."""
+    parts = []
+    if away:
+        uploaded = ", uploaded to " + ", ".join(sorted(places)) if places else ""
+        parts.append(f"{away:,} files that are no longer in {folder}{uploaded}")
+    if unfinished:
+        parts.append(
+            f"{unfinished:,} files that were still open: if no crawl writes to them,"
+            f" scrapy warc mend {quote(str(folder))}"
+        )
+    return "; ".join(parts)
+
+
 def captures(found: Iterable[IndexLine]) -> str:
     """A line for each capture: when, status, media type, where, URL."""
     return "\n".join(
-        f"{line.timestamp} {line.status or '-'} {line.mime or '-'} {line.filename}:{line.offset} {line.url}"
+        _printable(
+            f"{line.timestamp} {line.status or '-'} {line.mime or '-'} {line.filename}:{line.offset} {line.url}"
+        )
         for line in found
     )
+
+
+def _printable(text: str) -> str:
+    """Text of a site for a terminal, which is not to be told what to do."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

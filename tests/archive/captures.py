@@ -127,11 +127,11 @@ def finished(directory: Path) -> list[Path]:
 
 
 def durable_steps(act: Callable[[], object]) -> list[str]:
-    """The calls to write, fsync and rename that ``act`` makes of the operating system, in order."""
+    """The calls to write, fsync, rename and unlink that ``act`` makes of the operating system, in order."""
     steps: list[str] = []
 
     def note(frame: FrameType, event: str, called: object) -> None:
-        if event == "c_call" and called in (os.write, os.fsync, os.rename):
+        if event == "c_call" and called in (os.write, os.fsync, os.rename, os.unlink):
             steps.append(called.__name__)
 
     before = sys.getprofile()

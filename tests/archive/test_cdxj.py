@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -400,7 +401,146 @@ def test_an_answer_that_nothing_has_changed_leads_to_the_last_whole_one_before(
     assert original_of([path], earlier, {}) is None
 
 
+def line_of(second: float, **said: str) -> IndexLine:
+    """The line of a page, so many seconds on."""
+    values = {
+        "url": "http://example.org/",
+        "mime": "text/html",
+        "status": "200",
+        "digest": "sha1:A",
+    }
+    text = line(
+        date=warc_date(STARTED + second), length=1, offset=0, filename="a.warc.gz", **values | said
+    )
+    return parse(text.encode())
+
+
+def as_text(each: IndexLine) -> str:
+    values = {name: str(getattr(each, name)) for name in IndexLine.__slots__[2:]}
+    return f"{each.key} {each.timestamp} {json.dumps(values)}\n"
+
+
+def index_of(path: Path, *lines: IndexLine) -> list[Path]:
+    path.write_text("".join(sorted(map(as_text, lines))))
+    return [path]
+
+
+def test_of_two_captures_of_one_second_a_revisit_leads_to_the_one_of_its_digest(
+    tmp_path: Path,
+) -> None:
+    there = index_of(
+        tmp_path / "a.cdxj", line_of(0, digest="sha1:A"), line_of(0.3, digest="sha1:B")
+    )
+    fields = revisit_fields("http://example.org/", 0.3)
+    for digest_ in ("sha1:A", "sha1:B"):
+        revisit = line_of(100, mime=cdxj.REVISIT, digest=digest_)
+        original = original_of(there, revisit, fields)
+        assert original is not None
+        assert original.digest == digest_
+    other = line_of(100, mime=cdxj.REVISIT, digest="sha1:C")
+    assert original_of(there, other, fields) is None
+    # Another algorithm says nothing, nor does no digest.
+    for digest_ in ("sha256:C", ""):
+        assert original_of(there, line_of(100, mime=cdxj.REVISIT, digest=digest_), fields)
+
+
+def test_of_urls_that_share_a_key_a_revisit_leads_to_the_very_one(tmp_path: Path) -> None:
+    urls = ["http://example.org/a", "http://www.example.org/A", "https://example.org/a"]
+    there = index_of(tmp_path / "a.cdxj", *(line_of(0, url=url) for url in urls))
+    for url in urls:
+        revisit = line_of(100, url="http://other.test/", mime=cdxj.REVISIT)
+        original = original_of(there, revisit, revisit_fields(url, 0))
+        assert original is not None
+        assert original.url == url
+
+
+def test_an_answer_that_nothing_has_changed_leads_to_a_page_rather_than_to_an_error_or_a_head(
+    tmp_path: Path,
+) -> None:
+    head = line_of(2, digest=digest(b""))
+    path = tmp_path / "a.cdxj"
+    index_of(path, line_of(0), line_of(1, digest="sha1:B"), head, line_of(3, status="404"))
+    unchanged = line_of(4, mime=cdxj.REVISIT, status="304")
+    original = original_of([path], unchanged, {})
+    assert original is not None
+    assert (original.status, original.digest) == ("200", "sha1:B")
+    # An empty page, if there is no other.
+    assert original_of(index_of(path, head), unchanged, {}) == head
+    assert original_of(index_of(path, line_of(3, status="404")), unchanged, {}) is None
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
+def test_an_answer_200_of_no_payload_is_bare(algorithm: str) -> None:
+    assert line_of(0, digest=digest(b"", algorithm)).is_bare
+    assert not line_of(0, digest=digest(b"", algorithm), status="301").is_bare
+    assert not line_of(0, digest=digest(b"x", algorithm)).is_bare
+    assert not line_of(0, digest="").is_bare
+
+
+def test_a_broken_line_is_told_by_its_index_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.cdxj"
+    index_of(path, line_of(0))
+    path.write_text(path.read_text() + f"{line_of(0).key} 2027 junk\n")
+    with pytest.raises(ArchiveError, match=f"^{path} has a line that is broken: remove it, or get"):
+        captures_of([path], "http://example.org/")
+    (tmp_path / "a.warc.gz").touch()
+    with pytest.raises(ArchiveError, match="remove it, and scrapy warc index makes it anew"):
+        captures_of([path], "http://example.org/")
+
+
+def test_a_file_that_goes_while_others_are_indexed_is_passed_over(tmp_path: Path) -> None:
+    for number in range(3):
+        files = series(tmp_path)
+        files.append(capture(number))
+        files.close()
+    first, second, third = finished(tmp_path)
+    for path in (first, second, third):
+        index_path(path).unlink()
+    told: list[int] = []
+
+    def remove(length: int) -> None:
+        told.append(length)
+        second.unlink(missing_ok=True)
+
+    sizes = first.stat().st_size + third.stat().st_size
+    make_indexes([first, second, third], remove)
+    assert sorted(tmp_path.glob("*.cdxj")) == [index_path(first), index_path(third)]
+    assert (len(told), sum(told)) == (6, sizes)
+
+
+def test_a_file_that_is_listed_and_gone_is_away_when_its_index_says_so(tmp_path: Path) -> None:
+    """A link that leads nowhere is listed like a file that is removed right after."""
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.warc.gz").symlink_to("nowhere")
+    small_index(tmp_path / "a.cdxj", ["a"])
+    # Of no captures.
+    (tmp_path / "c.cdxj").touch()
+    found = indexes_in(tmp_path)
+    assert (found.there, found.missing, found.away) == (
+        [tmp_path / "a.cdxj"],
+        [],
+        ["a.warc.gz"],
+    )
+
+
 def test_values_are_text_as_other_readers_expect(tmp_path: Path) -> None:
     path = every_kind(tmp_path / "warc")
     for each in index_path(path).read_text().splitlines():
         assert all(type(value) is str for value in json.loads(each.split(" ", 2)[2]).values())
+
+
+def test_a_url_in_angle_brackets_is_the_url_within(tmp_path: Path) -> None:
+    """As wget wrote it before 1.20."""
+    files = series(tmp_path)
+    files.append(capture(1))
+    files.close()
+    (path,) = finished(tmp_path)
+    record = gzip.decompress(path.read_bytes())
+    path.write_bytes(
+        b"".join(
+            gzip.compress(re.sub(rb"(WARC-Target-URI: )(\S+)", rb"\1<\2>", part))
+            for part in re.split(rb"(?=WARC/1\.1\r\n)", record)
+            if part
+        )
+    )
+    assert [parse(line.encode()).url for line in index_file(path)] == ["http://example.org/page/1"]

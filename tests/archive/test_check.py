@@ -12,6 +12,7 @@ from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.check import Problem, check_folder
 from krowlspider.archive.digests import digest
 from krowlspider.archive.errors import RecordError
+from krowlspider.archive.indexes import captures_of, make_indexes
 from krowlspider.archive.lookup import read_record
 from krowlspider.archive.payloadindex import PayloadIndex
 from krowlspider.archive.series import WarcSeries
@@ -201,6 +202,108 @@ def test_a_revisit_of_what_is_in_no_file_is_warned_of(tmp_path: Path) -> None:
     assert report.problem_count == 0
     what = "what this revisit stands for is not there"
     assert report.warnings == [Problem(revisit.name, places[1].offset, what)]
+
+
+def revisited(directory: Path) -> tuple[Path, Path]:
+    """A file of two pages of one URL within a second, and one of a revisit of the later; an index each."""
+    directory.mkdir(exist_ok=True)
+    with closing(PayloadIndex(directory.parent / "payloads", most=100, warn=pytest.fail)) as known:
+        files = WarcSeries(directory, options(), known)
+        url = "http://example.org/"
+        for number, seconds in ((1, 0.0), (2, 0.3)):
+            files.append(replace(capture(number, url=url), started=STARTED + seconds))
+        files.close()
+        files.append(replace(capture(2, url=url), started=STARTED + 100))
+        files.close()
+    first, second = sorted(directory.glob("*.warc.gz"))
+    return first, second
+
+
+WHAT = "what this revisit stands for is not there"
+
+
+def test_a_revisit_is_of_the_capture_of_its_digest_and_not_of_another_of_that_second(
+    tmp_path: Path,
+) -> None:
+    first, _ = revisited(tmp_path / "warc")
+    assert check_folder(tmp_path / "warc").warnings == []
+    index = index_path(first)
+    one, other = index.read_bytes().splitlines(keepends=True)
+    first.unlink()
+    for kept in (one, other):
+        index.write_bytes(kept)
+        lacks = digest(capture(2).payload).encode() not in kept
+        assert [each.what for each in check_folder(tmp_path / "warc").warnings] == [WHAT] * lacks
+
+
+def test_with_an_index_out_of_order_revisits_are_looked_for_all_the_same(tmp_path: Path) -> None:
+    first, second = revisited(tmp_path / "warc")
+    index = index_path(first)
+    lines = index.read_bytes().splitlines(keepends=True)
+    # Another tool's may lack its last line break.
+    index.write_bytes(b"".join(reversed(lines)).rstrip(b"\n"))
+    out_of_order = Problem(index.name, len(lines[1]), "a line is not in its sorted place")
+    report = check_folder(tmp_path / "warc")
+    assert (report.problems, report.warnings, report.files) == ([out_of_order], [], 2)
+    # Nor is the index of a file that is elsewhere taken for good.
+    first.unlink()
+    report = check_folder(tmp_path / "warc")
+    assert (report.problems, report.warnings, report.files) == ([out_of_order], [], 1)
+    broken = b"org,example)/ 20260101000000 junk\n"
+    index.write_bytes(broken)
+    report = check_folder(tmp_path / "warc")
+    assert [(each.file, each.what) for each in report.warnings] == [(second.name, WHAT)]
+
+
+def test_a_broken_line_of_a_file_that_is_elsewhere_is_a_problem(tmp_path: Path) -> None:
+    first, _ = revisited(tmp_path / "warc")
+    first.unlink()
+    index = index_path(first)
+    lines = index.read_bytes()
+    index.write_bytes(lines + b"org,example)/ 2027 junk\n")
+    report = check_folder(tmp_path / "warc")
+    assert report.problems == [Problem(index.name, len(lines), "a line leads to no such capture")]
+    assert report.warnings == []
+
+
+def test_a_name_with_blanks_is_a_name(tmp_path: Path) -> None:
+    first, second = revisited(tmp_path / "warc")
+    foreign = second.with_name("foreign one.warc.gz")
+    second.rename(foreign)
+    index_path(second).unlink()
+    make_indexes([foreign])
+    assert check_folder(tmp_path / "warc").warnings == []
+    first.unlink()
+    index_path(first).unlink()
+    report = check_folder(tmp_path / "warc")
+    assert [(each.file, each.what) for each in report.warnings] == [("foreign one.warc.gz", WHAT)]
+
+
+def test_what_is_hardly_a_url_is_checked_and_indexed_like_any(tmp_path: Path) -> None:
+    """Of no such port and with a blank, as another tool may write it."""
+    path = tmp_path / "foreign.warc.gz"
+    url = b"http://example.org:99999/a b"
+    there = GOOD.replace(b"http://example.org/page/0", url)
+    again = GOOD.replace(b"WARC-Type: response", b"WARC-Type: revisit")
+    refers = b"WARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: 2026-01-01T00:00:00Z\r\n" % url
+    again = again.replace(b"Content-Type", refers + b"Content-Type", 1)
+    path.write_bytes(gzip.compress(there) + gzip.compress(again))
+    make_indexes([path])
+    report = check_folder(tmp_path)
+    assert (report.problems, report.warnings, report.records) == ([], [], 2)
+    [line] = captures_of([index_path(path)], url.decode())
+    assert line.url == url.decode()
+
+
+def test_a_file_that_goes_while_others_are_checked_is_passed_over(tmp_path: Path) -> None:
+    for number in range(3):
+        files = series(tmp_path)
+        files.append(capture(number))
+        files.close()
+    second = sorted(tmp_path.glob("*.warc.gz"))[1]
+    report = check_folder(tmp_path, lambda _: second.unlink(missing_ok=True))
+    assert (report.files, report.records, report.problem_count) == (2, 6, 0)
+    assert report.warnings == []
 
 
 def test_the_length_of_each_member_is_told(tmp_path: Path) -> None:

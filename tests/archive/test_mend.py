@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import shutil
 import subprocess
@@ -109,14 +110,31 @@ def test_a_member_whose_checksum_is_wrong_is_cut_away(tmp_path: Path) -> None:
     assert mend(path).records == len(ends) - 1
 
 
+def test_more_than_any_record_can_be_is_put_aside_unsearched(tmp_path: Path) -> None:
+    """A hole of 70 MB, and whole records behind it."""
+    path, ends = open_file(tmp_path)
+    content = path.read_bytes()
+    with path.open("r+b") as stream:
+        stream.seek(ends[-1] + 70_000_000)
+        stream.write(content)
+    mended = mend(path)
+    assert mended.records == len(ends)
+    assert mended.damaged is not None
+    with mended.damaged.open("rb") as stream:
+        stream.seek(-len(content), os.SEEK_END)
+        assert stream.read() == content
+
+
 def test_mending_reads_a_large_record_in_pieces(tmp_path: Path) -> None:
     """60 MB of zeros in one member, and its last byte missing."""
     path = tmp_path / "a.warc.gz.open"
     small = gzip.compress(b"small")
     large = isal_zlib.compress(bytes(60_000_000), 1, 31)
     path.write_bytes(small + large + large[:-1])
-    mended = mend(path)
+    told: list[int] = []
+    mended = mend(path, told.append)
     assert (mended.records, mended.bytes_cut) == (2, len(large) - 1)
+    assert told == [len(small), len(large)]
 
 
 def test_a_mended_file_gets_its_final_name_only_when_its_content_is_durable_and_then_its_index(
@@ -143,6 +161,28 @@ def test_a_file_with_a_member_that_is_no_record_is_mended_but_not_indexed(tmp_pa
     final = mend(path).final
     assert final is not None
     assert not index_path(final).exists()
+
+
+def test_the_draft_of_an_index_that_a_living_process_writes_stays(tmp_path: Path) -> None:
+    child = (
+        "import sys; from pathlib import Path; from krowlspider.archive.cdxj import written_durably\n"
+        "with written_durably(Path(sys.argv[1])) as file:\n"
+        "    file.write(b'whole'); print(flush=True); sys.stdin.readline()"
+    )
+    path = tmp_path / "a.cdxj"
+    process = subprocess.Popen(
+        [sys.executable, "-B", "-c", child, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        mend_folder(tmp_path)
+        process.communicate(b"\n")
+    assert process.returncode == 0
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("a.cdxj", b"whole")]
 
 
 def test_drafts_of_indexes_that_a_dead_process_left_are_removed(tmp_path: Path) -> None:
@@ -206,6 +246,23 @@ def test_damage_in_the_middle_is_put_aside_with_what_follows_it(tmp_path: Path) 
     kept = finished(tmp_path)[0].read_bytes()
     assert kept + report.damaged[0].read_bytes() == bytes(data)
     assert check_folder(tmp_path).problems == []
+
+
+def test_damage_is_put_aside_with_its_name_before_the_file_is_cut(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[ends[1] + 20] ^= 0xFF
+    path.write_bytes(data)
+    aside, cut = ["fsync", "fsync"], ["fsync"]
+    named, indexed = ["rename", "fsync"], ["fsync", "rename", "fsync"]
+    assert durable_steps(lambda: mend(path)) == [*aside, *cut, *named, *indexed]
+    assert len(list(tmp_path.glob("*.damaged"))) == 1
+
+
+def test_a_file_that_is_removed_stays_removed(tmp_path: Path) -> None:
+    path, ends = open_file(tmp_path)
+    path.write_bytes(path.read_bytes()[: ends[0] - 1])
+    assert durable_steps(lambda: mend(path)) == ["unlink", "fsync"]
 
 
 def test_the_cut_of_a_killed_process_is_not_damage(tmp_path: Path) -> None:

@@ -442,3 +442,14 @@ def test_whatever_a_capture_says_of_its_connection_is_refused_or_stays_in_its_fi
         ]
         assert re.search(rb"\r\nWARC-IP-Address: [0-9a-f.:]+\r\n", record)
         assert parse_record(record, 0).content_length == len(block)
+
+
+@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])
+def test_a_control_character_stands_in_no_field(code: int) -> None:
+    """Those beyond ASCII too, of which U+0085 ends a line."""
+    with pytest.raises(ValueError, match="control character in operator"):
+        records.info_block({"operator": f"x{chr(code)}y"})
+
+
+def test_what_is_not_printable_and_no_control_character_may_stand_in_a_field() -> None:
+    assert b"operator: x\xc2\xa0y\r\n" in records.info_block({"operator": "x\xa0y"})

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
+from krowlspider.archive.capture import NameAnswer, Note
 from krowlspider.archive.mend import mend_folder
+from krowlspider.archive.payloadindex import PayloadIndex
+from krowlspider.archive.records import record_id
+from krowlspider.archive.series import WarcSeries
 from tests.replay.venv import tool
 
-from .captures import ALL_ODD, capture, finished, series, written
+from .captures import ALL_ODD, STARTED, Odd, capture, finished, options, series, written
 
 BIN = Path(sys.executable).parent
+KINDS = ["warcinfo", "response", "request", *["revisit", "request"] * 2, "metadata", "resource"]
 
 
 def run(*command: object) -> subprocess.CompletedProcess[str]:
@@ -46,17 +54,43 @@ def odd_files(tmp_path: Path) -> list[Path]:
     return finished(tmp_path)
 
 
-def test_gzip_finds_nothing_wrong(odd_files: list[Path]) -> None:
-    assert run("gzip", "-t", *odd_files).returncode == 0
+@pytest.fixture
+def kinds(tmp_path: Path) -> Path:
+    """One file of a record of every kind: a page, two revisits, a note and an answer of the DNS."""
+    folder = tmp_path / "kinds"
+    folder.mkdir()
+    unchanged = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(folder, options(), payloads)
+        files.append(capture(1))
+        files.append(replace(capture(1), identity=record_id(bytes(16))))
+        files.append(capture(2, unchanged))
+        fields = [("via", "http://example.org/"), ("fetchTimeMs", "7")]
+        files.note(Note("http://example.org/page/1", STARTED, fields, record_id(bytes(16))))
+        files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)]))
+        files.close()
+    [path] = finished(folder)
+    with path.open("rb") as stream:
+        found = [record.headers["WARC-Type"] for record in ArchiveIterator(stream)]
+    assert found == KINDS
+    return path
 
 
-def test_fastwarc_finds_nothing_wrong(odd_files: list[Path]) -> None:
-    for path in odd_files:
+def test_gzip_finds_nothing_wrong(odd_files: list[Path], kinds: Path) -> None:
+    assert run("gzip", "-t", *odd_files, kinds).returncode == 0
+
+
+def test_fastwarc_finds_nothing_wrong(odd_files: list[Path], kinds: Path) -> None:
+    for path in [*odd_files, kinds]:
         result = run(BIN / "fastwarc", "check", "--quiet", path)
         assert result.returncode == 0, result
 
 
-def test_warcio_finds_nothing_wrong(odd_files: list[Path]) -> None:
+def test_warcio_finds_nothing_wrong(odd_files: list[Path], kinds: Path) -> None:
+    result = run(BIN / "warcio", "check", "--verbose", kinds)
+    assert result.returncode == 0, result.stdout
+    # It leaves revisits out.
+    assert result.stdout.count("digest pass") == len(KINDS) - 2
     result = run(BIN / "warcio", "check", "--verbose", *odd_files)
     assert result.returncode == 0, result.stdout
     # Each response and request, and the warcinfo, of each file.
@@ -72,6 +106,26 @@ def test_warcat_finds_nothing_wrong(odd_files: list[Path]) -> None:
         assert result.returncode == 0, result.stderr
         listed = run(tool("python"), "-m", "warcat", "list", path).stdout
         assert listed.count("Record: ") == 2 * (len(ALL_ODD) + 1) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_warcat_finds_nothing_wrong_with_other_kinds_of_records(
+    kinds: Path, tmp_path: Path
+) -> None:
+    """It looks for the payload of a revisit in its own block, and stops where the payload of a resource has a digest:
+    for it these say none."""
+    plain = tmp_path / "plain.warc"
+    records = gzip.decompress(kinds.read_bytes())
+    assert records.count(b"WARC-Payload-Digest") == 3
+    plain.write_bytes(records.replace(b"WARC-Payload-Digest", b"X-Payload-Digest"))
+    result = run(tool("python"), "-m", "warcat", "verify", plain)
+    assert result.returncode == 0, result.stderr
+    listed = run(tool("python"), "-m", "warcat", "list", kinds).stdout
+    assert re.findall("  Type: (.*)", listed) == KINDS
+    plain.write_bytes(plain.read_bytes().replace(b"fetchTimeMs: 7", b"fetchTimeMs: 8"))
+    result = run(tool("python"), "-m", "warcat", "verify", plain)
+    assert (result.returncode, "Bad block digest" in result.stderr) == (1, True)
 
 
 @pytest.mark.slow

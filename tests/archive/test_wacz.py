@@ -14,7 +14,7 @@ import pytest
 
 from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.wacz import pack
+from krowlspider.archive.wacz import Packed, pack
 from tests.replay.venv import tool
 
 from .captures import ROOT, Odd, capture, finished, series
@@ -22,6 +22,8 @@ from .captures import ROOT, Odd, capture, finished, series
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from krowlspider.archive.wacz import Watch
 
 CREATED = 1767225600.0
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n"
@@ -84,7 +86,7 @@ class Steps:
         yield told
 
 
-def packed(warcs: list[Path], out: Path, watch: Steps | None = None) -> int:
+def packed(warcs: list[Path], out: Path, watch: Watch | None = None) -> Packed:
     return pack(
         warcs, out, software="test/1", created=CREATED, decode=decode, watch=watch or Steps()
     )
@@ -94,7 +96,8 @@ def test_files_stand_in_it_as_they_are_with_an_index_and_pages(tmp_path: Path) -
     warcs = archive(tmp_path / "warc")
     out = tmp_path / "a.wacz"
     steps = Steps()
-    assert packed(warcs, out, steps) == len(PAGES) + 1
+    done = packed(warcs, out, steps)
+    assert (done.warcs, done.pages) == (warcs, len(PAGES) + 1)
     assert steps.total == steps.done
     with ZipFile(out) as archive_file:
         assert archive_file.testzip() is None
@@ -168,6 +171,58 @@ def test_what_cannot_be_packed_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="is not sorted"):
         packed(warcs, tmp_path / "a.wacz")
     assert [path.name for path in tmp_path.iterdir()] == ["warc"]
+
+
+def test_an_answer_to_head_is_no_page(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.append(capture(odd=Odd(HTML + b"Content-Length: 99\r\n\r\n", b"")))
+    files.append(capture(1))
+    files.close()
+    assert packed(finished(tmp_path), tmp_path / "a.wacz").pages == 1
+
+
+def test_a_file_that_goes_while_others_are_packed_is_left_out_with_its_lines(
+    tmp_path: Path,
+) -> None:
+    first, second, third = archive(tmp_path / "warc", 2)
+    steps = Steps()
+
+    @contextmanager
+    def watch(what: str, total: int) -> Iterator[Callable[[int], object]]:
+        # The first as well, whose pages are read then: it is open.
+        first.unlink(missing_ok=True)
+        second.unlink(missing_ok=True)
+        with steps(what, total) as told:
+            yield told
+
+    out = tmp_path / "a.wacz"
+    done = packed([first, second, third], out, watch)
+    assert (done.warcs, done.pages) == ([first, third], len(PAGES) + 1)
+    with ZipFile(out) as archive_file:
+        names = archive_file.namelist()
+        index = gzip.decompress(archive_file.read("indexes/index.cdx.gz")).decode()
+    assert [name for name in names if name.startswith("archive/")] == [
+        f"archive/{warc.name}" for warc in done.warcs
+    ]
+    assert {json.loads(line.split(" ", 2)[2])["filename"] for line in index.splitlines()} == {
+        warc.name for warc in done.warcs
+    }
+
+
+@pytest.mark.parametrize("stamp", ["2026", "20269999999999"])
+def test_a_line_that_is_broken_stops_it_and_a_date_that_is_none_does_not(
+    tmp_path: Path, stamp: str
+) -> None:
+    [warc] = archive(tmp_path / "warc", 0)
+    index = index_path(warc)
+    content = index.read_bytes()
+    index.write_bytes(content.replace(b"20260101000000", stamp.encode()))
+    assert packed([warc], tmp_path / "a.wacz").pages == len(PAGES)
+    lines = content.splitlines(keepends=True)
+    index.write_bytes(b"".join([*lines[:2], lines[2][:60] + b"\n", *lines[3:]]))
+    with pytest.raises(ArchiveError, match=f"^{index} has a line that is broken: remove it, and"):
+        packed([warc], tmp_path / "b.wacz")
+    assert not (tmp_path / "b.wacz").exists()
 
 
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
