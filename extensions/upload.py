@@ -34,7 +34,7 @@ class Upload:
     is left goes at the next start.
     """
 
-    # Seconds that the end waits for a store that takes nothing.
+    # Seconds that the end waits for a store that takes nothing, besides those that what is under way needs.
     patience = PATIENCE
 
     def __init__(self, crawler: Crawler):
@@ -58,14 +58,12 @@ class Upload:
 
     def _start(self) -> None:
         folder = Job.of(self._crawler).archive.directory
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(Uploader(folder, self._destination, delete=self._delete))
-        )
+        self._uploader = Uploader(folder, self._destination, delete=self._delete)
+        self._task = asyncio.get_running_loop().create_task(self._run(self._uploader))
         self._task.add_done_callback(_tell_end)
 
     async def _run(self, uploader: Uploader) -> None:
         await self._open(uploader)
-        self._uploader = uploader
         self._publish(uploader)
         try:
             await uploader.check()
@@ -90,22 +88,34 @@ class Upload:
                 if not said:
                     logger.warning("WARC files are not uploaded yet: %s", error)
                 said = True
+                await self._see(uploader)
                 await asyncio.sleep(_TRY_AGAIN)
             else:
                 return
 
+    async def _see(self, uploader: Uploader) -> None:
+        """Count what waits, though none of it may be uploaded."""
+        await uploader.peek()
+        self._publish(uploader)
+
     async def _finish(self) -> None:
-        if self._task is None:
+        if self._task is None or self._uploader is None:
             return
         self._task.cancel()
         try:
             with suppress(asyncio.CancelledError):
                 await self._task
         finally:
-            if (uploader := self._uploader) is not None:
-                await self._upload_rest(uploader)
+            await self._upload_rest(self._uploader)
 
     async def _upload_rest(self, uploader: Uploader) -> None:
+        try:
+            # Whoever held the folder may have left it since the last try.
+            await uploader.open()
+        except (ArchiveError, OSError) as error:
+            await self._see(uploader)
+            self._tell_left(uploader.waiting, f" ({error})")
+            return
         logger.info(
             "Uploading the last files, as long as %s takes any within %.0f s",
             self._destination.url(),
@@ -116,12 +126,18 @@ class Upload:
         finally:
             await uploader.close()
             self._publish(uploader)
+        self._tell_left(left)
+
+    def _tell_left(self, left: int, why: str = "") -> None:
         if left:
             logger.error(
-                "%d files are not uploaded to %s: the next start with the same JOBDIR sends them, or scrapy warc upload",
+                "%d files are not uploaded to %s%s: the next start with the same JOBDIR sends them, or scrapy warc upload",
                 left,
                 self._destination.url(),
+                why,
             )
+        elif why:
+            logger.info("No file is left to upload to %s%s", self._destination.url(), why)
 
     def _publish(self, uploader: Uploader) -> None:
         put = self._crawler.stats.set_value

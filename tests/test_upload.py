@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider import settings as defaults
 from krowlspider.archive.check import check_folder
-from krowlspider.archive.uploadnotes import NOTES, uploaded
+from krowlspider.archive.upload import Destination
+from krowlspider.archive.uploader import finished_files
+from krowlspider.archive.uploadnotes import NOTES, UploadNotes, uploaded
 from krowlspider.errors import SettingsError
 from krowlspider.validation import validate
 from tests.archive.captures import capture, written
@@ -27,7 +32,7 @@ from tests.archive.s3 import (
     noise,
     s3_server,
 )
-from tests.crawling import frontier_view
+from tests.crawling import ROOT, frontier_view
 from tests.mockweb import MockWeb
 from tests.test_crawl import assert_archived, crawl_of, page, pages
 from tests.test_settings import project_settings
@@ -273,6 +278,58 @@ def test_an_interrupted_crawl_uploads_what_it_has(
     assert in_bucket(server, tmp_path) == contents(running.jobdir / "warc") != {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [0, 2])
+def test_a_crawl_that_may_not_upload_because_another_does_says_so_at_both_ends(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy, known: int
+) -> None:
+    """What the other has noted for the same place does not wait."""
+    warc = tmp_path / "warc"
+    warc.mkdir()
+    running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2, KROWL_WARC_DIR=str(warc))
+    with closing(UploadNotes(warc, Destination(BUCKET, tmp_path.name, proxy.url))) as notes:
+        notes.open()
+        running.start()
+        running.wait_until(lambda: len(finished_files(warc)) > known)
+        for file in finished_files(warc)[:known]:
+            notes.add(file, "etag")
+        running.wait()
+    assert_whole(running, web)
+    left = len(contents(warc)) - known
+    first, last = uploads_said(running)
+    why = f"another process uploads the files in {warc}"
+    assert f"WARC files are not uploaded yet: {why}" in first
+    assert f"{left} files are not uploaded to s3://{BUCKET}/{tmp_path.name} ({why})" in last
+    assert figures(running) == {
+        "files_count": 0,
+        "bytes_count": 0,
+        "failed_count": 0,
+        "waiting": left,
+    }
+    assert in_bucket(server, tmp_path) == {}
+    again = crawl(web, tmp_path, proxy, KROWL_WARC_DIR=str(warc)).run()
+    assert figures(again)["waiting"] == 0
+    assert len(in_bucket(server, tmp_path)) >= left
+
+
+@pytest.mark.slow
+def test_a_folder_that_another_has_left_before_the_end_is_uploaded_at_the_end(
+    tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy
+) -> None:
+    warc = tmp_path / "warc"
+    warc.mkdir()
+    # Over before the uploader tries again by itself.
+    running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.1, KROWL_WARC_DIR=str(warc))
+    with closing(UploadNotes(warc, Destination("another", ""))) as notes:
+        notes.open()
+        running.start()
+        running.wait_until(lambda: "not uploaded yet" in running.log)
+    running.wait()
+    assert len(uploads_said(running)) == 1
+    assert in_bucket(server, tmp_path) == contents(warc) != {}
+
+
+@pytest.mark.slow
 def test_without_the_setting_nothing_is_uploaded_and_no_figure_is_there(
     tmp_path: Path, web: MockWeb, proxy: Proxy
 ) -> None:
@@ -307,14 +364,65 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(name: str, scheme: st
 
 
 def test_the_command_uploads_what_a_crawl_has_left(tmp_path: Path, server: S3Server) -> None:
-    """And says how many; without a place to upload to, or with one that is not there, it says so."""
+    """And says how many."""
+    written(tmp_path, map(capture, range(3)), max_size=1)
+    files = dict(contents(tmp_path))
+    there = f"s3://{BUCKET}/{tmp_path.name}"
+    endpoint = f"KROWL_WARC_UPLOAD_ENDPOINT={server.url}"
+    said, _ = warc("upload", tmp_path, "-s", f"KROWL_WARC_UPLOAD={there}", "-s", endpoint)
+    assert said.decode() == f"6 files uploaded to {there}, 0 left\n"
+    assert in_bucket(server, tmp_path) == files == contents(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_without_a_place_or_with_one_that_is_not_there_says_so(
+    tmp_path: Path, server: S3Server
+) -> None:
     written(tmp_path, map(capture, range(3)), max_size=1)
     place = ("-s", f"KROWL_WARC_UPLOAD_ENDPOINT={server.url}", "-s")
-    there = f"s3://{BUCKET}/{tmp_path.name}"
-    said, _ = warc("upload", tmp_path, *place, f"KROWL_WARC_UPLOAD={there}")
-    assert said.decode() == f"6 files uploaded to {there}, 0 left\n"
-    assert in_bucket(server, tmp_path) == contents(tmp_path)
     assert "KROWL_WARC_UPLOAD=s3://bucket" in warc("upload", tmp_path, code=2)[1]
     nowhere = warc("upload", tmp_path, *place, "KROWL_WARC_UPLOAD=s3://not-there", code=2)[1]
     assert nowhere.startswith("krowlspider: s3://not-there")
     assert "NoSuchBucket" in nowhere
+
+
+def test_the_command_removes_what_it_has_uploaded_when_that_is_set(
+    tmp_path: Path, server: S3Server
+) -> None:
+    written(tmp_path, map(capture, range(3)), max_size=1)
+    files = dict(contents(tmp_path))
+    there = f"s3://{BUCKET}/{tmp_path.name}"
+    settings = ("-s", f"KROWL_WARC_UPLOAD={there}", "-s", "KROWL_WARC_UPLOAD_DELETE=True")
+    endpoint = ("-s", f"KROWL_WARC_UPLOAD_ENDPOINT={server.url}")
+    said, _ = warc("upload", tmp_path, *settings, *endpoint)
+    assert said.decode() == f"6 files uploaded to {there}, 0 left\n"
+    assert in_bucket(server, tmp_path) == files
+    assert contents(tmp_path) == {
+        name: content for name, content in files.items() if name.endswith(".cdxj")
+    }
+
+
+@pytest.mark.slow
+def test_the_command_fails_when_files_are_left(tmp_path: Path, server: S3Server) -> None:
+    """After its minute of patience."""
+    written(tmp_path, map(capture, range(3)), max_size=1)
+    files = dict(contents(tmp_path))
+    taken = min(name for name in files if name.endswith(".warc.gz"))
+    server.ask("PUT", f"/{BUCKET}/{tmp_path.name}/{taken}", b"another's")
+    there = f"s3://{BUCKET}/{tmp_path.name}"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "scrapy", "warc", "upload", str(tmp_path)),
+            *("-s", f"KROWL_WARC_UPLOAD={there}", "-s", "KROWL_WARC_UPLOAD_DELETE=True"),
+            *("-s", f"KROWL_WARC_UPLOAD_ENDPOINT={server.url}"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr.decode()
+    assert done.stdout.decode() == f"5 files uploaded to {there}, 1 left\n"
+    assert "is there and differs" in done.stderr.decode()
+    assert contents(tmp_path)[taken] == files[taken]
+    assert in_bucket(server, tmp_path)[taken] == b"another's"

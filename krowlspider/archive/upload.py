@@ -1,16 +1,19 @@
-"""Decides which finished file goes to the bucket next, where it goes, and when a failed one is tried again."""
+"""Decides which finished file goes to the bucket next, where it goes, when a failed one is tried again, and how long
+a store is waited for."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 WARC = ".warc.gz"
 INDEX = ".cdxj"
@@ -24,6 +27,13 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._=+-]+")
 PART = 8 * 1024 * 1024
 # ... at most so many, and R2 only equal ones.
 _PARTS_MAX = 10_000
+# Files under way at once, and parts of each.
+FILES_AT_ONCE = 2
+PARTS_AT_ONCE = 2
+# Bytes a second that an uplink must carry, all that is under way together: 1 Mbit/s.
+SLOWEST = 125_000
+# Seconds of one request: all parts that share the slowest uplink arrive in 268 s.
+REQUEST = FILES_AT_ONCE * PARTS_AT_ONCE * PART / SLOWEST + 30.0
 # Seconds until a failed upload is tried again, doubled with each failure: a store that comes back after hours is
 # used again within five minutes.
 _FIRST_WAIT = 1.0
@@ -205,3 +215,33 @@ class UploadPlan:
 
 # No file has this name.
 _STORE = ""
+
+
+class Progress:
+    """When the store last took something, and what is under way to it. Times are seconds of one monotonic clock.
+
+    A part says nothing until it has arrived. Between two of them pass, on the slowest uplink, as many seconds as all
+    that is under way takes.
+    """
+
+    def __init__(self) -> None:
+        self._moved_at = -inf
+        self._under_way: dict[str, int] = {}
+
+    @contextmanager
+    def of(self, file: LocalFile) -> Iterator[None]:
+        """While a file is sent, or read back: `PARTS_AT_ONCE` parts of it at once."""
+        self._under_way[file.name] = min(file.size, PARTS_AT_ONCE * part_size(file.size))
+        try:
+            yield
+        finally:
+            del self._under_way[file.name]
+
+    def moved(self, now: float) -> None:
+        """The store has taken, or given back, a part or a file. From any thread."""
+        self._moved_at = now
+
+    def until(self, patience: float) -> float:
+        """When a store that takes nothing more is given up: ``patience`` seconds after all that is under way must have
+        arrived."""
+        return self._moved_at + sum(self._under_way.values()) / SLOWEST + patience

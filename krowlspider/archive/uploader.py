@@ -6,11 +6,19 @@ import asyncio
 import logging
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.upload import Blame, LocalFile, UploadPlan, is_finished
+from krowlspider.archive.upload import (
+    FILES_AT_ONCE,
+    Blame,
+    LocalFile,
+    Progress,
+    UploadPlan,
+    is_finished,
+)
 from krowlspider.archive.uploadnotes import UploadNotes
 from krowlspider.archive.uploadstore import Bucket, BucketError, Stored, local_etag
 
@@ -22,11 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Files under way at once.
-_FILES_AT_ONCE = 2
 # Seconds between two looks at the folder.
 _LOOK = 5.0
-# Seconds that the end waits for a store that takes nothing.
+# Seconds that the end waits for a store that takes nothing, besides those that what is under way needs.
 PATIENCE = 60.0
 
 
@@ -68,8 +74,7 @@ class Uploader:
         self._plan = UploadPlan()
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked = -inf
-        # When the store last took something.
-        self._moved_at = -inf
+        self._progress = Progress()
         self.stats = UploadStats()
 
     @property
@@ -85,6 +90,12 @@ class Uploader:
         """
         await asyncio.to_thread(self._notes.open)
 
+    async def peek(self) -> None:
+        """See what waits while the notes cannot be locked: all, when they cannot be read either."""
+        with suppress(OSError):
+            await asyncio.to_thread(self._notes.read)
+        await self._look()
+
     async def check(self) -> None:
         """:raises BucketError: the bucket is not there, not to be reached, or may not be listed"""
         await self._bucket.check()
@@ -93,12 +104,13 @@ class Uploader:
         self, patience: float = PATIENCE, told: Callable[[], None] = lambda: None
     ) -> int:
         """Upload what is there, and return how many files are left: some when the store has taken nothing for
-        ``patience`` seconds. ``told`` is called whenever something has happened."""
+        ``patience`` seconds, and as many as what is under way needs on the slowest uplink. ``told`` is called whenever
+        something has happened."""
         self._plan.forgive()
         self._move()
         await self._look()
         while self._plan.waiting:
-            left = self._moved_at + patience - time.monotonic()
+            left = self._progress.until(patience) - time.monotonic()
             if left <= 0:
                 break
             await self.step(at_most=left)
@@ -110,7 +122,8 @@ class Uploader:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._notes.close()
+        # A line may still be on its way to the disk, in a thread that cannot be broken off.
+        await asyncio.to_thread(self._notes.close)
 
     async def step(self, at_most: float = inf) -> None:
         """Begin to upload what may be, and return when something has happened or may be tried again, or
@@ -118,7 +131,7 @@ class Uploader:
         now = time.monotonic()
         if now - self._looked >= self._look_every:
             await self._look()
-        while len(self._tasks) < _FILES_AT_ONCE and (file := self._plan.take(time.monotonic())):
+        while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(time.monotonic())):
             self._tasks.add(asyncio.create_task(self._upload(file)))
         wait = self._wait(at_most)
         if not self._tasks:
@@ -134,7 +147,7 @@ class Uploader:
         """Seconds until there is something to do besides what is under way."""
         now = time.monotonic()
         times = [at_most, max(0.0, self._looked + self._look_every - now)]
-        if len(self._tasks) < _FILES_AT_ONCE and (due := self._plan.wait(now)) is not None:
+        if len(self._tasks) < FILES_AT_ONCE and (due := self._plan.wait(now)) is not None:
             times.append(due)
         return min(times)
 
@@ -210,7 +223,8 @@ class Uploader:
                     f"{self.destination.url(file.name)} is there and differs: remove one of them"
                 )
         await asyncio.to_thread(self._notes.add, file, None)
-        expected = await self._bucket.put(path, file.size, self._move)
+        with self._progress.of(file):
+            expected = await self._bucket.put(path, file.size, self._move)
         stored = await self._bucket.head(file.name)
         if stored is None or not await self._is_same(file, path, stored, expected):
             raise SpoiledError(f"{self.destination.url(file.name)} is not what was sent")
@@ -219,10 +233,13 @@ class Uploader:
     async def _is_same(self, file: LocalFile, path: Path, stored: Stored, etag: str) -> bool:
         if stored.size != file.size:
             return False
-        return stored.etag == etag or await self._bucket.equals(path, file.size, self._move)
+        if stored.etag == etag:
+            return True
+        with self._progress.of(file):
+            return await self._bucket.equals(path, file.size, self._move)
 
     def _move(self) -> None:
-        self._moved_at = time.monotonic()
+        self._progress.moved(time.monotonic())
 
 
 def finished_files(folder: Path) -> list[LocalFile]:
@@ -258,8 +275,8 @@ def upload_folder(
     patience: float = PATIENCE,
     told: Callable[[UploadStats, int], None] = lambda _stats, _left: None,
 ) -> UploadReport:
-    """Upload what is finished in ``folder`` and not noted, until all is or the store has taken nothing for
-    ``patience`` seconds. Blocks. ``told`` gets the figures and the files left whenever something has happened.
+    """Upload what is finished in ``folder`` and not noted, until all is or the store takes nothing, as
+    `Uploader.finish`. Blocks. ``told`` gets the figures and the files left whenever something has happened.
 
     :raises ArchiveError: another process uploads from the folder
     :raises BucketError: the bucket is not there, not to be reached, or may not be listed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -49,7 +50,8 @@ class UploadNotes:
         self._destination = destination
         self._notes: dict[str, Note] = {}
         self._descriptor: int | None = None
-        # Files are noted from several threads, and a line that finds no room is cut off the end.
+        # Files are noted from several threads, and a line that finds no room is cut off the end; nor is the file closed
+        # under a line.
         self._one_at_a_time = threading.Lock()
 
     def open(self) -> None:
@@ -58,8 +60,11 @@ class UploadNotes:
         :raises ArchiveError: another process keeps them
         :raises OSError: they cannot be read or made
         """
-        if self._descriptor is not None:
-            return
+        with self._one_at_a_time:
+            if self._descriptor is None:
+                self._open()
+
+    def _open(self) -> None:
         path = self._folder / NOTES
         new = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -74,12 +79,21 @@ class UploadNotes:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+        self._take(content)
+
+    def read(self) -> None:
+        """Read them as another process keeps them; none when they are not there. Raises OSError."""
+        self._take(_content(self._folder))
+
+    def _take(self, content: bytes) -> None:
         self._notes = {note.name: note for note in _parse(content) if self._is_ours(note)}
 
     def close(self) -> None:
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
+        """Unlock them, when a line that is being written is durable. Blocks."""
+        with self._one_at_a_time:
+            if self._descriptor is not None:
+                descriptor, self._descriptor = self._descriptor, None
+                os.close(descriptor)
 
     def of(self, file: LocalFile) -> Note | None:
         """The note of this version of a file, when it is uploaded."""
@@ -99,25 +113,15 @@ class UploadNotes:
     def add(self, file: LocalFile, etag: str | None) -> None:
         """Note, durably, that a file is there, or without ``etag`` that it is on its way.
 
-        :raises OSError: it could not be written, and is not noted
+        :raises OSError: it could not be written, or the notes are closed, and it is not noted
         """
         url = self._destination.url(file.name)
         note = Note(file.name, file.size, file.mtime_ns, etag, url, self._destination.endpoint)
         with self._one_at_a_time:
-            self._append(_line(note))
-        self._notes[file.name] = note
-
-    def _append(self, line: bytes) -> None:
-        assert self._descriptor is not None
-        end = os.fstat(self._descriptor).st_size
-        rest = memoryview(line)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-            os.fsync(self._descriptor)
-        except OSError:
-            os.ftruncate(self._descriptor, end)
-            raise
+            if self._descriptor is None:
+                raise OSError(errno.EBADF, "closed", str(self._folder / NOTES))
+            _append(self._descriptor, _line(note))
+            self._notes[file.name] = note
 
     def _is_ours(self, note: Note) -> bool:
         there = self._destination
@@ -127,11 +131,27 @@ class UploadNotes:
 def uploaded(folder: Path) -> dict[str, str]:
     """The URL of the object of each file that was uploaded from ``folder``, the last where there are several. Raises
     OSError."""
+    return {note.name: note.url for note in _parse(_content(folder)) if note.etag is not None}
+
+
+def _content(folder: Path) -> bytes:
     try:
-        content = (folder / NOTES).read_bytes()
+        return (folder / NOTES).read_bytes()
     except FileNotFoundError:
-        return {}
-    return {note.name: note.url for note in _parse(content) if note.etag is not None}
+        return b""
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """Write and sync a line, or leave none of it."""
+    end = os.fstat(descriptor).st_size
+    rest = memoryview(line)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, end)
+        raise
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -13,7 +13,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from krowlspider.archive.upload import etag_of, md5, part_size
+from krowlspider.archive.upload import PARTS_AT_ONCE, REQUEST, etag_of, md5, part_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.upload import Destination
 
-# Parts of a file under way at once.
-PARTS_AT_ONCE = 2
-# Seconds to connect, and for one part: 8 MiB at 230 kbit/s.
 _CONNECT = timedelta(seconds=10)
-_REQUEST = timedelta(seconds=300)
 # A slip is mended at once, an outage by whoever waits longer.
 _TRIES = 2
 _TRY_TIME = timedelta(seconds=10)
@@ -68,7 +64,7 @@ class Bucket:
             client_options={
                 "allow_http": (destination.endpoint or "").startswith("http://"),
                 "connect_timeout": _CONNECT,
-                "timeout": _REQUEST,
+                "timeout": timedelta(seconds=REQUEST),
             },
             retry_config={"max_retries": _TRIES, "retry_timeout": _TRY_TIME},
         )
@@ -91,18 +87,21 @@ class Bucket:
     async def put(self, path: Path, size: int, moved: Callable[[], None]) -> str:
         """Upload a file, in parts if it is large; no more than four parts are in memory.
 
-        ``moved`` is called, in any thread, when the store has taken a part. Returns the ETag of what was read from the
-        disk. Raises BucketError; OSError when the file cannot be read.
+        ``moved`` is called, in any thread, when the store has taken a part, but of the last two only when it has the
+        whole. Returns the ETag of what was read from the disk. Raises BucketError; OSError when the file cannot be
+        read.
         """
         part = part_size(size)
         with path.open("rb") as stream:
             if size <= part:
                 data = await asyncio.to_thread(stream.read)
                 await self._put(path.name, data, use_multipart=False)
+                moved()
                 return etag_of([md5(data)], whole=True)
             parts = _Parts(_pieces(stream, part), moved)
             how = {"chunk_size": part, "max_concurrency": PARTS_AT_ONCE}
             await self._put(path.name, parts, use_multipart=True, **how)
+            moved()
             return etag_of(parts.digests, whole=False)
 
     async def _put(self, name: str, data: bytes | _Parts, **how: Any) -> None:
@@ -152,11 +151,11 @@ class _Parts:
         return self
 
     def __next__(self) -> bytes:
+        # The one before this was begun in the place of one that had arrived, once all places were taken.
+        if len(self.digests) > PARTS_AT_ONCE:
+            self._moved()
         piece = next(self._pieces)
         self.digests.append(md5(piece))
-        # What is asked for beyond those under way has taken the place of one that has arrived.
-        if len(self.digests) > PARTS_AT_ONCE + 1:
-            self._moved()
         return piece
 
 

@@ -1,6 +1,7 @@
 """A real S3 server (moto's), a proxy before it that fails where it is told to, and a process that uploads.
 
-``python -m tests.archive.s3 serve`` is the server, ``... upload FOLDER URL ENDPOINT [delete]`` the process.
+``python -m tests.archive.s3 serve`` is the server, ``... upload FOLDER URL ENDPOINT [WATCH]`` the process, which removes
+what it has uploaded. ``WATCH`` is the address of who serves its system calls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from extensions.upload import Upload
 from krowlspider.archive.upload import Destination
 from krowlspider.archive.uploader import upload_folder
 from tests.crawling import ROOT
+
+from .syscalls import be_watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -227,14 +230,10 @@ def s3_server() -> Iterator[S3Server]:
         server.stop()
 
 
-def start_upload(
-    folder: Path, url: str, endpoint: str, *, delete: bool = False
-) -> subprocess.Popen[bytes]:
-    """A process that uploads a folder."""
+def start_upload(folder: Path, url: str, endpoint: str, *watch: str) -> subprocess.Popen[bytes]:
+    """A process that uploads a folder, and removes what it has uploaded."""
     command = [sys.executable, "-m", "tests.archive.s3", "upload", str(folder), url, endpoint]
-    return subprocess.Popen(
-        command + ["delete"] * delete, cwd=ROOT, env={**os.environ, **CREDENTIALS}
-    )
+    return subprocess.Popen([*command, *watch], cwd=ROOT, env={**os.environ, **CREDENTIALS})
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
@@ -264,5 +263,7 @@ def _serve() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         _serve()
+    for watch in sys.argv[5:]:
+        be_watched(watch)
     where = Destination.parse(*sys.argv[3:5])
-    upload_folder(Path(sys.argv[2]), where, delete="delete" in sys.argv)
+    upload_folder(Path(sys.argv[2]), where, delete=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import resource
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -16,10 +18,15 @@ from hypothesis import strategies as st
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.upload import (
+    FILES_AT_ONCE,
     PART,
+    PARTS_AT_ONCE,
+    REQUEST,
+    SLOWEST,
     Blame,
     Destination,
     LocalFile,
+    Progress,
     UploadPlan,
     etag_of,
     is_endpoint,
@@ -42,12 +49,16 @@ from tests.archive.s3 import (
     start_upload,
 )
 
+from .syscalls import Act, Call, Watch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _numbers = count()
 LARGE = 2 * PART + 1000
+# Objects that are not the file of 10 bytes: one differs in its size, one in its bytes alone.
+OTHERS = [pytest.param(b"another crawl's", marks=pytest.mark.slow), noise(10, 99)]
 
 
 @pytest.fixture(scope="module")
@@ -294,6 +305,29 @@ def test_whatever_happens_no_file_is_in_hand_twice_and_none_is_forgotten(
     assert left == there
 
 
+# --- how long the store is waited for ---
+
+
+def test_what_is_under_way_has_the_time_that_it_needs_on_the_slowest_uplink() -> None:
+    progress = Progress()
+    assert progress.until(60) == float("-inf")
+    progress.moved(100)
+    assert progress.until(60) == 160
+    with progress.of(LocalFile("small", SLOWEST, 1)):
+        assert progress.until(60) == 161
+        with progress.of(LocalFile("large", 100 * PART, 1)):
+            assert progress.until(60) == 161 + PARTS_AT_ONCE * PART / SLOWEST
+            # A store that hangs is given up all the same: nothing of it is moved.
+            assert progress.until(60) < 100 + 60 + 300
+    assert progress.until(60) == 160
+
+
+def test_no_request_is_broken_off_on_the_slowest_uplink_while_all_places_are_taken() -> None:
+    assert REQUEST > FILES_AT_ONCE * PARTS_AT_ONCE * PART / SLOWEST
+    # It is the megabit that the settings ask for.
+    assert 8 * SLOWEST == 1_000_000
+
+
 # --- what is noted ---
 
 HERE = Destination("bucket", "prefix")
@@ -386,6 +420,68 @@ def test_a_note_for_which_there_is_no_room_leaves_no_trace(tmp_path: Path) -> No
     assert noted(tmp_path) == ["a.warc.gz", "b.warc.gz"]
 
 
+def test_notes_are_not_closed_under_a_line(tmp_path: Path) -> None:
+    """When they are closed, each line is durable, or not begun and refused."""
+    files = [a_file(f"{number:03}.warc.gz") for number in range(200)]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(5):
+            (tmp_path / NOTES).unlink(missing_ok=True)
+            notes = UploadNotes(tmp_path, HERE)
+            notes.open()
+            added = [threads.submit(notes.add, file, "etag") for file in files]
+            added[20].result()
+            notes.close()
+            held = {file.name for file in files if notes.of(file)}
+            errors = [future.exception() for future in added]
+            assert {file.name for file in files if notes.of(file)} == held
+            assert uploaded(tmp_path).keys() == held
+            refused = [error for error in errors if error is not None]
+            assert len(refused) == len(files) - len(held) > 0
+            assert {getattr(error, "errno", error) for error in refused} == {errno.EBADF}
+
+
+# The system calls of the notes and of a removal.
+CHANGES = {"write", "fsync", "ftruncate", "unlink"}
+
+
+@pytest.mark.parametrize(
+    "fails", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sound", "failing"]
+)
+def test_a_warc_file_is_removed_only_when_its_note_and_the_name_of_the_notes_are_on_the_disk(
+    tmp_path: Path, server: S3Server, there: Destination, *, fails: bool
+) -> None:
+    """A line that could not be synced is no note, and is written again."""
+    (tmp_path / "a.warc.gz").write_bytes(b"x")
+    steps: list[tuple[str, Path]] = []
+    notes, watch = tmp_path / NOTES, Watch()
+
+    def decide(call: Call) -> Act | int:
+        step = call.name, call.path
+        if call.path.is_relative_to(tmp_path) and call.name in CHANGES:
+            steps.append(step)
+            # The second sync is that of the line which says that it is there.
+            if fails and step == ("fsync", notes) and steps.count(step) == 2:
+                return errno.EIO
+        return Act.PASS
+
+    process = start_upload(tmp_path, there.url(), there.endpoint or "", watch.address)
+    watch.serve(decide)
+    watch.close()
+    assert process.wait(60) == 0
+    line = [("write", notes), ("fsync", notes)]
+    assert steps == [
+        ("fsync", tmp_path),
+        # On its way, and there.
+        *line,
+        *([*line, ("ftruncate", notes)] if fails else []),
+        *line,
+        ("unlink", tmp_path / "a.warc.gz"),
+    ]
+    assert noted(tmp_path) == ["a.warc.gz"]
+    assert contents(tmp_path) == {}
+    assert in_bucket(server, there) == {"a.warc.gz": b"x"}
+
+
 # --- to a real server ---
 
 
@@ -468,7 +564,7 @@ def test_an_object_that_is_there_already_is_only_noted(
     assert contents(tmp_path).keys() == {"a.cdxj", "bb.cdxj"}
 
 
-@pytest.mark.parametrize("other", [b"another crawl's", noise(10, 99)], ids=["size", "bytes"])
+@pytest.mark.parametrize("other", OTHERS, ids=["size", "bytes"])
 def test_another_object_in_the_place_of_a_warc_file_is_never_written_over(
     tmp_path: Path, server: S3Server, there: Destination, other: bytes
 ) -> None:
@@ -480,6 +576,17 @@ def test_another_object_in_the_place_of_a_warc_file_is_never_written_over(
     assert in_bucket(server, there)["a.warc.gz"] == other
     assert contents(tmp_path).keys() == {"a.warc.gz", "a.cdxj"}
     assert noted(tmp_path) == ["a.cdxj"]
+
+
+@pytest.mark.parametrize("size", [1, PART + 1], ids=["whole", "in parts"])
+def test_a_bucket_that_has_gone_is_the_fault_of_the_store_and_not_of_the_file(
+    tmp_path: Path, proxy: Proxy, size: int
+) -> None:
+    path = tmp_path / "a.warc.gz"
+    path.write_bytes(noise(size))
+    bucket = Bucket(Destination("somebody-removed-it", "", proxy.url))
+    with pytest.raises(BucketError, match="NoSuchBucket"):
+        asyncio.run(bucket.put(path, size, lambda: None))
 
 
 # --- removed only when verified ---
@@ -519,7 +626,8 @@ def test_a_noted_file_whose_object_is_gone_is_uploaded_again_before_it_is_remove
     assert contents(tmp_path).keys() == {"a.cdxj"}
 
 
-@pytest.mark.parametrize("other", [b"another crawl's", noise(10, 99)], ids=["size", "bytes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("other", OTHERS, ids=["size", "bytes"])
 def test_a_noted_file_whose_object_has_become_another_is_kept(
     tmp_path: Path, server: S3Server, there: Destination, other: bytes
 ) -> None:
@@ -578,11 +686,20 @@ def test_a_store_whose_etags_are_no_md5_is_read_back(
 # --- when the store is down ---
 
 
-@pytest.mark.parametrize("fate", [Fate.CUT, Fate.ERROR, Fate.DENIED, Fate.HUNG])
+@pytest.mark.parametrize(
+    "fate",
+    [
+        Fate.HUNG,
+        pytest.param(Fate.CUT, marks=pytest.mark.slow),
+        pytest.param(Fate.ERROR, marks=pytest.mark.slow),
+        pytest.param(Fate.DENIED, marks=pytest.mark.slow),
+    ],
+)
 def test_a_store_that_takes_nothing_is_given_up_in_time_and_the_next_try_loses_nothing(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination, fate: Fate
 ) -> None:
-    files = put(tmp_path, a=10, bb=LARGE)
+    # What hangs has the time that its bytes need.
+    files = put(tmp_path, a=10, bb=20 if fate is Fate.HUNG else LARGE)
     proxy.fate = lambda request: fate if request.sends else Fate.PASS
     started = time.monotonic()
     report = upload_folder(tmp_path, there, delete=True, patience=1)
@@ -618,6 +735,7 @@ def test_after_an_outage_the_files_go_by_themselves(
     assert sorted(noted(tmp_path)) == sorted(files)
 
 
+@pytest.mark.slow
 def test_a_file_of_which_a_part_fails_goes_again_and_leaves_no_part_behind(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
@@ -628,6 +746,45 @@ def test_a_file_of_which_a_part_fails_goes_again_and_leaves_no_part_behind(
     assert (report.files, report.failed, report.left) == (1, 1, 0)
     assert in_bucket(server, there) == contents(tmp_path)
     assert server.unfinished(there.bucket) == 0
+
+
+def test_a_file_that_takes_longer_than_the_patience_is_waited_for(
+    tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
+) -> None:
+    """Be it of one part or of two, of which none tells that the other has arrived."""
+    patience, transit = 1.5, 2.5
+    files = put(tmp_path, a=400_000, bb=PART + 1000)
+
+    def slow(request: Request) -> Fate:
+        if request.method == "PUT" and ".warc.gz" in request.target:
+            time.sleep(transit)
+        return Fate.PASS
+
+    proxy.fate = slow
+    report = upload_folder(tmp_path, there, patience=patience)
+    assert (report.files, report.failed, report.left) == (4, 0, 0)
+    assert in_bucket(server, there) == files
+
+
+def test_the_end_tries_at_once_what_has_failed_before(
+    tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
+) -> None:
+    files = put(tmp_path, a=10)
+    proxy.fate = lambda _: Fate.DENIED
+
+    async def crawl() -> int:
+        uploader = Uploader(tmp_path, there, delete=False)
+        await uploader.open()
+        while uploader.stats.failed < 4:
+            await uploader.step()
+        proxy.fate = lambda _: Fate.PASS
+        # Two seconds have to pass before the next try.
+        left = await uploader.finish(patience=1.9)
+        await uploader.close()
+        return left
+
+    assert asyncio.run(crawl()) == 0
+    assert in_bucket(server, there) == files
 
 
 @pytest.mark.slow
@@ -715,7 +872,7 @@ def test_a_process_killed_on_the_way_leaves_no_loss_and_no_duplicate(
             if request.method == "HEAD" and any(each.ends_parts for each in proxy.requests)
             else Fate.PASS
         )
-    process = start_upload(tmp_path, there.url(), proxy.url, delete=True)
+    process = start_upload(tmp_path, there.url(), proxy.url)
     assert proxy.hung.wait(60)
     process.kill()
     process.wait()
@@ -726,7 +883,7 @@ def test_a_process_killed_on_the_way_leaves_no_loss_and_no_duplicate(
     assert whole in ({}, files)
     proxy.fate = lambda _: Fate.PASS
     sent = len(proxy.sent)
-    process = start_upload(tmp_path, there.url(), proxy.url, delete=True)
+    process = start_upload(tmp_path, there.url(), proxy.url)
     assert process.wait(60) == 0
     assert in_bucket(server, there) == files
     assert noted(tmp_path) == ["a.warc.gz"]
@@ -748,14 +905,14 @@ def test_processes_killed_at_any_moment_leave_no_loss_and_no_duplicate(
             return Fate.HUNG if len(proxy.requests) >= until else Fate.PASS
 
         proxy.fate = fate
-        process = start_upload(tmp_path, there.url(), proxy.url, delete=True)
+        process = start_upload(tmp_path, there.url(), proxy.url)
         assert proxy.hung.wait(60)
         process.kill()
         process.wait()
         removed = files.keys() - contents(tmp_path).keys()
         assert removed <= set(noted(tmp_path)) <= in_bucket(server, there).keys()
     proxy.fate = lambda _: Fate.PASS
-    assert start_upload(tmp_path, there.url(), proxy.url, delete=True).wait(60) == 0
+    assert start_upload(tmp_path, there.url(), proxy.url).wait(60) == 0
     assert in_bucket(server, there) == files
     assert sorted(noted(tmp_path)) == sorted(files)
     assert contents(tmp_path).keys() == {name for name in files if name.endswith(".cdxj")}
