@@ -29,6 +29,10 @@ def crawl(web: MockWeb, folder: Path, *paths: str, **settings: Any) -> Crawl:
     return crawl_of(web, folder, seeds, settings={**QUICK, **settings})
 
 
+# Links that are left before they are URLs to decide on.
+LEFT = "krowl/links/left_count/"
+
+
 def fetched(web: MockWeb) -> list[str]:
     return sorted(entry.path for entry in pages(web.log()))
 
@@ -48,7 +52,15 @@ def anchors(*hrefs: str) -> str:
 
 def test_paths_extensions_and_calendars_are_counted_with_their_reasons(tmp_path: Path) -> None:
     deep = "/1/2/3/4/5"
-    start = anchors(deep, "/x/x/x/x", "/a.zip", "/A.JPG?size=1", "/x?month=2999-01", "/x?d=2099-01")
+    start = anchors(
+        "mailto:me@a.test",
+        deep,
+        "/x/x/x/x",
+        "/a.zip",
+        "/A.JPG?size=1",
+        "/x?month=2999-01",
+        "/x?d=2099-01",
+    )
     with MockWeb(spec=[ROBOTS, page("/", start), page("^/", "")]) as web:
         limits = {"KROWL_PATH_DEPTH_MAX": 4, "KROWL_REPEATED_SEGMENTS_MAX": 3}
         done = crawl(web, tmp_path, "/", **limits).run()
@@ -59,6 +71,7 @@ def test_paths_extensions_and_calendars_are_counted_with_their_reasons(tmp_path:
             "extension": 2,
             "calendar": 1,
         }
+        assert done.stats[LEFT + "scheme"] == 1
         assert frontier_view(done.jobdir)["dropped"] == dropped(done)
 
 
@@ -150,14 +163,19 @@ NOFOLLOW = [
 
 
 @pytest.mark.parametrize(
-    ("follow", "found"), [("0", ["/3"]), ("1", ["/1", "/2", "/3", "/4", "/rel"])]
+    ("follow", "found", "left"),
+    [
+        ("0", ["/3"], {"nofollow": 3, "scheme": 0}),
+        ("1", ["/1", "/2", "/3", "/4", "/rel"], {"nofollow": 0, "scheme": 0}),
+    ],
 )
 def test_nofollow_of_headers_pages_and_links_is_kept_unless_set_otherwise(
-    tmp_path: Path, follow: str, found: list[str]
+    tmp_path: Path, follow: str, found: list[str], left: dict[str, int]
 ) -> None:
     with MockWeb(spec=NOFOLLOW) as web:
         done = crawl(web, tmp_path, "/", KROWL_FOLLOW_NOFOLLOW=follow).run()
         assert fetched(web) == sorted(["/", "/all", "/meta", "/other", "/tag", *found])
+        assert {name: done.stats.get(LEFT + name, 0) for name in left} == left
         noindex = {Path(item["url"]).name for item in done.items if item["noindex"]}
         assert noindex == {"tag", "all"}
 

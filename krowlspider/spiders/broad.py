@@ -260,7 +260,16 @@ class BroadSpider(Spider):
 
     async def _follow(self, page: Page, response: Response, depth: int) -> None:
         """Hand the page's links over, unless it asks for the contrary or its host has sent it too often."""
-        if not page.links or (page.nofollow and not self._follow_nofollow):
+        forbidden = page.nofollow and not self._follow_nofollow
+        reasons = {
+            "scheme": page.refused,
+            "link_count": page.surplus,
+            "nofollow": len(page.links) if forbidden else 0,
+        }
+        for reason, count in reasons.items():
+            if count:
+                self.crawler.stats.inc_value(f"krowl/links/left_count/{reason}", count)
+        if not page.links or forbidden:
             return
         host = host_of(response.url)
         most = self._duplicates_max

@@ -55,19 +55,23 @@ def normalise(url: str, base: str | None = None) -> str | None:
     return _accept(parsed.href)
 
 
-def normalise_all(hrefs: Iterable[str], base: str) -> list[str]:
-    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and refused ones.
+def normalise_all(hrefs: Iterable[str], base: str, refused: list[str] | None = None) -> list[str]:
+    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and refused ones, which are added to
+    ``refused``.
 
     ``base`` is an absolute URL; ValueError when it does not parse.
     """
+    left = [] if refused is None else refused
     parsed = can_ada.parse(base)
     found: dict[str, None] = {}
     for href in dict.fromkeys(hrefs):
         try:
             url = _accept((parsed + href).href)
         except (ValueError, TypeError):
-            continue
-        if url is not None:
+            url = None
+        if url is None:
+            left.append(href)
+        else:
             found[url] = None
     return list(found)
 

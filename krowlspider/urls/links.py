@@ -67,7 +67,8 @@ class Page:
     ``links`` are normalised URLs in document order without repeats; links with ``rel=nofollow``
     are left out unless the plan says otherwise, and what the page as a whole forbids is in
     ``nofollow`` and ``noindex``. ``base`` is what the links were joined to, ``canonical`` the
-    normalised target of ``rel=canonical``.
+    normalised target of ``rel=canonical``. ``refused`` counts links of its elements that are no http(s) URL, ``surplus``
+    those after the first MAX_LINKS.
     """
 
     links: list[str]
@@ -77,6 +78,8 @@ class Page:
     noindex: bool
     canonical: str | None
     lang: str
+    refused: int = 0
+    surplus: int = 0
 
     @classmethod
     def empty(cls, url: str) -> Page:
@@ -97,14 +100,17 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     if target := _refresh_target(refreshes):
         hrefs.insert(0, target)
     nofollow, noindex = refusals_in(_robots_tokens(robots))
+    refused: list[str] = []
     return Page(
-        links=normalise_all(hrefs[:MAX_LINKS], base),
+        links=normalise_all(hrefs[:MAX_LINKS], base, refused),
         title=_collapsed(titles, MAX_TITLE),
         base=base,
         nofollow=nofollow,
         noindex=noindex,
         canonical=normalise(canonicals[0], base) if canonicals else None,
         lang=_collapsed(langs, MAX_LANG),
+        refused=len(refused),
+        surplus=max(0, len(hrefs) - MAX_LINKS),
     )
 
 

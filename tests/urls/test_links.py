@@ -231,3 +231,11 @@ def test_no_bytes_raise_and_all_that_is_read_is_normalised(
     assert normalise(page.base) == page.base
     assert page.canonical is None or normalise(page.canonical) == page.canonical
     assert len(page.title) <= MAX_TITLE
+
+
+def test_links_that_are_no_url_or_too_many_are_counted() -> None:
+    """Each once, however often it is there."""
+    odd = ["mailto:a@b", "javascript:0", "ftp://a/", "http://me:x@a/", "http://[", "mailto:a@b"]
+    hrefs = [*odd, *(f"/{number}" for number in range(MAX_LINKS))]
+    page = read_page("".join(f"<a href='{href}'>" for href in hrefs).encode(), "http://a/", None)
+    assert (page.refused, page.surplus, len(page.links)) == (5, 6, MAX_LINKS - 6)
