@@ -113,6 +113,14 @@ RETRY_TIMES = 2
 KROWL_RETRY_DELAY = 30.0
 # Answers that may be different next time. 429 and 503 are the host asking for rest: see KROWL_DISTRESS_TIMES.
 RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
+# Errors after which a page is asked again: Scrapy's own less those of its download handlers, which are not used.
+RETRY_EXCEPTIONS = [
+    "scrapy.exceptions.CannotResolveHostError",
+    "scrapy.exceptions.DownloadConnectionRefusedError",
+    "scrapy.exceptions.DownloadFailedError",
+    "scrapy.exceptions.DownloadTimeoutError",
+    "scrapy.exceptions.ResponseDataLossError",
+]
 # Times a page is asked again after 429 or 503, each time later.
 KROWL_DISTRESS_TIMES = 10
 # Redirects followed in one chain.
@@ -258,6 +266,18 @@ DEFAULT_REQUEST_HEADERS = {
     "Accept-Language": "en",
     "Accept-Encoding": "gzip, deflate, br, zstd",
 }
+# Scrapy's own, less LogStats (the status line takes its place), SpiderState (a pickle written only on a clean close; the
+# frontier keeps what must last), AutoThrottle, and RemoteControl, which would run Python that is posted to it: set to
+# None in EXTENSIONS they would be imported all the same, a fifth of a start.
+EXTENSIONS_BASE = {
+    "scrapy.extensions.corestats.CoreStats": 0,
+    "scrapy.extensions.logcount.LogCount": 0,
+    "scrapy.extensions.telnet.TelnetConsole": 0,
+    "scrapy.extensions.memusage.MemoryUsage": 0,
+    "scrapy.extensions.memdebug.MemoryDebugger": 0,
+    "scrapy.extensions.closespider.CloseSpider": 0,
+    "scrapy.extensions.feedexport.FeedExporter": 0,
+}
 EXTENSIONS = {
     "extensions.checkpoint.Checkpoint": 0,
     "extensions.status.Status": 0,
@@ -265,12 +285,8 @@ EXTENSIONS = {
     "extensions.upload.Upload": 0,
     "extensions.diskguard.DiskGuard": 0,
     "extensions.collector.Collector": 0,
-    # The status line takes its place.
-    "scrapy.extensions.logstats.LogStats": None,
-    # Its state file is a pickle written only on a clean close; the frontier keeps what must last.
-    "scrapy.extensions.spiderstate.SpiderState": None,
 }
-# On by default in Scrapy 2.19, it runs Python that is posted to it.
+# On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.
 REMOTE_CONTROL_ENABLED = False
 
 # --- Log ------------------------------------------------------------------------------------------
