@@ -1,7 +1,7 @@
 """WARC/1.1 records as bytes (ISO 28500:2017); pure: ids and dates are handed in.
 
-Every field goes through `_lines`, which refuses control characters, so that nothing taken from
-the network can begin a field or a record of its own.
+Every value is made here, or is a digest, or goes through `_line` or a stricter check: none has a
+control character, so nothing taken from the network can begin a field or a record of its own.
 """
 
 from __future__ import annotations
@@ -95,26 +95,21 @@ class RecordMaker:
 
     def warcinfo(self, block: bytes, *, date: str, filename: str) -> bytes:
         """The warcinfo record that begins the file ``filename``."""
-        fields = [
-            ("WARC-Type", "warcinfo"),
-            ("WARC-Record-ID", self._info),
-            ("WARC-Date", date),
-            ("WARC-Filename", filename),
-        ]
-        return self._record("", fields, _FIELDS, block)
+        fields = [("WARC-Date", date), ("WARC-Filename", filename)]
+        head = _named("warcinfo", self._info) + _lines(fields)
+        return self._record(head, _FIELDS, block)
 
     def response(self, capture: Capture, payload: str) -> bytes:
         """The response record of a capture; ``payload`` is the labelled digest of its payload."""
-        fields = []
+        head = self._exchanged("response", capture, capture.identity)
         # Of a chunked response the standard digests the entity, warcio the chunks, and of an irregular
         # head tools disagree where it ends: whichever digest stood here, one of them would call the
         # record broken. The block digest guards it.
         if is_plain(capture.response_bytes, capture.payload):
-            fields.append(("WARC-Payload-Digest", payload))
+            head += f"WARC-Payload-Digest: {payload}\r\n"
         if capture.truncated:
-            fields.append(("WARC-Truncated", _reason(capture.truncated)))
-        head = self._exchanged("response", capture, capture.identity)
-        return self._record(head, fields, _RESPONSE, capture.response_bytes)
+            head += f"WARC-Truncated: {_reason(capture.truncated)}\r\n"
+        return self._record(head, _RESPONSE, capture.response_bytes)
 
     def revisit(self, capture: Capture, payload: str, original: Original) -> bytes:
         """The revisit record of a capture whose payload ``original`` holds: its head alone (WARC 1.1, 6.7.2)."""
@@ -126,14 +121,14 @@ class RecordMaker:
             # As 6.7.2 has it where a block stands without its payload.
             ("WARC-Truncated", "length"),
         ]
-        head = self._exchanged("revisit", capture, capture.identity)
-        return self._record(head, fields, _RESPONSE, capture.response_bytes[: capture.head])
+        head = self._exchanged("revisit", capture, capture.identity) + _lines(fields)
+        return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
 
     def not_modified(self, capture: Capture) -> bytes:
         """The revisit record of an answer 304 (WARC 1.1, 6.7.3), whatever the condition was held against."""
         head = self._exchanged("revisit", capture, capture.identity)
-        fields = [("WARC-Profile", _NOT_MODIFIED)]
-        return self._record(head, fields, _RESPONSE, capture.response_bytes)
+        head += _line("WARC-Profile", _NOT_MODIFIED)
+        return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:
         """The request record of a capture.
@@ -141,29 +136,26 @@ class RecordMaker:
         The association with the response stands on this record only, which WARC 1.1, 5.7 takes as bidirectional: a
         file cut between the two then names no record that is not there.
         """
-        fields = [("WARC-Concurrent-To", capture.identity)]
+        head = self._exchanged("request", capture, identity)
+        head += _line("WARC-Concurrent-To", capture.identity)
         # A request that we sent has CRLF line ends and no transfer coding.
         if body := capture.request_bytes.partition(b"\r\n\r\n")[2]:
-            fields.append(("WARC-Payload-Digest", self._digest(body)))
-        head = self._exchanged("request", capture, identity)
-        return self._record(head, fields, _REQUEST, capture.request_bytes)
+            head += f"WARC-Payload-Digest: {self._digest(body)}\r\n"
+        return self._record(head, _REQUEST, capture.request_bytes)
 
     def metadata(self, note: Note, identity: str) -> bytes:
         """The metadata record of a note (WARC 1.1, 6.6)."""
-        fields = [*_named("metadata", identity), *self._about(note.url, note.started)]
+        head = _named("metadata", identity) + self._about(note.url, note.started)
         if note.concurrent is not None:
-            fields.append(("WARC-Concurrent-To", note.concurrent))
-        return self._record("", fields, _FIELDS, _fields_block(note.fields))
+            head += _line("WARC-Concurrent-To", note.concurrent)
+        return self._record(head, _FIELDS, _fields_block(note.fields))
 
     def resource(self, answer: NameAnswer, identity: str) -> bytes:
         """The resource record of an answer of the DNS."""
         block = dns_lines(answer)
-        fields = [
-            *_named("resource", identity),
-            *self._about(dns_uri(answer.name), answer.started),
-            ("WARC-Payload-Digest", self._digest(block)),
-        ]
-        return self._record("", fields, DNS, block)
+        head = _named("resource", identity) + self._about(dns_uri(answer.name), answer.started)
+        head += f"WARC-Payload-Digest: {self._digest(block)}\r\n"
+        return self._record(head, DNS, block)
 
     def _exchanged(self, kind: str, capture: Capture, identity: str) -> str:
         """The first fields of a record of what was on the wire."""
@@ -171,42 +163,37 @@ class RecordMaker:
         if said != self._said:
             self._common = self._wire(capture)
             self._said = said
-        return _lines(_named(kind, identity)) + self._common
+        return _named(kind, identity) + self._common
 
     def _wire(self, capture: Capture) -> str:
-        fields = [
-            *self._about(capture.url, capture.started),
-            ("WARC-IP-Address", _address(capture.address)),
-            ("WARC-Protocol", f"http/{capture.version}"),
-        ]
+        lines = self._about(capture.url, capture.started)
+        lines += f"WARC-IP-Address: {_address(capture.address)}\r\n"
+        lines += _line("WARC-Protocol", f"http/{capture.version}")
         if capture.tls is not None:
             version, cipher = capture.tls
-            fields.append(("WARC-Protocol", protocol(version)))
-            fields.append(("WARC-Cipher-Suite", cipher_suite(cipher)))
-        return _lines(fields)
+            lines += _line("WARC-Protocol", protocol(version))
+            lines += _line("WARC-Cipher-Suite", cipher_suite(cipher))
+        return lines
 
-    def _about(self, url: str, started: float) -> list[tuple[str, str]]:
-        return [
-            ("WARC-Date", warc_date(started)),
-            ("WARC-Target-URI", _uri(url)),
-            ("WARC-Warcinfo-ID", self._info),
-        ]
+    def _about(self, url: str, started: float) -> str:
+        return (
+            f"WARC-Date: {warc_date(started)}\r\n"
+            f"WARC-Target-URI: {_uri(url)}\r\n"
+            f"WARC-Warcinfo-ID: {self._info}\r\n"
+        )
 
     def _digest(self, content: bytes) -> str:
         return digest(content, self._algorithm)
 
-    def _record(
-        self, head: str, fields: list[tuple[str, str]], content: str, block: bytes
-    ) -> bytes:
-        """A record of the lines ``head``, then ``fields`` and those that tell of its block."""
-        said = [
-            *fields,
-            ("WARC-Block-Digest", self._digest(block)),
-            ("Content-Type", content),
-            ("Content-Length", str(len(block))),
-        ]
-        about = f"WARC/1.1\r\n{head}{_lines(said)}\r\n".encode()
-        return b"".join((about, block, b"\r\n\r\n"))
+    def _record(self, head: str, content: str, block: bytes) -> bytes:
+        """A record of the lines ``head``, then those that tell of its block."""
+        about = (
+            f"WARC/1.1\r\n{head}"
+            f"WARC-Block-Digest: {self._digest(block)}\r\n"
+            f"Content-Type: {content}\r\n"
+            f"Content-Length: {len(block)}\r\n\r\n"
+        )
+        return b"".join((about.encode(), block, b"\r\n\r\n"))
 
 
 def dns_uri(name: str) -> str:
@@ -252,14 +239,16 @@ def _fields_block(fields: list[tuple[str, str]]) -> bytes:
     return _lines(fields).encode()
 
 
-def _named(kind: str, identity: str) -> list[tuple[str, str]]:
-    return [("WARC-Type", kind), ("WARC-Record-ID", identity)]
+def _named(kind: str, identity: str) -> str:
+    return f"WARC-Type: {kind}\r\n" + _line("WARC-Record-ID", identity)
 
 
 def _lines(fields: list[tuple[str, str]]) -> str:
-    # What is printable has no control character; to search each value takes ten times as long.
-    if not "".join([value for _, value in fields]).isprintable():
-        for name, value in fields:
-            if _CONTROL.search(value):
-                raise ValueError(f"control character in {name}: {value!r}")
-    return "".join([f"{name}: {value}\r\n" for name, value in fields])
+    return "".join([_line(name, value) for name, value in fields])
+
+
+def _line(name: str, value: str) -> str:
+    # What is printable has no control character; to search it takes ten times as long.
+    if not value.isprintable() and _CONTROL.search(value):
+        raise ValueError(f"control character in {name}: {value!r}")
+    return f"{name}: {value}\r\n"

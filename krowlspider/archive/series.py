@@ -271,25 +271,29 @@ class WarcSeries:
         """Where a member that is written next lies."""
         return Location(self._name, self._size, len(member))
 
-    def _index(self, place: Location, *, date: float, **values: str) -> None:
-        timestamp = records.warc_date(date)
+    def _index(
+        self, place: Location, *, url: str, date: float, mime: str, status: str, digest: str
+    ) -> None:
         self._lines.add(
             cdxj.line(
-                date=timestamp,
+                url=url,
+                date=records.warc_date(date),
+                mime=mime,
+                status=status,
+                digest=digest,
                 length=place.length,
                 offset=place.offset,
                 filename=place.file,
-                **values,
             )
         )
 
     def _write(self, descriptor: int, content: bytes) -> None:
         """Append to the open file all of ``content``, or nothing. Raises OSError or ArchiveError."""
         self._content_durable = False
-        rest = memoryview(content)
         try:
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            written = os.write(descriptor, content)
+            while written < len(content):
+                written += os.write(descriptor, memoryview(content)[written:])
         except OSError:
             self._cut_back(descriptor)
             raise

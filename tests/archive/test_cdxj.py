@@ -160,6 +160,42 @@ def test_a_line_says_what_it_is_given() -> None:
     assert parse(text.encode()) == LINE
 
 
+@given(
+    url=st.text(),
+    mime=st.text(),
+    status=st.text(),
+    digest=st.text(),
+    filename=st.text(),
+    length=st.integers(0),
+    offset=st.integers(0),
+)
+def test_whatever_a_line_is_given_is_a_value_in_its_object(
+    *, url: str, mime: str, status: str, digest: str, filename: str, length: int, offset: int
+) -> None:
+    """The object is that of `json.dumps`: quotes, line breaks and what is not ASCII are escaped."""
+    text = line(
+        url=url,
+        date="2026",
+        mime=mime,
+        status=status,
+        digest=digest,
+        length=length,
+        offset=offset,
+        filename=filename,
+    )
+    values = {
+        "url": url,
+        "mime": re.split(r"[;\s]", mime)[0].lower(),
+        "status": status,
+        "digest": digest,
+        "length": str(length),
+        "offset": str(offset),
+        "filename": filename,
+    }
+    said = {name: value for name, value in values.items() if value or name in {"url", "filename"}}
+    assert text.endswith(f" 20260101000000 {json.dumps(said)}\n")
+
+
 @pytest.mark.parametrize(
     ("date", "stamp"),
     [

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -442,6 +444,33 @@ def test_whatever_a_capture_says_of_its_connection_is_refused_or_stays_in_its_fi
         ]
         assert re.search(rb"\r\nWARC-IP-Address: [0-9a-f.:]+\r\n", record)
         assert parse_record(record, 0).content_length == len(block)
+
+
+@pytest.mark.parametrize("end", ["\r\nWARC-Type: x", "\n", "\0", "\x85"])
+def test_no_word_of_a_capture_ends_its_field_in_any_of_its_records(end: str) -> None:
+    fine = capture()
+    first = Original("http://a/", "2026")
+    for hostile, field in [
+        (replace(fine, identity=f"{ID}{end}"), "WARC-Record-ID"),
+        (replace(fine, version=f"1.1{end}"), "WARC-Protocol"),
+        (replace(fine, tls=(f"TLSv1.3{end}", "x")), "WARC-Protocol"),
+        (replace(fine, tls=("TLSv1.3", f"x{end}")), "WARC-Cipher-Suite"),
+    ]:
+        for make in (
+            response_of,
+            MAKER.not_modified,
+            partial(MAKER.revisit, payload="", original=first),
+        ):
+            with pytest.raises(ValueError, match=f"control character in {field}"):
+                make(hostile)
+        # A request names its response in a field of its own.
+        other = field.replace("Record-ID", "Concurrent-To")
+        with pytest.raises(ValueError, match=f"control character in {other}"):
+            MAKER.request(hostile, OTHER_ID)
+    with pytest.raises(ValueError, match="control character in WARC-Record-ID"):
+        MAKER.request(fine, f"{ID}{end}")
+    with pytest.raises(ValueError, match="control character in WARC-Concurrent-To"):
+        MAKER.metadata(Note("http://a/", STARTED, [], f"{ID}{end}"), OTHER_ID)
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])
