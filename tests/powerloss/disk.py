@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass, field
 from enum import Enum
@@ -84,7 +85,7 @@ class Durable:
 
 
 def _lasting(name: str) -> str:
-    return name.removesuffix(".open").removesuffix(".new")
+    return re.sub(r"(?:\.open|(?:\.\d+)?\.new)$", "", name)
 
 
 def lose_power(job: Path, journal: Path, loss: Loss, chance: Random) -> None:
