@@ -191,11 +191,16 @@ def resolver(names: dict[str, Any]) -> Iterator[Zone]:
         thread.join()
 
 
+@pytest.mark.parametrize(
+    ("dead_for", "known_pages"),
+    [(0.0, 50), pytest.param(60.0, 500, marks=[pytest.mark.slow, pytest.mark.timeout(300)])],
+)
 def test_while_the_resolver_is_dead_known_hosts_go_on_no_url_is_lost_and_no_host_parked(
-    tmp_path: Path,
+    tmp_path: Path, dead_for: float, known_pages: int
 ) -> None:
-    """Pages lead from host to host, so that names are looked up all the time."""
-    hosts, chains, known_pages = 120, 30, 50
+    """Pages lead from host to host, so that names are looked up all the time. It is dead for so many seconds, and until
+    that has been noticed."""
+    hosts, chains = 120, 30
     names = [f"h{number}.test" for number in range(hosts)]
     living: dict[str, Any] = {name: (300, ["127.0.0.1"]) for name in ["known.test", *names]}
     spec = [
@@ -214,9 +219,12 @@ def test_while_the_resolver_is_dead_known_hosts_go_on_no_url_is_lost_and_no_host
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).start()
         crawl.wait_until(lambda: len(pages(web.log())) >= 2 * chains)
         zone.names.update(dict.fromkeys(living))
+        back = time.monotonic() + dead_for
         crawl.wait_until(lambda: "name servers seem to be down" in crawl.log)
         before = _count(web, "known.test")
-        crawl.wait_until(lambda: _count(web, "known.test") >= before + 10)
+        crawl.wait_until(
+            lambda: _count(web, "known.test") >= before + 10 and time.monotonic() >= back
+        )
         zone.names.update(living)
         crawl.wait()
         asked = Counter((entry.host, entry.path) for entry in pages(web.log()))
