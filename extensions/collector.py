@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # New objects that survive before the youngest are looked at. The default of 700 is a page's worth, and takes a tenth of
 # a crawl's time.
-_YOUNG = 20_000
+_YOUNG = 50_000
 # Young collections before one of the middle generation, and those before a full one: as Python has it.
 _MIDDLE, _OLD = 10, 10
 

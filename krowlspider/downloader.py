@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,17 @@ from scrapy import Request, signals
 from scrapy.core.downloader.handlers import DownloadHandlers
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.exceptions import IgnoreRequest
-from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler
+from twisted.internet.defer import Deferred
 
 from krowlspider.fetch.errors import AddressBusy
 from krowlspider.job import Job
+from krowlspider.listeners import is_heard
 from krowlspider.scheduler import Scheduler, Transit
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from twisted.internet.defer import Deferred
 
 
 class Downloader:
@@ -32,6 +33,7 @@ class Downloader:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._job = Job.of(crawler)
+        self._loop = asyncio.get_running_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
         self.handlers = DownloadHandlers(crawler)
@@ -42,7 +44,7 @@ class Downloader:
 
     def fetch(self, request: Request) -> Deferred[Response | Request]:
         self.active.add(request)
-        return deferred_from_coro(self._fetch(request))
+        return Deferred.fromFuture(self._loop.create_task(self._fetch(request)))
 
     async def _fetch(self, request: Request) -> Response | Request:
         scheduler = self._scheduler()
@@ -72,13 +74,11 @@ class Downloader:
 
     async def _download(self, request: Request, transit: Transit) -> Response | Request:
         """The response; the request itself when it was turned back, which Scrapy takes to the scheduler again."""
-        spider = self._crawler.spider
-        send = self._crawler.signals.send_catch_log
         stats = self._crawler.stats
-        send(signals.request_reached_downloader, request=request, spider=spider)
+        self._send(signals.request_reached_downloader, request=request)
         try:
             response = await self.handlers.download_request_async(request)
-            send(signals.response_downloaded, response=response, request=request, spider=spider)
+            self._send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
             self._scheduler().turn_back(transit, error.address)
             stats.inc_value("krowl/politeness/turned_back_count")
@@ -86,8 +86,12 @@ class Downloader:
             return request
         finally:
             stats.inc_value("downloader/request_count")
-            send(signals.request_left_downloader, request=request, spider=spider)
+            self._send(signals.request_left_downloader, request=request)
         return response
+
+    def _send(self, signal: object, **values: object) -> None:
+        if is_heard(self._crawler, signal):
+            self._crawler.signals.send_catch_log(signal, spider=self._crawler.spider, **values)
 
     def _scheduler(self) -> Scheduler:
         scheduler = self._crawler.engine.scheduler

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import (
@@ -29,11 +27,13 @@ from twisted.python.failure import Failure
 
 from krowlspider.archive.capture import Capture
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.randomness import RandomIds
 from krowlspider.archive.records import record_id
 from krowlspider.fetch import errors
 from krowlspider.fetch.decode import decode_body
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.job import Job
+from krowlspider.listeners import is_heard
 from krowlspider.processing import page_mark
 from krowlspider.scheduler import Scheduler, Transit
 
@@ -140,6 +140,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._job = Job.of(crawler)
         # Looked up once: the attributes of Scrapy's collector are wrapped anew each time.
         self._count = crawler.stats.inc_value
+        self._ids = RandomIds()
         # The archive has, and it has been told.
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -209,7 +210,7 @@ class DownloadHandler(BaseDownloadHandler):
 
     def _observer(self, request: Request) -> _Signals | None:
         for signal in (signals.headers_received, signals.bytes_received):
-            if any(liveReceivers(getAllReceivers(self.crawler, signal))):
+            if is_heard(self.crawler, signal):
                 return _Signals(self.crawler, request)
         return None
 
@@ -229,7 +230,7 @@ class DownloadHandler(BaseDownloadHandler):
         # What robots.txt was answered with says why a host was, or was not, crawled.
         if exchange.status in self._skipped and transit.errand is None:
             return
-        identity = record_id(os.urandom(16))
+        identity = record_id(self._ids.take())
         written = self._job.archive.write(_capture(exchange, identity))
         written.add_done_callback(self._written)
         request.meta["krowl_warc"] = written
@@ -253,17 +254,18 @@ class DownloadHandler(BaseDownloadHandler):
             body = decode_body(body, coding, most)
             del headers[b"Content-Encoding"]
         kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
-        return kind(
+        response = kind(
             url=exchange.url,
             status=exchange.status,
-            headers=headers,
             body=body,
             request=request,
-            flags=[],
             ip_address=_address(exchange.address),
             protocol=f"HTTP/{exchange.version}",
             certificate=exchange.certificate,
         )
+        # Given to the constructor they are copied, name by name.
+        response.headers = headers
+        return response
 
 
 def _capture(exchange: Exchange, identity: str) -> Capture:
@@ -290,11 +292,14 @@ def _capture(exchange: Exchange, identity: str) -> Capture:
 
 
 def _headers(pairs: list[tuple[bytes, bytes]]) -> Headers:
-    # Headers.appendlist copies the list each time: quadratic in the lines of a hostile head.
+    # Headers.appendlist copies the list each time: quadratic in the lines of a hostile head. Past `Headers.update`
+    # too, as names and values have its form already.
+    headers = Headers()
     grouped: dict[bytes, list[bytes]] = {}
     for name, value in pairs:
         grouped.setdefault(name.title(), []).append(value)
-    return Headers(grouped)
+    dict.update(headers, grouped)
+    return headers
 
 
 def _as_scrapy(error: errors.FetchError) -> Exception:

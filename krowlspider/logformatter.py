@@ -25,15 +25,16 @@ class LogFormatter(ScrapyLogFormatter):
     def crawled(  # type: ignore[override]  # Scrapy takes None for nothing to say
         self, request: Request, response: Response, spider: Spider
     ) -> LogFormatterResult | None:
-        return super().crawled(request, response, spider) if _shown() else None
+        return super().crawled(request, response, spider) if shows_pages() else None
 
     def scraped(  # type: ignore[override]
         self, item: Any, response: Response | Failure | None, spider: Spider
     ) -> LogFormatterResult | None:
-        return super().scraped(item, response, spider) if _shown() else None
+        return super().scraped(item, response, spider) if shows_pages() else None
 
 
-def _shown() -> bool:
+def shows_pages() -> bool:
+    """Whether the log has a line for each page and item."""
     handler = get_scrapy_root_handler()
     # Without Scrapy's handler it is somebody else's who decides.
     return handler is None or handler.level <= logging.DEBUG

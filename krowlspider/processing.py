@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from scrapy.utils.asyncgen import as_async_generator
+from twisted.python.failure import Failure
 
 from krowlspider.frontier.poison import NOTHING, POISON_STRIKES, mark_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from scrapy import Request
     from scrapy.core.scraper import Scraper
     from scrapy.http import Response
-    from twisted.python.failure import Failure
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.poison import Blame, WorkMark
@@ -77,7 +80,30 @@ def mark_work(scraper: Scraper, job: Job, transit_of: Callable[[Request], Transi
         await Marked(scrape(result, request), job.mark, mark)
 
     scraper._scrape = scrape_marked  # type: ignore[method-assign]
+    if scraper.concurrent_items == 1:
+        scraper.handle_spider_output_async = partial(_one_by_one, scraper)  # type: ignore[method-assign]
     _mark_tasks(asyncio.get_running_loop(), job.mark)
+
+
+async def _one_by_one(
+    scraper: Scraper,
+    output: Iterable[Any] | AsyncIterator[Any],
+    request: Request,
+    response: Response | Failure,
+) -> None:
+    """What Scrapy does with a callback's output, one item at a time: without the queue and the two tasks that it makes
+    for each page however many there are."""
+    if not isinstance(output, AsyncIterator):
+        output = as_async_generator(output)
+    while True:
+        try:
+            item = await anext(output)
+        except StopAsyncIteration:
+            return
+        except Exception:  # noqa: BLE001 - a spider's own, told as Scrapy tells it
+            scraper.handle_spider_error(Failure(), request, response)
+        else:
+            await scraper._process_spidermw_output_async(item, response)
 
 
 def _mark_tasks(loop: asyncio.AbstractEventLoop, mark: WorkMark) -> None:

@@ -49,6 +49,8 @@ _TURN = 0.01
 _REFUSALS_A_HOST = 20
 # URLs of a retired host dropped in one go, 10 ms; the rest when it is popped.
 _DROPPED_AT_ONCE = 1000
+# Where the authority of "http://" or "https://" has begun, at the latest.
+_AUTHORITY = 8
 
 
 def _ignore(response: object) -> None:
@@ -211,12 +213,22 @@ class Scheduler(BaseScheduler):
         if self.exclusions.hold_for(url):
             return self._refuse("exclude")
         key = None if request.dont_filter else self._df.identity(request, url)
+        if key is not None and self._knows(host, key):
+            return False
         return bool(self._add([Candidate(host, key, entry, request.priority)]))
+
+    def _knows(self, host: str, key: bytes) -> bool:
+        """:raises StoreError: it cannot be told; as of `_add`"""
+        try:
+            return self._frontier.knows(host, key)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
 
     def _add(self, candidates: list[Candidate]) -> int:
         """:raises StoreError: they cannot be written; nothing is acknowledged from then on, their page neither"""
         try:
-            return self._frontier.add(candidates)
+            return self._frontier.queue(candidates)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
@@ -265,10 +277,21 @@ class Scheduler(BaseScheduler):
         source = key(chain[-1]) if chain else None
         exclusions = self.exclusions
         refusal = self.scope.refusal
+        knows = self._knows
         keeps = bool(page) and self._keeps_via
+        # Most links lead to the page's own host, which need not be cut out of each.
+        own, here = (
+            ("", "\n") if not page else (host_of(page), page[: page.index("/", _AUTHORITY) + 1])
+        )
         candidates = []
         for url in urls:
-            host = host_of(url)
+            host = own if url.startswith(here) else host_of(url)
+            identity: bytes | None = key(url)
+            # First, as most links are: what is known is in scope, or was when it was found.
+            if identity == source:
+                identity = None
+            elif identity is not None and knows(host, identity):
+                continue
             reason = refusal(url, host, depth, via)
             if reason and not (request and reason == "extension"):
                 self.count_dropped(reason)
@@ -282,8 +305,7 @@ class Scheduler(BaseScheduler):
                 entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
             if keeps:
                 entry.via, entry.hop = page, hop
-            identity = key(url)
-            candidates.append(Candidate(host, None if identity == source else identity, entry))
+            candidates.append(Candidate(host, identity, entry))
         added = self._add(candidates)
         if added:
             self._wake()

@@ -295,5 +295,7 @@ REMOTE_CONTROL_ENABLED = False
 LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.logformatter.LogFormatter"
 KROWL_STATUS_INTERVAL = 10.0
+# Scrapy's own, quicker.
+STATS_CLASS = "krowlspider.stats.StatsCollector"
 # The summary shows what a person wants to know; the raw numbers are in /stats and with STATS_DUMP=True.
 STATS_DUMP = False

@@ -64,6 +64,8 @@ class Crawl:
     cwd: Path = ROOT
     log_folder: Path | None = None
     prefix: Sequence[str] = ()
+    # Without a feed nobody wants items, and the broad spider makes none.
+    feed: bool = True
 
     def __post_init__(self) -> None:
         folder = self.log_folder or self.jobdir.parent
@@ -76,7 +78,7 @@ class Crawl:
     def command(self) -> list[str]:
         settings = {**SETTINGS, "JOBDIR": self.jobdir, **self.settings}
         command = [*self.prefix, sys.executable, "-m", "scrapy", "crawl", self.spider]
-        command += ["-o", str(self.items_path)]
+        command += ["-o", str(self.items_path)] if self.feed else []
         for name, value in self.arguments.items():
             command += ["-a", f"{name}={value}"]
         for name, value in settings.items():

@@ -6,9 +6,9 @@ import json
 import os
 from pathlib import Path
 
-from scrapy.statscollectors import MemoryStatsCollector
+from krowlspider.stats import StatsCollector
 
 
-class DumpedStats(MemoryStatsCollector):
+class DumpedStats(StatsCollector):
     def close_spider(self, spider: object = None, reason: str | None = None) -> None:
         Path(os.environ["STATS_FILE"]).write_text(json.dumps(self.get_stats(), default=str))

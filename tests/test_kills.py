@@ -72,7 +72,7 @@ def test_after_kill_9_at_fifty_moments_the_crawl_is_whole(tmp_path: Path) -> Non
         uncommitted = 0
         for _ in range(KILLS):
             before = len(entries)
-            crawl = crawl_of(web, tmp_path, settings=SETTINGS).start()
+            crawl = crawl_of(web, tmp_path, settings=SETTINGS, feed=False).start()
             kill_somewhere(crawl, chance)
             entries = pages(web.log())
             died = max((entry.end for entry in entries), default=0.0)
@@ -80,7 +80,7 @@ def test_after_kill_9_at_fifty_moments_the_crawl_is_whole(tmp_path: Path) -> Non
             fetched = {entry.url for entry in entries}
             assert len(fetched) - done_on_disk(crawl.jobdir) <= uncommitted
         assert {identity(url) for url in fetched} < expected.identities
-        crawl = crawl_of(web, tmp_path, settings=SETTINGS).run()
+        crawl = crawl_of(web, tmp_path, settings=SETTINGS, feed=False).run()
         entries = web.log()
         asked = [identity(entry.url) for entry in pages(entries)]
         assert expected.differences(entries, at_least=True) == []

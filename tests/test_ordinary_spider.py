@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from krowlspider.settings import DOWNLOADER_MIDDLEWARES
 from tests.archived import Records
 from tests.crawling import Crawl, frontier_view
@@ -26,6 +28,10 @@ SHOP = [
 ]
 
 
+# One item at a time takes a way of its own through what Scrapy does with them.
+BOTH_WAYS = pytest.mark.parametrize("items_at_once", [1, 16])
+
+
 def shop_crawl(web: MockWeb, folder: Path, **settings: Any) -> Crawl:
     return Crawl(
         folder / "job",
@@ -39,9 +45,12 @@ def of_kind(items: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [item for item in items if item["kind"] == kind]
 
 
-def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(tmp_path: Path) -> None:
+@BOTH_WAYS
+def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(
+    tmp_path: Path, items_at_once: int
+) -> None:
     with MockWeb(spec=SHOP) as web:
-        crawl = shop_crawl(web, tmp_path).run()
+        crawl = shop_crawl(web, tmp_path, CONCURRENT_ITEMS=items_at_once).run()
         items, root = crawl.items, web.url("shop.test", "")
         assert of_kind(items, "start item") == [{"kind": "start item"}]
         assert of_kind(items, "index") == [{"kind": "index", "note": "kept", "pair_is_tuple": True}]
@@ -97,7 +106,10 @@ def test_a_start_that_raises_ends_with_code_1_when_what_it_had_queued_is_done(
         assert frontier_view(crawl.jobdir)["done"] == 1
 
 
-def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(tmp_path: Path) -> None:
+@BOTH_WAYS
+def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(
+    tmp_path: Path, items_at_once: int
+) -> None:
     spec = [
         page("/robots.txt", ""),
         page("/cut", "x" * 1000, close_early=500),
@@ -114,6 +126,7 @@ def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(tmp_p
             settings={
                 "SPIDER_MODULES": "tests.spiders",
                 "RETRY_TIMES": 1,
+                "CONCURRENT_ITEMS": items_at_once,
                 "DOWNLOADER_MIDDLEWARES": json.dumps(
                     {
                         **DOWNLOADER_MIDDLEWARES,

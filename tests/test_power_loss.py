@@ -41,7 +41,7 @@ def crawl_of(web: MockWeb, folder: Path, seeds: list[str], **more: Any) -> Watch
     arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
     journal = folder / "journal"
     return WatchedCrawl(
-        folder / "job", arguments=arguments, settings=settings, journal=journal, **more
+        folder / "job", arguments=arguments, settings=settings, journal=journal, feed=False, **more
     )
 
 

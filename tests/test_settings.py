@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.settings import Settings, default_settings
+from scrapy.utils.conf import build_component_list
 from scrapy.utils.test import get_crawler
 
 from krowlspider import settings as defaults
@@ -15,6 +18,7 @@ from krowlspider.downloader import Downloader
 from krowlspider.dupefilter import DupeFilter
 from krowlspider.errors import KrowlError, SettingsError
 from krowlspider.scheduler import Scheduler
+from krowlspider.spiders.broad import BroadSpider
 from krowlspider.validation import CHECKERS, KNOWN, validate
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +42,38 @@ def project_settings(**changes: Any) -> Settings:
     settings.setmodule("krowlspider.settings", priority="project")
     settings.setdict({"KROWL_CONTACT": "you@example.org", **changes}, priority="cmdline")
     return settings
+
+
+def components(crawler: Crawler, name: str) -> list[Any]:
+    return build_component_list(crawler.settings.get_component_priority_dict_with_base(name))
+
+
+def test_the_broad_spiders_pages_pass_no_middleware_that_does_nothing_for_them():
+    # As `scrapy crawl` does it: a crawler is made, and then its settings are set again from the process's.
+    settings = project_settings()
+    crawler = Crawler(BroadSpider, settings)
+    crawler.settings.update(settings)
+    assert components(crawler, "SPIDER_MIDDLEWARES") == [
+        "scrapy.spidermiddlewares.start.StartSpiderMiddleware"
+    ]
+    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == [
+        f"middlewares.{name}"
+        for name in (
+            "retry.RetryMiddleware",
+            "robots.RobotsMiddleware",
+            "politeness.PolitenessMiddleware",
+        )
+    ]
+
+
+def test_what_the_broad_spider_leaves_out_an_ordinary_spider_keeps():
+    crawler = Crawler(Spider, project_settings())
+    assert "middlewares.redirect.RedirectMiddleware" in components(
+        crawler, "DOWNLOADER_MIDDLEWARES"
+    )
+    assert "scrapy.spidermiddlewares.depth.DepthMiddleware" in components(
+        crawler, "SPIDER_MIDDLEWARES"
+    )
 
 
 def refusal(**changes: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import xxhash
 
 from krowlspider.archive.digests import label, raw_digest
 from krowlspider.archive.payloadindex import Original
+from krowlspider.archive.randomness import RandomIds
 from krowlspider.archive.records import record_id, warc_date
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Composer:
         self._compress = compress
         self._payloads = payloads
         self._seed = seed
+        self._ids = RandomIds()
 
     def compose(self, capture: Capture, maker: RecordMaker) -> Composed:
         """:raises ValueError: it cannot be a record"""
@@ -70,7 +71,7 @@ class Composer:
         else:
             first = maker.response(capture, payload)
             new = key
-        request = maker.request(capture, record_id(os.urandom(16)))
+        request = maker.request(capture, record_id(self._ids.take()))
         revisit = original is not None or unchanged
         return Composed(self._compress(first), self._compress(request), revisit, payload, new)
 

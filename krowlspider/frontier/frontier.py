@@ -172,17 +172,36 @@ class Frontier(HostTurns):
     # --- discovery ---
 
     def add(self, candidates: Iterable[Candidate]) -> int:
-        """Queue what is new, mark it seen, in one batch. Returns how many were queued.
+        """Queue those that are not known: see `queue`."""
+        return self.queue(
+            [
+                candidate
+                for candidate in candidates
+                if candidate.key is None or not self.knows(candidate.host, candidate.key)
+            ]
+        )
 
-        Known ones are counted as ``known``; those a cap refuses as ``dropped/host_queue``, ``dropped/frontier``
-        and ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
+    def knows(self, host: str, key: bytes) -> bool:
+        """Whether an identity of a host is known; what is, is counted as ``known``."""
+        if self.seen.known(host, key):
+            self.counters["known"] += 1
+            return True
+        return False
+
+    def queue(self, candidates: list[Candidate]) -> int:
+        """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one
+        batch. Returns how many were queued.
+
+        Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier`` and
+        ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
         """
         self._evict()
+        self._recall_missing(candidates)
         batch = self._store.batch()
         touched: set[Host] = set()
         in_batch: set[bytes] = set()
         added = 0
-        for candidate in self._unknown(candidates):
+        for candidate in candidates:
             key = candidate.key
             if key in in_batch:
                 self.counters["known"] += 1
@@ -208,21 +227,11 @@ class Frontier(HostTurns):
         self.counters["queued"] += added
         return added
 
-    def _unknown(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Those that are not known yet, with their hosts in memory."""
-        unknown: list[Candidate] = []
-        missing: set[str] = set()
-        for candidate in candidates:
-            key = candidate.key
-            if key is not None and self.seen.known(candidate.host, key):
-                self.counters["known"] += 1
-                continue
-            unknown.append(candidate)
-            if candidate.host not in self.hosts:
-                missing.add(candidate.host)
+    def _recall_missing(self, candidates: list[Candidate]) -> None:
+        hosts = self.hosts
+        missing = {candidate.host for candidate in candidates if candidate.host not in hosts}
         if missing:
             self._recall(sorted(missing))
-        return unknown
 
     def _refusal(self, host: Host) -> str | None:
         if host.state is State.RETIRED:

@@ -14,14 +14,12 @@ from typing import IO, TYPE_CHECKING, Any
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import TextResponse
-from scrapy.spidermiddlewares.depth import DepthMiddleware
-from scrapy.spidermiddlewares.httperror import HttpErrorMiddleware
-from scrapy.spidermiddlewares.metacopy import MetaCopyDetectionMiddleware
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.errors import SeedsError
+from krowlspider.listeners import wants_items
 from krowlspider.scheduler import Scheduler
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
@@ -59,7 +57,13 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
-_NEEDLESS = (HttpErrorMiddleware, DepthMiddleware, MetaCopyDetectionMiddleware)
+_NEEDLESS_SPIDER_MIDDLEWARES = (
+    "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
+    "scrapy.spidermiddlewares.depth.DepthMiddleware",
+    "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
+)
+# Its redirects are links like any other.
+_NEEDLESS_DOWNLOADER_MIDDLEWARES = ("middlewares.redirect.RedirectMiddleware",)
 
 
 class BroadSpider(Spider):
@@ -80,11 +84,16 @@ class BroadSpider(Spider):
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Leave out the middlewares that have nothing to do with what this spider yields, 20 µs of a page each: it takes
-        every status, and its links are no requests."""
+        """Leave out the middlewares that have nothing to do with what this spider yields, up to 20 µs of a page each: it
+        takes every status, and its links are no requests."""
         super().update_settings(settings)
-        for needless in _NEEDLESS:
-            settings.set_in_component_priority_dict("SPIDER_MIDDLEWARES", needless, None)
+        for name, needless in (
+            ("SPIDER_MIDDLEWARES", _NEEDLESS_SPIDER_MIDDLEWARES),
+            ("DOWNLOADER_MIDDLEWARES", _NEEDLESS_DOWNLOADER_MIDDLEWARES),
+        ):
+            # At the spider's priority: Scrapy sets a crawler's settings anew from its process's, the project's among them.
+            wanted = {**settings.getdict(name), **dict.fromkeys(needless)}
+            settings.set(name, wanted, priority="spider")
 
     def __init__(
         self,
@@ -148,6 +157,7 @@ class BroadSpider(Spider):
         self._plan = reading_plan(self._agent, follow_nofollow=self._follow_nofollow)
         self._duplicates_max = self.settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
+        self._yields_items = True
 
     @property
     def scheduler(self) -> Scheduler:
@@ -161,6 +171,7 @@ class BroadSpider(Spider):
         """Hand the seeds over in bulk; known ones are not queued again."""
         scheduler = self.scheduler
         scheduler.scope = self.scope
+        self._yields_items = wants_items(self.crawler)
         scheduler.page_budget = self._max_pages or None
         if self.settings.getbool("KROWL_SITEMAPS"):
             scheduler.on_robots = self._sitemaps.look
@@ -201,7 +212,7 @@ class BroadSpider(Spider):
         return Request(url, callback=self.parse, errback=self.failed, meta=meta)
 
     async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
-        """Hand the page's links over, then yield its item: where it is in the archive."""
+        """Hand the page's links over, then yield its item, where anybody wants it: where it is in the archive."""
         meta = response.meta
         depth = meta["depth"]
         content_type = _header(response, b"Content-Type") or ""
@@ -216,6 +227,8 @@ class BroadSpider(Spider):
                 if isinstance(response, TextResponse):
                     meta["krowl_charset"] = response.encoding
             await self._follow(page, response, depth)
+        if not self._yields_items:
+            return
         try:
             where = await meta["krowl_warc"] if "krowl_warc" in meta else None
         except ArchiveError:

@@ -1,0 +1,39 @@
+"""Who listens to a signal of Scrapy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydispatch.dispatcher import Any, connections, getAllReceivers, liveReceivers
+from scrapy import signals
+from scrapy.extensions.corestats import CoreStats
+
+from krowlspider.logformatter import shows_pages
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+_ANYONE = id(Any)
+_NOTHING: dict[object, list[object]] = {}
+
+
+def wants_items(crawler: Crawler) -> bool:
+    """Whether anything is done with items: a pipeline, a feed, a spider middleware besides the one that Scrapy needs, a
+    listener other than the one that counts them, a log that shows them."""
+    scraper = crawler.engine.scraper
+    if scraper.itemproc.middlewares or len(scraper.spidermw.middlewares) > 1 or shows_pages():
+        return True
+    receivers = liveReceivers(getAllReceivers(crawler, signals.item_scraped))
+    return any(type(getattr(each, "__self__", None)) is not CoreStats for each in receivers)
+
+
+def is_heard(crawler: Crawler, signal: object) -> bool:
+    """Whether a signal that this crawler sends may reach a receiver, in 0.3 µs, where sending it to nobody takes 5.
+
+    A receiver that is dead and not yet cleared away counts.
+    """
+    for sender in (id(crawler), _ANYONE):
+        receivers = connections.get(sender, _NOTHING)
+        if receivers and (signal in receivers or Any in receivers):
+            return True
+    return False
