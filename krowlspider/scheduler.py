@@ -30,7 +30,7 @@ from krowlspider.urls.scope import Scope
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Self
 
     from scrapy import Spider
@@ -51,6 +51,14 @@ _REFUSALS_A_HOST = 20
 _DROPPED_AT_ONCE = 1000
 # Where the authority of "http://" or "https://" has begun, at the latest.
 _AUTHORITY = 8
+
+
+def _hosts_of(urls: list[str], page: str) -> list[str]:
+    """The host of each URL. Most links lead to the host of their ``page``, which need not be cut out of each then."""
+    if not page:
+        return [host_of(url) for url in urls]
+    own, here = host_of(page), page[: page.index("/", _AUTHORITY) + 1]
+    return [own if url.startswith(here) else host_of(url) for url in urls]
 
 
 def _ignore(response: object) -> None:
@@ -213,14 +221,14 @@ class Scheduler(BaseScheduler):
         if self.exclusions.hold_for(url):
             return self._refuse("exclude")
         key = None if request.dont_filter else self._df.identity(request, url)
-        if key is not None and self._knows(host, key):
+        if key is not None and self._knows((host,), (key,))[0]:
             return False
         return bool(self._add([Candidate(host, key, entry, request.priority)]))
 
-    def _knows(self, host: str, key: bytes) -> bool:
+    def _knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
         """:raises StoreError: it cannot be told; as of `_add`"""
         try:
-            return self._frontier.knows(host, key)
+            return self._frontier.knows(hosts, keys)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
@@ -273,24 +281,19 @@ class Scheduler(BaseScheduler):
         known without being the page, and the URL is queued all the same. Where they are no plain pages, ``request``
         makes the request of each; what they are is known then, whatever their extension says.
         """
-        key = self._job.hasher.key
-        source = key(chain[-1]) if chain else None
+        urls = list(urls)
+        found = self._job.hasher.keys(urls)
+        hosts = _hosts_of(urls, page)
+        itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
+        keys: Sequence[bytes | None] = [None] if itself else found
+        # First, as most links are: what is known is in scope, or was when it was found.
+        known = [False] if itself else self._knows(hosts, found)
         exclusions = self.exclusions
         refusal = self.scope.refusal
-        knows = self._knows
         keeps = bool(page) and self._keeps_via
-        # Most links lead to the page's own host, which need not be cut out of each.
-        own, here = (
-            ("", "\n") if not page else (host_of(page), page[: page.index("/", _AUTHORITY) + 1])
-        )
         candidates = []
-        for url in urls:
-            host = own if url.startswith(here) else host_of(url)
-            identity: bytes | None = key(url)
-            # First, as most links are: what is known is in scope, or was when it was found.
-            if identity == source:
-                identity = None
-            elif identity is not None and knows(host, identity):
+        for url, host, identity, is_known in zip(urls, hosts, keys, known, strict=True):
+            if is_known:
                 continue
             reason = refusal(url, host, depth, via)
             if reason and not (request and reason == "extension"):

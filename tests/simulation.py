@@ -173,6 +173,8 @@ class _Slot:
 
 
 class _Scraper:
+    concurrent_items = 16
+
     async def _scrape(self, result: object, request: Request) -> None:
         raise AssertionError("pages are played")
 

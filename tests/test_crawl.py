@@ -209,6 +209,27 @@ def test_seeds_given_again_are_not_fetched_again(tmp_path: Path) -> None:
         assert again.stats["dupefilter/filtered"] == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "items"),
+    [
+        ({}, 0),
+        ({"ITEM_PIPELINES": '{"tests.spiders.taking.TakingPipeline": 1}'}, 1),
+        ({"LOG_LEVEL": "DEBUG"}, 1),
+        ({"CLOSESPIDER_ITEMCOUNT": 100}, 1),
+    ],
+    ids=["nobody", "a pipeline", "a log that shows them", "a listener"],
+)
+def test_pages_are_items_where_something_takes_them(
+    tmp_path: Path, settings: dict[str, object], items: int
+) -> None:
+    with MockWeb(graph=Graph(hosts=3, pages=2, seed=1, features=frozenset())) as web:
+        crawl = crawl_of(web, tmp_path, settings=settings, feed=False).run()
+        done = crawl.stats["krowl/frontier/done_count"]
+        assert done == len(pages(web.log()))
+        assert crawl.stats.get("item_scraped_count", 0) == items * done
+        assert_archived(crawl.jobdir, web.log())
+
+
 @pytest.mark.parametrize("limit", [1, 7])
 def test_max_pages_stops_after_exactly_that_many(tmp_path: Path, limit: int) -> None:
     with MockWeb(graph=Graph(hosts=5, pages=10, seed=2, features=QUICK)) as web:

@@ -38,6 +38,8 @@ class FakeJob:
 
 
 class FakeScraper:
+    concurrent_items = 16
+
     """Scrapes by running what it is given as the answer."""
 
     async def _scrape(self, result: Work, request: Page) -> None:

@@ -23,7 +23,7 @@ from krowlspider.frontier.turns import HostTurns, Limits
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from krowlspider.frontier.seen import SeenSet
     from krowlspider.frontier.store import Batch, Store
@@ -177,16 +177,16 @@ class Frontier(HostTurns):
             [
                 candidate
                 for candidate in candidates
-                if candidate.key is None or not self.knows(candidate.host, candidate.key)
+                if candidate.key is None or not self.knows((candidate.host,), (candidate.key,))[0]
             ]
         )
 
-    def knows(self, host: str, key: bytes) -> bool:
-        """Whether an identity of a host is known; what is, is counted as ``known``."""
-        if self.seen.known(host, key):
-            self.counters["known"] += 1
-            return True
-        return False
+    def knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
+        """Which identities are known, each of the host at its place; those that are, are counted as ``known``."""
+        known = self.seen.known_among(hosts, keys)
+        if count := sum(known):
+            self.counters["known"] += count
+        return known
 
     def queue(self, candidates: list[Candidate]) -> int:
         """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one

@@ -125,3 +125,8 @@ class IdentityHasher:
     def key(self, url: str) -> bytes:
         """The 8-byte key (xxh3-64, big endian) of a normalised URL. http and https differ."""
         return xxhash.xxh3_64_digest(identity(url).encode(), self._seed)
+
+    def keys(self, urls: Iterable[str]) -> list[bytes]:
+        """`key` of each."""
+        digest, seed = xxhash.xxh3_64_digest, self._seed
+        return [digest(identity(url).encode(), seed) for url in urls]
