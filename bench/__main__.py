@@ -3,8 +3,8 @@ crawler and others, each printed and written as JSON to bench-results/.
 
 ``python -m bench frontier --urls 1000000 10000000`` runs one of them; ``page`` is the cost of a page by how much is
 queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
-this one with more hosts, more requests in transit and a slower web, ``profile`` a flame graph, ``stages`` a page's CPU
-by stage.
+this one with more hosts, more requests in transit and a slower web, ``pair`` one process and two of a cluster, ``profile`` a
+flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis.
 """
 
 from __future__ import annotations
@@ -14,7 +14,20 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import archive, crawl, exact, frontier, growth, page, plot, profile, stages
+from bench import (
+    archive,
+    crawl,
+    exact,
+    forwarding,
+    frontier,
+    growth,
+    page,
+    pair,
+    plot,
+    profile,
+    ringsim,
+    stages,
+)
 from bench.crawlers import CRAWLERS
 from bench.pages import Shape
 
@@ -81,6 +94,12 @@ def _transit(args: argparse.Namespace) -> None:
     plot.lines(rows, "concurrency", "latency", RESULTS / "transit.png")
 
 
+def _pair(args: argparse.Namespace) -> None:
+    rows = pair.measure(_shape(args), pages=args.pages, rounds=args.rounds)
+    print(growth.table(rows))
+    _write("pair", rows)
+
+
 def _profile(args: argparse.Namespace) -> None:
     profile.record(_shape(args), args.pages, RESULTS / "profile.svg", flame=True)
     raw = RESULTS / "profile.txt"
@@ -93,6 +112,18 @@ def _stages(args: argparse.Namespace) -> None:
     figures = stages.measure(_shape(args), args.pages, RESULTS)
     print(stages.table(figures))
     _write("stages", figures)
+
+
+def _ring(_: argparse.Namespace) -> None:
+    figures = ringsim.measure()
+    print(ringsim.table(figures))
+    _write("ring", figures)
+
+
+def _forwarding(args: argparse.Namespace) -> None:
+    figures = forwarding.measure(args.rounds, scratch=args.scratch)
+    print(forwarding.table(figures))
+    _write("forwarding", figures)
 
 
 def _all(args: argparse.Namespace) -> None:
@@ -120,12 +151,15 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "crawl": _crawl,
     "growth": _growth,
     "transit": _transit,
+    "pair": _pair,
     "profile": _profile,
     "stages": _stages,
+    "ring": _ring,
+    "forwarding": _forwarding,
 }
 # Other defaults than those of the rest.
 _OWN: dict[str, dict[str, Any]] = {
-    "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 20_000},
+    "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 60_000, "per_host": 300},
     "transit": {
         "concurrency": [50, 200, 500, 1000, 2000],
         "latency": [0.0, 0.1, 1.0],
@@ -149,7 +183,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="queued")
     queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
     add = parser.add_argument_group("crawl, growth, transit, profile, stages").add_argument
-    add("--pages", type=int, default=6000, help="of a run")
+    add("--pages", type=int, default=10_000, help="of a run")
     add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="for krowlspider alone")
     add("--hosts", type=int, nargs="+", default=[2000], help="of the web")

@@ -31,6 +31,8 @@ FIGURES = {
     "pages_per_second": "pages per second",
     "links_per_cpu_second": "links decided per CPU-second",
     "rss_mb": "peak RSS, MB",
+    "lag_p99_ms": "event loop late by, ms, 99 of 100",
+    "lag_max_ms": "the same at the worst",
     "start_cpu_seconds": "CPU seconds of the start",
     "server_cpu_seconds": "CPU seconds of its Redis",
     "pages": "pages",
@@ -97,6 +99,7 @@ def _once(name: str, web: BenchWeb, plan: Plan) -> dict[str, float]:
         "distinct_links_per_page": round(run["distinct_links"] / run["sent"], 1),
         **{key: round(run[key], 2) for key in ("cpu_seconds", "seconds", "server_cpu_seconds")},
         **{key: run[key] for key in ("pages", "rss_mb", "disallowed", "strange")},
+        **{key: run[key] for key in ("lag_p99_ms", "lag_max_ms") if key in run},
     }
 
 
@@ -117,6 +120,7 @@ def _run(name: str, web: BenchWeb, plan: Plan, seeds: int) -> dict[str, Any]:
             "seconds": usage.seconds,
             "rss_mb": usage.rss_mb,
             "server_cpu_seconds": server,
+            **_lag(path / "log"),
         }
 
 
@@ -124,6 +128,12 @@ def _parsed(log: Path) -> float:
     """How many pages a peer says it has parsed: at its end some are fetched and dropped. This crawler never does so."""
     said = re.findall(rb"(?m)^pages: (\d+)$", log.read_bytes())
     return int(said[-1]) if said else inf
+
+
+def _lag(log: Path) -> dict[str, float]:
+    """How late this crawler's event loop was, as its summary has it; nothing of others."""
+    said = re.findall(rb"event loop +late by ([\d.]+) ms \(99 of 100\), (\d+) at", log.read_bytes())
+    return {"lag_p99_ms": float(said[-1][0]), "lag_max_ms": float(said[-1][1])} if said else {}
 
 
 def _summary(runs: list[dict[str, float]]) -> dict[str, Any]:
@@ -168,7 +178,7 @@ def table(figures: Mapping[str, Any]) -> str:
     crawlers = figures["crawlers"]
     lines = ["", " " * 34 + "".join(f"{name:>24}" for name in crawlers)]
     for key, what in FIGURES.items():
-        cells = (_cell(summary[key]) for summary in crawlers.values())
+        cells = (_cell(summary[key]) if key in summary else "" for summary in crawlers.values())
         lines.append(f"{what:<34}" + "".join(f"{cell:>24}" for cell in cells))
     lines.append("")
     lines += [f"{what}: {_cell(ratio)} times" for what, ratio in figures["ratios"].items()]

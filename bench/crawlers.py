@@ -60,6 +60,8 @@ def krowlspider_command(task: Task) -> list[str]:
         # This web has none; each host would be asked once more.
         "KROWL_SITEMAPS": 0,
         "CONCURRENT_REQUESTS": task.concurrency,
+        # Any port that is free.
+        "PROMETHEUS_PORT": 0,
         **({"KROWL_DNS_SERVERS": f"127.0.0.1:{task.web.dns}"} if shape.names else {}),
         **task.settings,
     }
@@ -81,7 +83,7 @@ def _stock(task: Task) -> tuple[Usage, float]:
 
 def _scrapy_redis(task: Task) -> tuple[Usage, float]:
     python = python_of("scrapy-redis")
-    with _redis(task.scratch) as (url, cpu_seconds):
+    with redis_server(task.scratch / "redis") as (url, cpu_seconds):
         command = [*_peer(python, "stock_scrapy.py", task, task.scratch / "job"), url]
         return measured(command, task.scratch / "log", task.scratch), cpu_seconds()
 
@@ -138,16 +140,17 @@ CRAWLERS = {
 
 
 @contextmanager
-def _redis(scratch: Path) -> Iterator[tuple[str, Callable[[], float]]]:
+def redis_server(
+    folder: Path, cores: str = str(webserver.CORE)
+) -> Iterator[tuple[str, Callable[[], float]]]:
     """A Redis server as it comes, with its URL and the CPU seconds it has used."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folder = scratch / "redis"
     folder.mkdir()
-    command: list[str | Path] = ["taskset", "-c", str(webserver.CORE), program("redis-server")]
+    command: list[str | Path] = ["taskset", "-c", cores, program("redis-server")]
     command += ["--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
-    with (scratch / "redis.log").open("wb") as log:
+    with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
         _wait_for(port, server)

@@ -64,6 +64,8 @@ def _row(shape: Shape, *, pages: int, rounds: int, concurrency: int) -> dict[str
                 "pages_per_second",
                 "rss_mb",
                 "requests_per_page",
+                "lag_p99_ms",
+                "lag_max_ms",
             )
         },
     }

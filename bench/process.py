@@ -30,8 +30,10 @@ class Usage:
     rss_mb: int
 
 
-def measured(command: Sequence[str | Path], log: Path, cwd: Path = ROOT) -> Usage:
-    """Run a command on the crawlers' core to its end.
+def measured(
+    command: Sequence[str | Path], log: Path, cwd: Path = ROOT, cores: str = str(CORE)
+) -> Usage:
+    """Run a command on the crawlers' core, or others, to its end.
 
     :raises RuntimeError: its exit code is not 0, or it hangs; the message has the end of its log
     """
@@ -40,7 +42,7 @@ def measured(command: Sequence[str | Path], log: Path, cwd: Path = ROOT) -> Usag
     begun = time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            ["taskset", "-c", str(CORE), *command], cwd=cwd, stdout=out, stderr=subprocess.STDOUT
+            ["taskset", "-c", cores, *command], cwd=cwd, stdout=out, stderr=subprocess.STDOUT
         )
     watch = threading.Timer(_PATIENCE, process.kill)
     watch.start()

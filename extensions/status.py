@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from krowlspider.node import Node
+
 logger = logging.getLogger(__name__)
+
+# The signal of one who is about to read the stats: what is counted elsewhere is put there.
+figures_wanted = object()
 
 _MB = 1e6
 LINE = (
@@ -42,6 +47,7 @@ class Status:
         self._started = self._last_time = time.monotonic()
         self._last_pages = 0
         crawler.signals.connect(self._start, signals.engine_started)
+        crawler.signals.connect(self._refresh, figures_wanted)
         crawler.signals.connect(self._finish, signals.spider_closed)
 
     @classmethod
@@ -111,6 +117,9 @@ class Status:
     def _counted(self) -> Counter[str]:
         return self._scheduler().counted()
 
+    def _refresh(self) -> None:
+        self._publish(self._counted())
+
     def _publish(self, counted: Counter[str]) -> None:
         put = self._crawler.stats.set_value
         frontier, seen, archive = (
@@ -126,6 +135,8 @@ class Status:
                 put(f"krowl/frontier/dropped_count/{name.removeprefix('dropped/')}", count)
         put("krowl/frontier/queued", frontier.queued)
         put("krowl/frontier/hosts", frontier.host_count)
+        put("krowl/frontier/due", frontier.count_due())
+        put("krowl/frontier/in_transit", self._scheduler().on_the_wire)
         put("krowl/frontier/put_off", frontier.put_off_queued)
         put("krowl/seen/keys", len(seen))
         put("krowl/seen/layers", seen.filter.layers)
@@ -144,12 +155,26 @@ class Status:
         put("krowl/dns/wait_seconds", round(names.waited, 3))
         for kind, count in names.failures.items():
             put(f"krowl/dns/failed_count/{kind}", count)
+        if self._job.node is not None:
+            self._publish_cluster(self._job.node, counted["foreign"])
+
+    def _publish_cluster(self, node: Node, foreign: int) -> None:
+        put = self._crawler.stats.set_value
+        sent, taken = node.forwarder.stats, node.inbox.stats
+        put("krowl/frontier/foreign_count", foreign)
+        put("krowl/frontier/outbox", self._job.frontier.outbox.depth)
+        put("krowl/cluster/sent_count", sent.sent)
+        put("krowl/cluster/taken_count", taken.taken)
+        put("krowl/cluster/dead_count", taken.dead)
+        for kind in sent.failed.keys() | taken.failed.keys():
+            put(f"krowl/cluster/failed_count/{kind}", sent.failed[kind] + taken.failed[kind])
 
     def _finish(self, spider: Spider, reason: str) -> None:
         if self._task is not None:
             self._task.cancel()
+        # Others' figures too.
+        self._crawler.signals.send_catch_log(figures_wanted)
         counted = self._counted()
-        self._publish(counted)
         seconds = time.monotonic() - self._started
         logger.info("%s", "\n".join(self._summary(reason, counted, seconds)))
 
@@ -176,6 +201,11 @@ class Status:
             f"  archive      {archive.records:,} records in {archive.files} files, {size:.1f} MB",
             f"  folder       {folder.path}",
         ]
+        if (late := stats.get_value("krowl/loop/lag_p99_ms")) is not None:
+            worst = stats.get_value("krowl/loop/lag_max_ms")
+            lines.append(
+                f"  event loop   late by {late:.1f} ms (99 of 100), {worst:.0f} at the worst"
+            )
         if frontier.put_off_queued:
             lines.append(
                 f"  put off      {frontier.put_off_queued:,} of the URLs left, because their hosts do not answer:"

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 from scrapy.utils.misc import load_object
 
+from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.ring import Member
 from krowlspider.fetch.hosts import is_address
 
 if TYPE_CHECKING:
@@ -147,6 +149,37 @@ def file(settings: BaseSettings, name: str) -> str | None:
     return None if Path(value).is_file() else "is not a file that is there"
 
 
+def ring(settings: BaseSettings, name: str) -> str | None:
+    """The members of a static ring; an empty list is none."""
+    try:
+        parse_ring(settings.getlist(name))
+    except (TypeError, ValueError, AttributeError) as error:
+        return f"is no ring: {error}"
+    return None
+
+
+def node_id(settings: BaseSettings, name: str) -> str | None:
+    """The id of a node; empty text is none."""
+    if settings.get(name) == "":
+        return None
+    try:
+        Member(settings.get(name))
+    except ValueError:
+        return (
+            "is not a node id: 1 to 63 letters, digits, '.', '_' and '-', a letter or digit first"
+        )
+    return None
+
+
+def ports(settings: BaseSettings, name: str) -> str | None:
+    """A port, or the first and the last of several."""
+    try:
+        port_range(settings.get(name))
+    except (TypeError, ValueError):
+        return f"is neither a port, 0 to {_PORT_MAX}, nor the first and the last of several"
+    return None
+
+
 def header(settings: BaseSettings, name: str) -> str | None:
     """Text that may stand in a header: a line break in it would make another header."""
     value = settings.get(name)
@@ -171,6 +204,19 @@ def contact(settings: BaseSettings, name: str) -> str | None:
     if _EMAIL.fullmatch(value) or _is_web_url(value):
         return None
     return "is neither an e-mail address nor an http(s) URL"
+
+
+def port_range(value: object) -> range:
+    """The ports that are meant by a number, or by a list or text with commas of one or two; 0 is any that is free.
+
+    :raises TypeError: it is none of these
+    :raises ValueError: they are no ports, or too many, or the first is above the last
+    """
+    parts = value.split(",") if isinstance(value, str) else value
+    numbers = [int(part) for part in parts] if isinstance(parts, list | tuple) else [int(parts)]  # type: ignore[call-overload]
+    if len(numbers) not in {1, 2} or not 0 <= numbers[0] <= numbers[-1] <= _PORT_MAX:
+        raise ValueError(f"{value!r} is no range of ports")
+    return range(numbers[0], numbers[-1] + 1)
 
 
 def is_network(part: str) -> bool:

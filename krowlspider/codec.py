@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
+from krowlspider.cluster.message import Message, dumps, encode, loads
 from krowlspider.frontier.entry import Entry
 
 _JSON = b"J"
@@ -91,6 +92,50 @@ class RequestCodec:
         if entry.bare:
             meta["krowl_bare"] = True
         return request
+
+    def message(self, entry: Entry, priority: int = 0) -> bytes:
+        """An entry on its way to another node.
+
+        :raises ValueError: it cannot be JSON, or is too long
+        """
+        if entry.request:
+            request = self.request(entry)
+            request.priority = priority
+            return dumps(request.to_dict(spider=self._spider))
+        return encode(
+            Message(
+                entry.url,
+                depth=entry.depth,
+                priority=priority,
+                redirects=entry.redirects,
+                bare=entry.bare,
+                chain=entry.chain,
+                via=entry.via,
+                hop=entry.hop,
+            )
+        )
+
+    def received(self, message: Message) -> Entry:
+        """The entry of a page that another node has sent."""
+        return Entry(
+            message.url,
+            message.depth,
+            message.redirects,
+            bare=message.bare,
+            chain=message.chain,
+            via=message.via,
+            hop=message.hop,
+        )
+
+    def whole(self, message: Message) -> Request:
+        """The request that a message is.
+
+        :raises ValueError: the spider has no such callback, or it is none
+        """
+        try:
+            return request_from_dict(loads(encode(message)), spider=self._spider)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from error
 
     def _is_plain(self, request: Request) -> bool:
         return (

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.node import Node
+
 logger = logging.getLogger(__name__)
 
 # Seconds between looks for room for the frontier, at first and at most: each may write 100 MB.
@@ -66,8 +68,10 @@ class Job:
     client: Client
     hasher: IdentityHasher
 
-    def __init__(self, settings: BaseSettings):
+    def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
+        # This process's place in a cluster; None for a crawl of one process.
+        self.node = _node(settings, spider)
         self.rule = pace_rule(settings)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
@@ -89,7 +93,7 @@ class Job:
         """The job of a crawler."""
         job = _jobs.get(crawler)
         if job is None:
-            job = _jobs[crawler] = cls(crawler.settings)
+            job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name)
         return job
 
     def open(self) -> None:
@@ -101,7 +105,7 @@ class Job:
             return
         settings = self._settings
         self.folder = JobFolder.of(settings["JOBDIR"])
-        head = self.folder.take()
+        head = self.folder.take(seed=None if self.node is None else self.node.seed)
         try:
             self._open_parts(head.seed, new=head.new or self.folder.untouched)
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
@@ -255,6 +259,8 @@ class Job:
         """Commit, close the WARC files and the store, unlock the folder. What fails is in ``failure``: pages that
         could not be committed stay queued."""
         self.give_up()
+        if self.node is not None:
+            await self.node.stop()
         async with self._commit_lock:
             if not self._opened:
                 return
@@ -292,6 +298,16 @@ class Job:
         )
 
 
+def _node(settings: BaseSettings, spider: str) -> Node | None:
+    """:raises ClusterError: this node is not among the members"""
+    if not settings.getlist("KROWL_RING"):
+        return None
+    # A crawl of one process starts without what it needs: Redis.
+    from krowlspider.node import Node  # noqa: PLC0415
+
+    return Node(settings, spider)
+
+
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:
     """Where the WARC files of a job folder are."""
     chosen: str | None = settings["KROWL_WARC_DIR"]
@@ -305,6 +321,7 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),
         address_concurrency=settings.getint("KROWL_IP_CONCURRENCY"),
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
+        outbox=settings.getint("KROWL_OUTBOX_MAX"),
     )
 
 

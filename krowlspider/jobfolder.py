@@ -85,11 +85,12 @@ class JobFolder:
             raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
         return cls(path)
 
-    def take(self, *, to_repair: bool = False) -> JobHead:
-        """Lock the folder and read its head, making both when the folder is new or empty.
+    def take(self, *, to_repair: bool = False, seed: int | None = None) -> JobHead:
+        """Lock the folder and read its head, making both when the folder is new or empty. ``seed`` is that of the
+        identities of a cluster; None: a new folder gets one of its own.
 
-        :raises JobError: in use, not writable, of another format, or not a crawl's folder; or, unless it is taken
-            ``to_repair``, a repair was cut short in it
+        :raises JobError: in use, not writable, of another format, of another seed, or not a crawl's folder; or, unless it
+            is taken ``to_repair``, a repair was cut short in it
         """
         try:
             _make_durably(self.path)
@@ -103,7 +104,12 @@ class JobFolder:
             self._drop_lock()
             raise JobInUseError(self.path, holder) from error
         try:
-            head = self._head()
+            head = self._head(seed)
+            if seed not in {None, head.seed}:
+                raise JobError(
+                    f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing in it:"
+                    " give a new JOBDIR, or the KROWL_CLUSTER with which it was begun"
+                )
             if not to_repair and self.repairing.exists():
                 raise JobError(
                     f"JOBDIR {self.path}: a repair was cut short: run it again:"
@@ -178,13 +184,13 @@ class JobFolder:
             os.close(self._lock)
             self._lock = None
 
-    def _head(self) -> JobHead:
+    def _head(self, seed: int | None) -> JobHead:
         path = self.path / _HEAD
         try:
             said = json.loads(path.read_bytes())
             head = JobHead(int(said["format"]), int(said["seed"]), str(said["software"]))
         except FileNotFoundError:
-            return self._new_head(path)
+            return self._new_head(path, seed)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
         if head.format != FORMAT:
@@ -194,7 +200,7 @@ class JobFolder:
             )
         return head
 
-    def _new_head(self, path: Path) -> JobHead:
+    def _new_head(self, path: Path, seed: int | None) -> JobHead:
         ours = {_LOCK, _HEAD_DRAFT}
         if self.frontier.is_dir():
             raise JobError(_headless(self.path))
@@ -204,7 +210,9 @@ class JobFolder:
                 f"JOBDIR {self.path} is not empty and not a crawl's folder"
                 f" (it holds {min(strange)!r}): give a new or empty folder"
             )
-        head = JobHead(FORMAT, secrets.randbits(63), f"krowlspider {__version__}", new=True)
+        if seed is None:
+            seed = secrets.randbits(63)
+        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", new=True)
         text = {"format": head.format, "seed": head.seed, "software": head.software}
         draft = path.with_name(_HEAD_DRAFT)
         try:

@@ -40,8 +40,16 @@ _TOLD = (
     "RETRY_TIMES",
     "URLLENGTH_LIMIT",
 )
-# Folders of this machine, names of a private network, and where a store is, are nobody's business.
-_UNTOLD = ("KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD")
+# Folders of this machine, names of a private network, and where a store and the other nodes are, are nobody's business.
+_UNTOLD = (
+    *(
+        "KROWL_EXCLUDE",
+        "KROWL_NODE_ID",
+        "KROWL_RESOLVE",
+        "KROWL_RING",
+    ),
+    *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
+)
 # What a spider says of a page in its request's meta, and the field that it becomes.
 _BY_SPIDER = {"krowl_outlinks": "outlinks", "krowl_charset": "charset"}
 _T = TypeVar("_T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import compress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
+from krowlspider.cluster.message import encode
 from krowlspider.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.hosts import State
+from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from krowlspider.archive.capture import Note
+    from krowlspider.cluster.message import Message
     from krowlspider.dupefilter import DupeFilter
     from krowlspider.frontier.hosts import Host
 
@@ -49,6 +53,8 @@ _TURN = 0.01
 _REFUSALS_A_HOST = 20
 # URLs of a retired host dropped in one go, 10 ms; the rest when it is popped.
 _DROPPED_AT_ONCE = 1000
+# Nodes that a URL is sent on to before it is dropped: they do not agree on the ring.
+_HOPS_MAX = 16
 # Where the authority of "http://" or "https://" has begun, at the latest.
 _AUTHORITY = 8
 
@@ -138,12 +144,23 @@ class Scheduler(BaseScheduler):
         self._job.open()
         self._frontier = self._job.frontier
         self._gate = self._job.robots
+        self._node = self._job.node
         self._gate.come = self._robots_come
         self._before = self._frontier.counters.copy()
         # What this start has set aside counts as dropped by it.
         self._before["dropped/poison"] -= self._job.blame.poisoned
         tell(self._job.blame, self._job.folder.path)
         self._watch_completions()
+        if self._node is not None:
+            self._node.on_over = self._wake
+            self._node.on_failure = self._job.fail
+            self._node.run(
+                self._frontier.outbox,
+                self.take_in,
+                paused=lambda: self.paused,
+                rests=lambda: self.rests,
+                activity=self._frontier.counters.total,
+            )
         self._job.on_room = self._wake
         mark_work(self._crawler.engine.scraper, self._job, self.transit)
         if self._job.folder.temporary:
@@ -221,6 +238,15 @@ class Scheduler(BaseScheduler):
         if self.exclusions.hold_for(url):
             return self._refuse("exclude")
         key = None if request.dont_filter else self._df.identity(request, url)
+        if self._node is not None and (owner := self._node.others([host])[0]) is not None:
+            try:
+                message = self._codec.message(entry, request.priority)
+            except ValueError as error:
+                logger.error(
+                    "%s cannot be sent to node %s, which owns it: %s", request, owner, error
+                )
+                return self._refuse("unserializable")
+            return not self._add([], [Foreign(owner, host, key, message)])
         if key is not None and self._knows((host,), (key,))[0]:
             return False
         return bool(self._add([Candidate(host, key, entry, request.priority)]))
@@ -233,10 +259,10 @@ class Scheduler(BaseScheduler):
             self._job.fail(error)
             raise
 
-    def _add(self, candidates: list[Candidate]) -> int:
+    def _add(self, candidates: list[Candidate], foreign: Sequence[Foreign] = ()) -> int:
         """:raises StoreError: they cannot be written; nothing is acknowledged from then on, their page neither"""
         try:
-            return self._frontier.queue(candidates)
+            return self._frontier.queue(candidates, foreign)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
@@ -284,16 +310,18 @@ class Scheduler(BaseScheduler):
         urls = list(urls)
         found = self._job.hasher.keys(urls)
         hosts = _hosts_of(urls, page)
+        owners = None if self._node is None else self._node.others(hosts)
         itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
         keys: Sequence[bytes | None] = [None] if itself else found
         # First, as most links are: what is known is in scope, or was when it was found.
-        known = [False] if itself else self._knows(hosts, found)
+        known = [False] if itself else self._known_here(hosts, found, owners)
         exclusions = self.exclusions
         refusal = self.scope.refusal
         keeps = bool(page) and self._keeps_via
         candidates = []
-        for url, host, identity, is_known in zip(urls, hosts, keys, known, strict=True):
-            if is_known:
+        foreign: list[Foreign] = []
+        for at, (url, host, identity) in enumerate(zip(urls, hosts, keys, strict=True)):
+            if known[at]:
                 continue
             reason = refusal(url, host, depth, via)
             if reason and not (request and reason == "extension"):
@@ -308,15 +336,88 @@ class Scheduler(BaseScheduler):
                 entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
             if keeps:
                 entry.via, entry.hop = page, hop
-            candidates.append(Candidate(host, identity, entry))
-        added = self._add(candidates)
+            if owners is not None and (owner := owners[at]) is not None:
+                foreign.append(Foreign(owner, host, identity, self._codec.message(entry)))
+            else:
+                candidates.append(Candidate(host, identity, entry))
+        added = self._add(candidates, foreign)
         if added:
             self._wake()
         return added
 
+    def _known_here(
+        self, hosts: list[str], keys: list[bytes], owners: list[str | None] | None
+    ) -> list[bool]:
+        """Which identities are known. Of those that other nodes own, their outbox knows."""
+        if owners is None or not any(owners):
+            return self._knows(hosts, keys)
+        ours = [owner is None for owner in owners]
+        known = iter(self._knows(list(compress(hosts, ours)), list(compress(keys, ours))))
+        return [is_ours and next(known) for is_ours in ours]
+
+    async def take_in(self, messages: list[Message]) -> None:
+        """Queue what other nodes, or people, have sent. What another node owns by now goes on to it."""
+        node = self._node
+        assert node is not None
+        hosts = [host_of(message.url) for message in messages]
+        found = self._job.hasher.keys([message.url for message in messages])
+        owners = node.others(hosts)
+        known = self._known_here(hosts, found, owners)
+        candidates = []
+        foreign: list[Foreign] = []
+        for message, host, key, owner, is_known in zip(
+            messages, hosts, found, owners, known, strict=True
+        ):
+            if is_known:
+                continue
+            if message.rest or message.meta:
+                self._take_whole(message)
+            elif reason := self.scope.refusal(message.url, host, message.depth, None):
+                self.count_dropped(reason)
+            elif self.exclusions.hold_for(message.url):
+                self.count_dropped("exclude")
+            elif owner is not None:
+                foreign += self._sent_on(message, owner, host)
+            else:
+                entry = self._codec.received(message)
+                candidates.append(Candidate(host, key, entry, message.priority))
+        if self._add(candidates, foreign):
+            self._wake()
+
+    def _sent_on(self, message: Message, owner: str, host: str) -> list[Foreign]:
+        """To the node that owns it now. It has been marked as sent where it came from, so it goes whether known or not."""
+        if message.hops >= _HOPS_MAX:
+            self.count_dropped("hops")
+            return []
+        message.hops += 1
+        return [Foreign(owner, host, None, encode(message))]
+
+    def _take_whole(self, message: Message) -> None:
+        """A request of an ordinary spider."""
+        try:
+            request = self._codec.whole(message)
+        except ValueError as error:
+            logger.warning("A request for %s is no use to this spider: %s", message.url, error)
+            self.count_dropped("unserializable")
+        else:
+            self.enqueue_request(request)
+
     # --- out ---
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is left to do here, and nothing to send to other nodes."""
+        is_starting = self._crawler.engine._start is not None
+        return not (
+            is_starting or self._has_work() or self._frontier.leased or self._frontier.outbox.depth
+        )
+
     def has_pending_requests(self) -> bool:
+        if self._node is not None and not self._node.over and self.page_budget != 0:
+            return True
+        return self._has_work()
+
+    def _has_work(self) -> bool:
         # A response between the downloader and the scraper is in neither of them for a moment.
         if self._job.stalled is not None:
             return True

@@ -185,6 +185,21 @@ KROWL_DUPLICATE_BODIES_MAX = 10
 # True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says nofollow.
 KROWL_FOLLOW_NOFOLLOW = False
 
+# --- Cluster --------------------------------------------------------------------------------------
+
+# Name of the cluster; its nodes, and nobody else, have the same.
+KROWL_CLUSTER = "krowlspider"
+# Id of this node: 1 to 63 letters, digits, '.', '_' and '-'. It owns a share of the domains by it: a node that comes
+# back needs the one it had. Empty: the name of the machine.
+KROWL_NODE_ID = ""
+# The members, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
+KROWL_RING: list[str] = []
+# Messages in a node's inbox in its Redis before the others keep theirs in their outboxes.
+KROWL_INBOX_MAX = 1_000_000
+# URLs of other nodes that wait on this one's disk while their owners do not take them; what comes then is dropped, and
+# not marked seen. 0: no limit.
+KROWL_OUTBOX_MAX = 10_000_000
+
 # --- Archive --------------------------------------------------------------------------------------
 
 # Folder of the WARC files; None: JOBDIR/warc.
@@ -285,9 +300,22 @@ EXTENSIONS = {
     "extensions.upload.Upload": 0,
     "extensions.diskguard.DiskGuard": 0,
     "extensions.collector.Collector": 0,
+    "extensions.looplag.LoopLag": 0,
+    "extensions.metrics.Metrics": 0,
 }
 # On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.
 REMOTE_CONTROL_ENABLED = False
+
+# --- Metrics --------------------------------------------------------------------------------------
+
+# True: the figures of the crawl are at http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH for Prometheus, without a
+# host or a URL in them. The names of these settings are those of scrapy-prometheus-exporter.
+PROMETHEUS_ENABLED = True
+# Address to listen at. Whoever reaches it may read: 0.0.0.0 is for a network of your own.
+PROMETHEUS_HOST = "127.0.0.1"
+# A port; 0: any that is free. Of two, the first that is free from the one to the other, for several crawls on a machine.
+PROMETHEUS_PORT = [9410, 9420]
+PROMETHEUS_PATH = "metrics"
 
 # --- Log ------------------------------------------------------------------------------------------
 

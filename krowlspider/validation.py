@@ -29,6 +29,10 @@ _AGENT_NAME = r"[A-Za-z_-]+"
 _FILE_PREFIX = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 # Of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
+# What is wrong with them is told without what they are.
+_SECRET = {"KROWL_RING"}
+# Part of keys and names in Consul and Redis.
+_CLUSTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 _DAY = 86_400.0
 _OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
 
@@ -91,6 +95,11 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_SKIP_EXTENSIONS": checkers.each(checkers.is_extension, "extensions such as zip"),
     "KROWL_DUPLICATE_BODIES_MAX": integer(0, "pages"),
     "KROWL_FOLLOW_NOFOLLOW": checkers.boolean,
+    "KROWL_CLUSTER": checkers.text(_CLUSTER_NAME, "1 to 63 letters, digits, '_' and '-'"),
+    "KROWL_NODE_ID": checkers.node_id,
+    "KROWL_RING": checkers.ring,
+    "KROWL_INBOX_MAX": integer(1, "messages"),
+    "KROWL_OUTBOX_MAX": integer(0, "URLs"),
     "KROWL_WARC_DIR": checkers.folder,
     "KROWL_WARC_PREFIX": checkers.text(_FILE_PREFIX, "of letters, digits, '.', '_' and '-'"),
     "KROWL_WARC_MAX_SIZE": integer(1, "bytes"),
@@ -111,6 +120,10 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_UPLOAD_DELETE": checkers.boolean,
     "KROWL_DISK_FLOOR": integer(0, "bytes"),
     "KROWL_STATUS_INTERVAL": _seconds,
+    "PROMETHEUS_ENABLED": checkers.boolean,
+    "PROMETHEUS_HOST": checkers.text(r"[A-Za-z0-9._:-]+", "an address to listen at"),
+    "PROMETHEUS_PORT": checkers.ports,
+    "PROMETHEUS_PATH": checkers.text(r"/?[A-Za-z0-9._~/-]+", "a path such as metrics"),
     # Scrapy's, which the components here rely on.
     "TWISTED_REACTOR": checkers.text(re.escape(_ASYNCIO_REACTOR), _ASYNCIO_REACTOR),
     "USER_AGENT": checkers.user_agent,
@@ -174,6 +187,8 @@ def _problem(settings: BaseSettings, name: str) -> str | None:
         # Scrapy's getters would read it as 0.
         return f"{name} is None: it must have a value"
     reason = CHECKERS[name](settings, name)
+    if reason and name in _SECRET:
+        return f"{name} {reason}"
     # One line, whatever was given: repr() leaves no line break in text, this none in the rest.
     return f"{name}={_bare(' '.join(repr(value).split()))} {reason}" if reason else None
 

@@ -36,6 +36,7 @@ PACKAGES = {
     "chromium": Package("chromium", "usr/lib/chromium/chromium"),
     "redis-server": Package("redis-server", "usr/bin/redis-server"),
     "nginx": Package("nginx", "usr/sbin/nginx"),
+    "promtool": Package("prometheus", "usr/bin/promtool"),
     # The last one that Debian made: 1.8.7.
     "consul": Package("consul", "usr/bin/consul", "bullseye"),
 }

@@ -30,6 +30,7 @@ FACING = FOLDERS | {
     "logformatter",
     "looplag",
     "metrics",
+    "node",
     "notes",
     "outages",
     "processing",

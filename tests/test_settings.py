@@ -93,9 +93,11 @@ def test_every_krowl_setting_has_exactly_one_checker():
 
 
 def test_every_other_setting_is_one_that_scrapy_knows():
-    ours = {name for name in vars(defaults) if name.isupper() and not name.startswith("KROWL_")}
+    # Those of Prometheus have the names that scrapy-prometheus-exporter gave them.
+    own = ("KROWL_", "PROMETHEUS_")
+    ours = {name for name in vars(defaults) if name.isupper() and not name.startswith(own)}
     assert ours - set(vars(default_settings)) == set()
-    assert {name for name in CHECKERS if not name.startswith("KROWL_")} - set(
+    assert {name for name in CHECKERS if not name.startswith(own)} - set(
         vars(default_settings)
     ) == set()
 

@@ -38,6 +38,10 @@ class DomainBudget:
     def give_back(self, domain: str) -> None:
         self._set(domain, max(0, self.count(domain) - 1))
 
+    def charge(self, domain: str, urls: int) -> None:
+        """Count URLs that come with a host from another frontier, or fewer than none that leave with it."""
+        self._set(domain, max(0, self.count(domain) + urls))
+
     def count(self, domain: str) -> int:
         """URLs that count against the domain's budget."""
         count = self._counts.get(domain)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
+from krowlspider.frontier.outbox import FOREIGN
 from krowlspider.frontier.schema import host_in, split_queue_key
 from krowlspider.frontier.seen import KEY_SIZE
 
@@ -142,7 +143,8 @@ class _Work:
         count = 0
         by_host = groupby(self._store.keys(schema.SEEN), key=lambda key: key[1:-_SEEN_TAIL])
         for name, keys in by_host:
-            if self._store.get(schema.HOST + name) is None:
+            # Those of other nodes' hosts are by node.
+            if name[:1] != FOREIGN.encode() and self._store.get(schema.HOST + name) is None:
                 self._miss_record(name.decode())
             count += sum(1 for _ in keys)
         return count

@@ -36,6 +36,8 @@ class DueHeap:
         # Every key up to this one is in memory, or belongs to a host that has left the heap.
         self._cursor = DUE
         self._covered = 0.0
+        # As far as memory had read when it began anew.
+        self._again = DUE
 
     def settle(self, host: Host, batch: Batch) -> None:
         """Write a host's place on disk, by its time. A place that memory has read past is pushed."""
@@ -70,8 +72,9 @@ class DueHeap:
 
     @property
     def _full(self) -> bool:
-        """Whether what waits in memory already is as much as a window: it goes first."""
-        return len(self._heap) >= self._window
+        """Whether what waits in memory already is as much as a window: it goes first, unless sooner places are read
+        again."""
+        return len(self._heap) >= self._window and self._cursor >= self._again
 
     def next_due(self) -> float | None:
         """When to look again, at the latest; None when no host has a place."""
@@ -101,12 +104,20 @@ class DueHeap:
         """The range of keys that have been read."""
         return DUE, self._cursor
 
+    def read_again(self) -> None:
+        """Begin at the soonest on disk: hosts were popped and left where they are."""
+        self._again = max(self._again, self._cursor)
+        self._cursor = DUE
+        self._covered = 0.0
+
     def read_window(self, now: float) -> None:
         """Read the next hosts into memory; the times of all hosts are on disk."""
+        known = {place[::2] for place in self._heap} if self._cursor < self._again else set()
         keys = list(islice(self._store.keys(DUE, self._cursor), self._window))
         for key in keys:
             due, name = split_due_key(key)
-            self.push(due, name)
+            if (due, name) not in known:
+                self.push(due, name)
         if len(keys) == self._window:
             self._cursor = keys[-1]
             self._covered = split_due_key(keys[-1])[0]

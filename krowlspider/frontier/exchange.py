@@ -76,10 +76,11 @@ def export_lines(store: Store) -> Iterator[str]:
     """A line for each queued URL, then for each poison one, by host."""
     for kind, state in _STATES.items():
         for key, value in store.items(kind):
-            yield json.dumps(_as_dict(split_queue_key(key)[1], entry_of(key, value), state))
+            yield json.dumps(as_line(split_queue_key(key)[1], entry_of(key, value), state))
 
 
-def _as_dict(priority: int, entry: Entry, state: str) -> dict[str, object]:
+def as_line(priority: int, entry: Entry, state: str) -> dict[str, object]:
+    """What is said of an entry."""
     line: dict[str, object] = {"url": entry.url, "priority": priority, "bare": entry.bare}
     line |= {name: getattr(entry, name) for name in _COUNTS}
     if entry.chain:
@@ -108,7 +109,21 @@ def parse_line(
         said = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadLine('not JSON: a line is {"url": "https://..."}') from error
-    if not isinstance(said, dict) or not isinstance(said.get("url"), str):
+    if not isinstance(said, dict):
+        raise BadLine("not a JSON object with a url")
+    priority, entry = read_entry(said, url_max=url_max)
+    try:
+        return Candidate(host_of(entry.url), identify(entry), entry, priority)
+    except ValueError as error:
+        raise BadLine(str(error)) from error
+
+
+def read_entry(said: dict[str, Any], *, url_max: int) -> tuple[int, Entry]:
+    """Priority and entry of a line, by its keys.
+
+    :raises BadLine: it is none
+    """
+    if not isinstance(said.get("url"), str):
         raise BadLine("not a JSON object with a url")
     _check_keys(said)
     url = normalise(said["url"])
@@ -116,19 +131,16 @@ def parse_line(
         raise BadLine(f"not an http or https URL, or one with a user name: {said['url'][:80]!r}")
     if len(url) > url_max:
         raise BadLine(f"a URL of more than {url_max} characters")
-    counts = {name: _whole(said, name, 0, most) for name, most in _COUNTS.items()}
-    priority = _whole(said, "priority", -schema.PRIORITY_LIMIT, schema.PRIORITY_LIMIT)
+    counts = {name: whole(said, name, 0, most) for name, most in _COUNTS.items()}
+    priority = whole(said, "priority", -schema.PRIORITY_LIMIT, schema.PRIORITY_LIMIT)
     bare = said.get("bare", False)
     if type(bare) is not bool:
         raise BadLine("bare is neither true nor false")
-    try:
-        entry = Entry(url, bare=bare, request=_request(said), chain=_chain(said, url_max))
-        for name, count in counts.items():
-            setattr(entry, name, count)
-        entry.via, entry.hop = _via(said, url_max)
-        return Candidate(host_of(url), identify(entry), entry, priority)
-    except ValueError as error:
-        raise BadLine(str(error)) from error
+    entry = Entry(url, bare=bare, request=_request(said), chain=_chain(said, url_max))
+    for name, count in counts.items():
+        setattr(entry, name, count)
+    entry.via, entry.hop = _via(said, url_max)
+    return priority, entry
 
 
 def _check_keys(said: dict[str, Any]) -> None:
@@ -138,7 +150,11 @@ def _check_keys(said: dict[str, Any]) -> None:
         raise BadLine("state is neither queued nor poison")
 
 
-def _whole(said: dict[str, Any], name: str, least: int, most: int) -> int:
+def whole(said: dict[str, Any], name: str, least: int, most: int) -> int:
+    """A whole number of a line, 0 where there is none.
+
+    :raises BadLine: it is another thing, or out of range
+    """
     value = said.get(name, 0)
     if type(value) is not int or not least <= value <= most:
         raise BadLine(f"{name} is not a whole number from {least} to {most}")

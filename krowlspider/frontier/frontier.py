@@ -15,15 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.handover import HostBusyError, HostLoad, put_poison, remembered, unload
-from krowlspider.frontier.hosts import Host, State, Turn, level_of, queued_in
-from krowlspider.frontier.schema import split_queue_key, whole_microseconds
+from krowlspider.frontier.entry import Entry, entry_of
+from krowlspider.frontier.handover import Part, put_poison, stays
+from krowlspider.frontier.hosts import Host, Queue, State, Turn, level_of, queued_in
+from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
+from krowlspider.frontier.schema import (
+    after_all,
+    authorities_of,
+    host_in,
+    split_queue_key,
+    whole_microseconds,
+)
 from krowlspider.frontier.turns import HostTurns, Limits
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from krowlspider.frontier.seen import SeenSet
     from krowlspider.frontier.store import Batch, Store
@@ -108,6 +115,10 @@ class Frontier(HostTurns):
             self._catch_up()
         counted: dict[str, Any] = self._count() if gauges is None else json.loads(gauges)
         self.queued: int = counted["queued"]
+        # To look for a host's poison where there is none would walk over all that was deleted behind it. Few: each of
+        # their pages has cost three processes.
+        self.poisoned = {host_in(key) for key in self._store.keys(schema.POISON)}
+        self.outbox = Outbox(self._store, self._limits.outbox, counted.get("outbox"))
         batch = self._store.batch(sync=True)
         batch.delete(schema.CLEAN)
         self._put_totals(batch, self.counters)
@@ -158,6 +169,7 @@ class Frontier(HostTurns):
             "put_off": self._put_off_queued
             + sum(len(host.leased) for host in self.hosts.values() if host.turn is Turn.PUT_OFF),
             "unsure": self.unsure,
+            "outbox": self.outbox.gauges(),
         }
         batch.put(schema.CLEAN, json.dumps(gauges).encode())
         batch.write()
@@ -171,15 +183,19 @@ class Frontier(HostTurns):
 
     # --- discovery ---
 
-    def add(self, candidates: Iterable[Candidate]) -> int:
+    def add(
+        self,
+        candidates: Iterable[Candidate],
+        foreign: Sequence[Foreign] = (),
+        decided: Sequence[bytes] = (),
+    ) -> int:
         """Queue those that are not known: see `queue`."""
-        return self.queue(
-            [
-                candidate
-                for candidate in candidates
-                if candidate.key is None or not self.knows((candidate.host,), (candidate.key,))[0]
-            ]
-        )
+        unknown = [
+            candidate
+            for candidate in candidates
+            if candidate.key is None or not self.knows((candidate.host,), (candidate.key,))[0]
+        ]
+        return self.queue(unknown, foreign, decided)
 
     def knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
         """Which identities are known, each of the host at its place; those that are, are counted as ``known``."""
@@ -188,17 +204,26 @@ class Frontier(HostTurns):
             self.counters["known"] += count
         return known
 
-    def queue(self, candidates: list[Candidate]) -> int:
+    def queue(
+        self,
+        candidates: list[Candidate],
+        foreign: Sequence[Foreign] = (),
+        decided: Sequence[bytes] = (),
+    ) -> int:
         """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one
         batch. Returns how many were queued.
 
         Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier`` and
         ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
+
+        ``foreign`` ones go into the outbox, as `forward` says, in the same batch; ``decided`` are keys of outbox entries
+        that `Outbox.rebucket` gave back, which leave it with the batch.
         """
         self._evict()
         self._recall_missing(candidates)
         batch = self._store.batch()
-        touched: set[Host] = set()
+        # In the order in which they came, not by address in memory: the same crawl twice is the same.
+        touched: dict[Host, None] = {}
         in_batch: set[bytes] = set()
         added = 0
         for candidate in candidates:
@@ -217,15 +242,49 @@ class Frontier(HostTurns):
                 in_batch.add(key)
                 self.seen.mark(candidate.host, key, batch)
             self._append(host, candidate.entry, candidate.priority, batch)
-            touched.add(host)
+            touched[host] = None
             added += 1
         for host in touched:
             self._record(host, batch)
+        if foreign:
+            self._forward(foreign, batch)
+        if decided:
+            self.outbox.take_out(decided, batch)
         self._budget.end_batch(batch)
         self.seen.end_batch(batch)
         batch.write()
         self.counters["queued"] += added
         return added
+
+    def forward(self, items: Iterable[Foreign]) -> int:
+        """Put what is new into the outbox, mark it as sent to its owner, in one batch. Returns how many were put,
+        which are counted as ``foreign``; known ones as ``known``, those for which the outbox has no room as
+        ``dropped/outbox``: they are not marked."""
+        batch = self._store.batch()
+        put = self._forward(items, batch)
+        self.seen.end_batch(batch)
+        batch.write()
+        return put
+
+    def _forward(self, items: Iterable[Foreign], batch: Batch) -> int:
+        put = 0
+        in_batch: set[tuple[str, bytes]] = set()
+        for item in items:
+            if item.key is not None:
+                mark = foreign_mark(item.owner, item.key)
+                if mark in in_batch or self.seen.known(*mark):
+                    self.counters["known"] += 1
+                    continue
+            if self.outbox.full:
+                self.counters["dropped/outbox"] += 1
+                continue
+            if item.key is not None:
+                in_batch.add(mark)
+                self.seen.mark(*mark, batch)
+            self.outbox.put(item.owner, item.host, item.message, batch)
+            put += 1
+        self.counters["foreign"] += put
+        return put
 
     def _recall_missing(self, candidates: list[Candidate]) -> None:
         hosts = self.hosts
@@ -348,6 +407,8 @@ class Frontier(HostTurns):
         if self._consumed >= COMPACT_EVERY:
             self._consumed = 0
             also.append(partial(self._store.compact, *self._due.consumed()))
+        if self.outbox.consumed():
+            also.append(partial(self._store.compact, schema.OUTBOX, after_all(schema.OUTBOX)))
         return also
 
     def end_commit(self, commit: Commit) -> None:
@@ -376,60 +437,127 @@ class Frontier(HostTurns):
         lease.host.end_lease(lease.priority, lease.sequence)
         self.leased -= 1
 
-    # --- handing hosts over ---
+    # --- hosts that come and go ---
 
-    def hand_over(self, name: str) -> HostLoad:
-        """Take a host out of this frontier, whole, in one synced batch.
-
-        :raises HostBusyError: it is not at rest; nothing has changed
-        """
-        host = self.host(name)
-        busy = host.leased or host.errands or host.waits or host.called
-        if busy or host.turn in (Turn.IN_TRANSIT, Turn.PARKED):
-            raise HostBusyError(f"{name} is {host.turn.value}, with {len(host.leased)} pages open")
-        if host.recalled:
-            # The end of its last request may not have reached the disk, which the other frontier cannot know.
-            sure = whole_microseconds(self.unsure + self._rule.delay(host.pace))
-            host.ready, host.due = max(host.ready, sure), max(host.due, sure)
-        batch = self._store.batch(sync=True)
-        load = unload(self._store, name, batch)
-        load.record = host.encode()
-        self._due.forget(host, batch)
+    def give_up_host(self, host: Host, identify: Callable[[Entry], bytes | None]) -> int:
+        """Another frontier has taken over all of a sealed host: remove it, but for its seen marks, which
+        `SeenSet.remove_marks` is to remove then. Returns how many entries stay, because no other may read them."""
+        name = host.name
+        batch = self._store.batch()
+        kept: list[bytes] = []
+        for _, key, value in self.entries(name):
+            if stays(entry_of(key, value), identify):
+                kept.append(key)
+            else:
+                batch.delete(key)
+        for note in self._store.keys(schema.arriving_prefix(name)):
+            batch.delete(note)
+        self._keep_queued(host, [key for key in kept if key[:1] == schema.QUEUE])
+        if kept:
+            self._record(host, batch)
+        else:
+            self._due.forget(host, batch)
+            batch.delete(schema.host_key(name))
+            batch.delete(schema.put_off_key(name))
+            for authority in authorities_of(name):
+                batch.delete(schema.robots_key(authority))
+        self.seen.forget(name, batch)
+        self._budget.end_batch(batch)
         batch.write()
-        self.queued -= host.queued
-        if host.turn is Turn.PUT_OFF:
-            self._put_off_queued -= host.queued
-        host.turn, host.changed = Turn.IDLE, False
-        del self.hosts[name]
-        return load
+        return len(kept)
 
-    def take_over(self, load: HostLoad) -> None:
-        """Put a host that another frontier handed over into this one, in one synced batch: what is queued goes
-        behind what this one has of it, its next-fetch time is the later of both."""
-        batch = self._store.batch(sync=True)
-        known, host = remembered(load), self.host(load.name)
-        slower = self._rule.delay(known.pace) > self._rule.delay(host.pace)
-        if host.state is State.NEW:
-            host.state = known.state
-        if slower:
-            host.pace = known.pace
-        host.due = max(host.due, known.due)
-        host.ready = max(host.ready, known.ready)
-        host.done += known.done
-        host.dropped += known.dropped
-        for key in load.seen:
-            self.seen.restore(load.name, key, batch)
-        for priority, entry in load.entries:
+    def entries(self, name: str) -> Iterator[tuple[str, bytes, bytes]]:
+        """All that a host has queued, then its poison: ``queued`` or ``poison``, key and value."""
+        for key, value in self._store.items(schema.queue_prefix(name)):
+            yield "queued", key, value
+        if name in self.poisoned:
+            for key, value in self._store.items(schema.poison_prefix(name)):
+                yield "poison", key, value
+
+    def _keep_queued(self, host: Host, keys: list[bytes]) -> None:
+        """These entries of a host are all that is left of it."""
+        gone = host.queued - len(keys)
+        self.queued -= gone
+        if host.turn is Turn.PUT_OFF:
+            self._put_off_queued -= gone
+        if self._budget.most:
+            self._budget.charge(domain_of(host.name), -gone - host.done)
+        host.queued, host.done, host.dropped = len(keys), 0, 0
+        host.queues.clear()
+        for _, priority, sequence in map(split_queue_key, keys):
+            queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
+            queue.tail = sequence + 1
+
+    def take_over(self, part: Part, batch: Batch) -> None:
+        """Put a part of a host that another frontier hands over into this one, and write the batch. What is queued goes
+        behind what this one has of it, but for what this one knows; what the other has done is not fetched here.
+        """
+        self._evict()
+        host = self.host(part.name)
+        if part.host is not None:
+            self._merge(host, part.host)
+        self._withdraw(host, part, batch)
+        queued = 0
+        for done in part.done:
+            self.seen.restore(host.name, done, batch)
+        for priority, entry, key in part.entries:
+            if key is not None:
+                if self.seen.marked(host.name, key):
+                    self.counters["known"] += 1
+                    continue
+                self.seen.mark(host.name, key, batch)
             self._append(host, entry, priority, batch)
-        if host.state is State.DEAD and host.turn is not Turn.PUT_OFF:
-            host.become(State.BACKING_OFF)
-        put_poison(self._store, load, batch)
-        if host.turn is Turn.RESTING:
+            queued += 1
+        if self._budget.most:
+            self._budget.charge(domain_of(host.name), queued)
+        if part.poison:
+            put_poison(self._store, part, batch)
+            self.poisoned.add(host.name)
+        if host.turn is Turn.RESTING and host.queued:
             # Its time may be another.
             self._line_up(host)
+        elif host.turn is Turn.PUT_OFF:
+            batch.put(schema.put_off_key(host.name), b"")
         self._record(host, batch)
+        self._budget.end_batch(batch)
         self.seen.end_batch(batch)
         batch.write()
+
+    def _merge(self, host: Host, other: Host) -> None:
+        """The slower pace and the later times of both."""
+        if self._rule.delay(other.pace) > self._rule.delay(host.pace):
+            host.pace = other.pace
+        host.due = max(host.due, whole_microseconds(other.due))
+        host.ready = max(host.ready, whole_microseconds(other.ready))
+        host.done += other.done
+        host.dropped += other.dropped
+        if self._budget.most:
+            self._budget.charge(domain_of(host.name), other.done)
+        if host.state is State.NEW and host.turn in (Turn.IDLE, Turn.RESTING):
+            host.state = other.state
+            if host.state is State.DEAD:
+                host.turn = Turn.PUT_OFF
+                host.ready = host.due if other.ready else 0.0
+                self._put_off_queued += host.queued
+                self._rest_apart(host)
+
+    def _withdraw(self, host: Host, part: Part, batch: Batch) -> None:
+        """Take out of a host's queue what the other frontier has done."""
+        doubtful = {key for key in part.done if self.seen.marked(host.name, key)}
+        if not doubtful or not host.queued:
+            return
+        for key, value in self._store.items(schema.queue_prefix(host.name)):
+            entry = entry_of(key, value)
+            if split_queue_key(key)[1:] in host.leased or part.identity(entry) not in doubtful:
+                continue
+            batch.delete(key)
+            host.queued -= 1
+            self.queued -= 1
+            if host.turn is Turn.PUT_OFF:
+                self._put_off_queued -= 1
+            if self._budget.most:
+                self._budget.give_back(domain_of(host.name))
+            self.counters["known"] += 1
 
     # --- robots.txt records, and figures ---
 

@@ -1,4 +1,4 @@
-"""A host as a whole, on its way from one frontier to another: its record, queue, seen keys and poison."""
+"""A host on its way from one frontier to another: what goes, and what stays."""
 
 from __future__ import annotations
 
@@ -6,68 +6,60 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
-from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts import Host
 from krowlspider.frontier.poison import free_place
 from krowlspider.frontier.schema import poison_prefix, split_queue_key
-from krowlspider.frontier.seen import KEY_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.hosts import Host
     from krowlspider.frontier.store import Batch, Store
+    from krowlspider.politeness.robots import RobotsRecord
 
-
-class HostBusyError(Exception):
-    """The host has a request in transit, waits for another host, or has pages that are not acknowledged."""
+    # The identity of an entry, None for one without; ValueError for a request that only this job can read.
+    Identify = Callable[[Entry], bytes | None]
 
 
 @dataclass(slots=True, eq=False)
-class HostLoad:
-    """All that a frontier knows of a host. ``entries`` are (priority, entry) in the order of its queue, ``seen`` the
-    8-byte keys of its identities, ``poison`` what was set aside. Its size is the host's: about 100 bytes a URL."""
+class Part:
+    """Some of a host, as a chunk says, in the terms of the frontier that takes it. ``entries`` are (priority, entry,
+    identity), without one where it is to be queued whether it is known or not; ``poison`` was set aside; ``done`` are
+    keys of what is queued no more; ``robots`` are records by authority."""
 
     name: str
-    record: bytes | None
-    entries: list[tuple[int, Entry]] = field(default_factory=list)
-    seen: list[bytes] = field(default_factory=list)
+    transfer: bytes
+    number: int
+    last: bool
+    identify: Identify
+    host: Host | None = None
+    entries: list[tuple[int, Entry, bytes | None]] = field(default_factory=list)
     poison: list[tuple[int, Entry]] = field(default_factory=list)
+    done: list[bytes] = field(default_factory=list)
+    robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
+
+    def identity(self, entry: Entry) -> bytes | None:
+        """None for one that has none, or that only this job can read."""
+        return None if stays(entry, self.identify) else self.identify(entry)
 
 
-def unload(store: Store, name: str, batch: Batch) -> HostLoad:
-    """Everything of a host, and its removal in ``batch``: one range for each kind."""
-    load = HostLoad(name, store.get(schema.host_key(name)))
-    batch.delete(schema.host_key(name))
-    batch.delete(schema.put_off_key(name))
-    for prefix, found in (
-        (schema.queue_prefix(name), load.entries),
-        (poison_prefix(name), load.poison),
-    ):
-        for key, value in store.items(prefix):
-            priority = split_queue_key(key)[1]
-            found.append((priority, entry_of(key, value)))
-            batch.delete(key)
-    for key in store.keys(schema.seen_prefix(name)):
-        load.seen.append(key[-KEY_SIZE:])
-        batch.delete(key)
-    return load
+def stays(entry: Entry, identify: Identify) -> bool:
+    """Whether an entry cannot be handed over: its request is a pickle, or of a class that is none of Scrapy's."""
+    if not entry.request:
+        return False
+    try:
+        identify(entry)
+    except ValueError:
+        return True
+    return False
 
 
-def put_poison(store: Store, load: HostLoad, batch: Batch) -> None:
+def put_poison(store: Store, part: Part, batch: Batch) -> None:
     """Keep what was set aside, beside what was here."""
-    number = sum(1 for _ in store.keys(poison_prefix(load.name)))
-    for priority, entry in load.poison:
+    number = sum(1 for _ in store.keys(poison_prefix(part.name)))
+    for priority, entry in part.poison:
         place = free_place(
-            store, schema.queue_key(schema.queue_prefix(load.name), priority, number)
+            store, schema.queue_key(schema.queue_prefix(part.name), priority, number)
         )
-        batch.put(place, entry.encode(load.name))
+        batch.put(place, entry.encode(part.name))
         number = split_queue_key(place)[2] + 1
-
-
-def remembered(load: HostLoad) -> Host:
-    """The host of a load as its record says, with nothing queued yet."""
-    if load.record is None:
-        return Host(load.name)
-    host = Host.decode(load.name, load.record)
-    host.queues.clear()
-    host.queued = 0
-    host.placed = None
-    return host

@@ -98,7 +98,8 @@ class Host:
     ``recorded`` is the delay by its record on disk, ``changed`` says that memory knows more than the record.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
     it serves errands meanwhile. ``called`` says that room was made for it in
-    its domain or at its address."""
+    its domain or at its address, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its way
+    to another frontier."""
 
     name: str
     pace: Pace = field(default_factory=Pace)
@@ -115,6 +116,8 @@ class Host:
     recalled: bool = False
     waits: bool = False
     called: bool = False
+    held: bool = False
+    leaving: bool = False
     errand_last: bool = False
     queued: int = 0
     done: int = 0
@@ -145,7 +148,19 @@ class Host:
             or self.leased
             or self.errands
             or self.called
+            or self.leaving
             or self.turn in (Turn.PARKED, Turn.IN_TRANSIT, Turn.WAITING)
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a request in transit, pages that are not acknowledged, or waits for another host."""
+        return bool(
+            self.leased
+            or self.errands
+            or self.waits
+            or self.called
+            or self.turn in (Turn.IN_TRANSIT, Turn.PARKED)
         )
 
     def levels(self) -> Iterable[int]:

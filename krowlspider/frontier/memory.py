@@ -47,10 +47,11 @@ class MemoryStore:
     def batch(self, *, sync: bool = False) -> Batch:
         return _MemoryBatch(self)
 
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         snapshot = dict(self._data)
         for key in _range(sorted(snapshot), prefix):
-            yield key, snapshot[key]
+            if key > after:
+                yield key, snapshot[key]
 
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
         yield from (key for key in _range(sorted(self._data), prefix) if key > after)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.frontier.robotsbook import RobotsBook
+from krowlspider.frontier.schema import authorities_of
 from krowlspider.politeness.pace import DISTRESS
 from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import normalise
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts import Host
+    from krowlspider.frontier.store import Batch
 
 # RFC 9309, section 2.3.1.2: at least five redirects are followed, then robots.txt counts as unavailable.
 REDIRECTS = 5
@@ -122,7 +124,7 @@ class RobotsGate:
     def crawl_delay(self, host: str) -> float:
         """The longest that the robots.txt of a host ask for, on http and https; seconds."""
         longest = 0.0
-        for authority in (f"http://{host}", f"https://{host}"):
+        for authority in authorities_of(host):
             _, rules = self._book.look_up(authority)
             if rules is not None and rules.crawl_delay is not None:
                 longest = max(longest, rules.crawl_delay)
@@ -180,8 +182,9 @@ class RobotsGate:
         errand.url = target
         if errand.source is not None and (known := self._book.record(errand.source)) is not None:
             return self._settle(errand, known)
-        if self._frontier.is_put_off(host_of(target)):
-            # It would have this host wait for a day.
+        other = host_of(target)
+        if not self._frontier.is_ours(other) or self._frontier.is_put_off(other):
+            # It would have this host wait for a day, or for a turn that never comes.
             return self._settle(errand, self._record(Ruling.RETRY, 0, b""))
         return self._again(errand, errand.host)
 
@@ -195,6 +198,31 @@ class RobotsGate:
             self._frontier.resume(host)
         self._frontier.urge(target, errand)
         return errand.away and not away
+
+    def ring_changed(self) -> None:
+        """As `HostTurns.ring_changed`, which it calls; no host waits for one that is not ours."""
+        self._frontier.ring_changed()
+        for host in list(self._frontier.hosts.values()):
+            if host.errands and not self._frontier.is_ours(host.name):
+                self.abandon(host.name)
+
+    def abandon(self, host: str) -> None:
+        """A host is not ours to fetch any more: the errands that wait for its turn are over. Hosts of ours whose
+        robots.txt it has are as if that could not be had."""
+        errands = cast("list[Errand]", self._frontier.host(host).errands)
+        waiting = errands.copy()
+        errands.clear()
+        for errand in waiting:
+            if errand.away and self._frontier.is_ours(errand.host.name):
+                self._settle(errand, self._record(Ruling.RETRY, 0, b""))
+            elif errand.away:
+                errand.away = False
+                self.waiting -= 1
+                self._frontier.resume(errand.host)
+
+    def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:
+        """Keep what another frontier fetched, if it is later than what is here, in a batch that the caller writes."""
+        self._book.take_over(authority, record, batch)
 
     def _conclude(self, errand: Errand, ruling: Ruling, status: int, body: bytes) -> bool:
         """What is at the errand's URL is known: to all authorities whose robots.txt it is, and to all errands that

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.schema import robots_key
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.store import Batch
 
 # Authorities of which the parsed rules are kept in memory, ordinary ones of about 5 kB, and rules and sitemaps of all of
 # them together, about 200 bytes each: the longest robots.txt that is read (500 KiB) has 60,000.
@@ -90,6 +92,15 @@ class RobotsBook:
                 told(rules.sitemaps)
             self._frontier.put_robots(authority, record.encode())
         self._remember(authority, record.expires, rules)
+
+    def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:
+        """Keep what another frontier fetched, if it is later than what is here, in a batch that the caller writes."""
+        stored = self._stored(authority)
+        if record.ruling != Ruling.RETRY.value and (
+            stored is None or stored.fetched < record.fetched
+        ):
+            batch.put(robots_key(authority), record.encode())
+            self._remember(authority, record.expires, self._rules_of(record))
 
     def _last_good(self, authority: str, expires: float) -> RobotsRecord | None:
         record = self._stored(authority)

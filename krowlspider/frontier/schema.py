@@ -6,23 +6,28 @@ key                                      value
 ``a``                                    hosts of the last commit that acknowledged any entries, JSON list
 ``c``                                    counters of the job, JSON ``{name: number}``
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
+``e`` host                               a host that was handed over, whose keys the saved filter may still know: empty,
+                                         or ``01`` while its seen marks are being removed
 ``h`` host                               host record, see ``Host.encode``
+``i`` host ``00`` transfer               chunks that have come of a host's hand-over, 4 bytes big-endian
 ``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
                                          the id of the machine's run; before, the job clock alone
 ``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
+``o`` owner ``00`` sequence              outbox: the host of a foreign URL, ``00``, and the message for its owner
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
 ``q`` host ``00`` priority sequence      queue entry: the URL and what is known of the page, see ``Entry.encode``
 ``r`` authority                          robots.txt record
-``s`` host ``00`` key                    empty; the seen mark of one identity
+``s`` host ``00`` key                    empty; the seen mark of one identity. After ``>`` and the id of another node, in
+                                         place of a host: that of a URL that was put into the outbox for it
 ``u`` host                               empty; a host that is put off
 ``t`` due host                           empty; one for each host that has entries: the heap by next-fetch time
 =======================================  ==================================================================
 
 ``due`` is 8 bytes big-endian, microseconds of the job clock. ``host`` is UTF-8 without a zero byte, ``priority`` 4
 bytes big-endian so that higher priorities sort first, ``sequence`` 8 bytes big-endian, the lane and a number counting
-up in it (see ``hosts``), ``key`` the 8 bytes of an identity. All that belongs to a host lies in one range per kind, so
-that a host can be handed over or forgotten as a whole. ``o`` is kept free for the outbox of foreign URLs.
+up in it (see ``hosts``), ``key`` the 8 bytes of an identity, ``transfer`` 8 bytes. All that belongs to a host lies in one
+range per kind, so that a host can be handed over or forgotten as a whole.
 """
 
 from __future__ import annotations
@@ -45,6 +50,9 @@ PUT_OFF = b"u"
 CLOCK = b"k"
 POISON = b"p"
 BUDGET = b"g"
+GONE = b"e"
+ARRIVING = b"i"
+OUTBOX = b"o"
 
 # Scrapy priorities are any int; beyond ±2^31 they are cut to it.
 PRIORITY_LIMIT = 2**31 - 1
@@ -123,3 +131,29 @@ def put_off_key(host: str) -> bytes:
 
 def robots_key(authority: str) -> bytes:
     return ROBOTS + authority.encode()
+
+
+def authorities_of(host: str) -> tuple[str, str]:
+    """Those of a host: each may have a robots.txt."""
+    return f"http://{host}", f"https://{host}"
+
+
+def gone_key(host: str) -> bytes:
+    return GONE + host.encode()
+
+
+def arriving_prefix(host: str) -> bytes:
+    return b"%b%b\0" % (ARRIVING, host.encode())
+
+
+def outbox_prefix(owner: str) -> bytes:
+    return b"%b%b\0" % (OUTBOX, owner.encode())
+
+
+def outbox_key(prefix: bytes, sequence: int) -> bytes:
+    return prefix + sequence.to_bytes(8, "big")
+
+
+def split_outbox_key(key: bytes) -> tuple[str, int]:
+    """Owner and sequence of a key of the outbox."""
+    return key[1:-9].decode(), int.from_bytes(key[-8:], "big")

@@ -12,11 +12,14 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from rbloom import Bloom
+from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.filterfile import FilterFile, Snapshot
 from krowlspider.frontier.schema import (
+    GONE,
     NEW_KEYS,
     SEEN,
+    gone_key,
     new_keys_key,
     seen_prefix,
     split_new_keys_key,
@@ -38,6 +41,12 @@ _REBUILD_CHUNK = 100_000
 _RECENT = 2**16 - 1
 # The filter is saved again when so many keys are new since, and a quarter of all: about a second of replay.
 _SAVE_EVERY = 2_000_000
+# Hosts handed over, to begin with: 4 kB for 1,000.
+_GONE_CAPACITY = 1000
+# Marks removed in one batch: about 5 ms.
+_REMOVED = 1000
+# What a host that was handed over has in the store while its marks are being removed.
+_LEAVING = b"\1"
 
 
 _NUMBER = Struct(">q").unpack
@@ -132,6 +141,9 @@ class SeenSet:
     the number of new URLs the filter is expected to have taken for known so far (0 with ``verify``), and
     ``false_positives`` how many of its positives the disk has refuted. ``file`` is where the filter is saved;
     without one it is rebuilt from the keys on disk at each start.
+
+    The filter forgets nothing. So the positives of hosts that were handed over are looked up on disk, like all
+    with ``verify``, until it is rebuilt: else a URL of a host that comes back alone would be taken for known.
     """
 
     def __init__(
@@ -144,7 +156,9 @@ class SeenSet:
         self._recent = [b""] * (_RECENT + 1)
         self._sequence = 0
         self.rebuilt = False
+        self._end_forgetting()
         self.filter = self._load(capacity)
+        self._gone = self._load_gone()
         self._saved_count = self.filter.count
         self.expected_losses = 0.0
         self.false_positives = 0
@@ -170,6 +184,25 @@ class SeenSet:
                 self._sequence = sequence
                 yield from (keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE))
 
+    def _end_forgetting(self) -> None:
+        """Remove the marks of hosts that were handed over when the last process died."""
+        for name, value in self._store.items(GONE):
+            if value:
+                for _ in self.remove_marks(name[1:].decode()):
+                    pass
+
+    def _load_gone(self) -> SeenFilter:
+        gone = SeenFilter(_GONE_CAPACITY)
+        if not self.rebuilt:
+            gone.update(xxh3_64_digest(name[1:]) for name in self._store.keys(GONE))
+            return gone
+        # The filter holds what is on disk, no more.
+        batch = self._store.batch()
+        for name in self._store.keys(GONE):
+            batch.delete(name)
+        batch.write()
+        return gone
+
     def __len__(self) -> int:
         return self.filter.count
 
@@ -192,10 +225,20 @@ class SeenSet:
 
     def _is_verified(self, host: str, key: bytes) -> bool:
         """Whether a positive of the filter is one on disk too, where that is asked for."""
-        if self._verify and self._store.read((seen_prefix(host) + key,)) == [None]:
-            self.false_positives += 1
+        if (self._verify or self._has_gone(host)) and not self._on_disk(host, key):
+            self.false_positives += self._verify
             return False
         return True
+
+    def marked(self, host: str, key: bytes) -> bool:
+        """Whether an identity is known, by the disk where the filter says so."""
+        return key in self.filter and self._on_disk(host, key)
+
+    def _on_disk(self, host: str, key: bytes) -> bool:
+        return self._store.read((seen_prefix(host) + key,)) != [None]
+
+    def _has_gone(self, host: str) -> bool:
+        return self._gone.count > 0 and xxh3_64_digest(host.encode()) in self._gone
 
     def mark(self, host: str, key: bytes, batch: Batch) -> None:
         """Mark an identity as seen; it is on disk once ``batch`` is written, after `end_batch`."""
@@ -213,6 +256,31 @@ class SeenSet:
             batch.put(seen_prefix(host) + key, b"")
         else:
             self.mark(host, key, batch)
+
+    def forget(self, host: str, batch: Batch) -> None:
+        """A host was handed over, which is settled once ``batch`` is written; `remove_marks` is to follow. A start after
+        a death in between removes what is left of them."""
+        batch.put(gone_key(host), _LEAVING)
+        if not self._has_gone(host):
+            self._gone.add(xxh3_64_digest(host.encode()))
+
+    def remove_marks(self, host: str) -> Iterator[None]:
+        """Remove the marks of a host, some at each step."""
+        prefix = seen_prefix(host)
+        after = prefix
+        while names := list(islice(self._store.keys(prefix, after), _REMOVED)):
+            batch = self._store.batch()
+            for name in names:
+                batch.delete(name)
+                key = name[-KEY_SIZE:]
+                if self._recent[hash(key) & _RECENT] == key:
+                    self._recent[hash(key) & _RECENT] = b""
+            batch.write()
+            after = names[-1]
+            yield
+        batch = self._store.batch()
+        batch.put(gone_key(host), b"")
+        batch.write()
 
     def end_batch(self, batch: Batch) -> None:
         """List the batch's new keys in one entry, by which a saved filter is brought up to date."""

@@ -71,7 +71,7 @@ class Store(Protocol):
     def get(self, key: bytes) -> bytes | None: ...
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
     def batch(self, *, sync: bool = False) -> Batch: ...
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+    def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]: ...
     def compact(self, start: bytes, stop: bytes) -> None: ...
     def flush(self) -> None: ...
@@ -307,14 +307,22 @@ class LevelStore:
                 found.append(iterator.value() if there else None)
         return found
 
-    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        with self.db.iterator(prefix=prefix, verify_checksums=True) as iterator:
+    def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys of a prefix in order with their values, those greater than ``after`` only."""
+        with self.db.iterator(
+            start=max(prefix, after),
+            include_start=prefix > after,
+            stop=after_all(prefix) if prefix else None,
+            verify_checksums=True,
+        ) as iterator:
             if not self.stalled:
                 yield from iterator
                 return
             kept = self._unwritten.copy()
             _, puts = self._kept()
-            ours = sorted(pair for pair in puts.items() if pair[0].startswith(prefix))
+            ours = sorted(
+                pair for pair in puts.items() if pair[0].startswith(prefix) and pair[0] > after
+            )
             yield from merge((pair for pair in iterator if pair[0] not in kept), ours)
 
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:

@@ -50,16 +50,22 @@ _RESTART = 0.5
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
-    transit (0: no cap), URLs of one domain ever (0: no cap); and of its memory: hosts kept beside those that are busy,
-    and places of the heap read at a time."""
+    transit (0: no cap), URLs of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
+    beside those that are busy, and places of the heap read at a time."""
 
     host_queue: int
     total: int
     domain_concurrency: int
     address_concurrency: int = 0
     domain_budget: int = 0
+    outbox: int = 0
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
+
+
+class HostBusyError(Exception):
+    """The host has a request in transit, waits for another host, has pages that are not acknowledged, or is on its way
+    to another frontier."""
 
 
 class HostTurns:
@@ -94,6 +100,10 @@ class HostTurns:
         self._lines: dict[str, float] = {}
         self.parked = 0
         self._changed: list[Host] = []
+        # Says of a domain whether it may be fetched now; None: all may.
+        self.may_fetch: Callable[[str], bool] | None = None
+        # Hosts that were due and not ours to fetch, since `ring_changed`.
+        self.held = 0
         saved = store.get(schema.CLOCK)
         self._new = saved is None
         self._ahead = (wall() if saved is None else self._gone_on(saved, wall)) - monotonic()
@@ -200,11 +210,68 @@ class HostTurns:
                 self._due.push(earliest, name)
             elif not host.queued and not host.errands:
                 self._stand_idle(host)
+            elif host.leaving or (self.may_fetch is not None and not self.is_ours(name)):
+                self._hold(host)
             elif self._enter_transit(host):
                 return host
             if self.parked:
                 self._pass_on(host)
         return None
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a host may be fetched, by its domain."""
+        return self.may_fetch is None or self.may_fetch(domain_of(name))
+
+    def _hold(self, host: Host) -> None:
+        """It keeps its place on disk, and has none in memory until `ring_changed`."""
+        if not host.held:
+            host.held = True
+            self.held += 1
+
+    def ring_changed(self) -> None:
+        """`may_fetch` may say otherwise now: have all hosts that were held back come again.
+
+        One that is put off comes with the next round."""
+        self.held = 0
+        for host in self.hosts.values():
+            host.held = False
+            if host.errands:
+                # With nothing queued it has no place on disk.
+                self._due.push(host.due, host.name)
+        self._due.read_again()
+
+    def seal(self, name: str) -> Host:
+        """Have no request of a host sent until it is gone, or `unseal` takes it back. Its record is on disk then.
+
+        :raises HostBusyError: it is not at rest, or sealed already; nothing has changed
+        """
+        host = self.host(name)
+        if host.busy or host.leaving:
+            raise HostBusyError(f"{name} is {host.turn.value}, with {len(host.leased)} pages open")
+        host.leaving = True
+        if host.changed:
+            self._record_now(host)
+        return host
+
+    def surely_over(self, host: Host) -> float:
+        """When a host has waited its delay for sure, in seconds of the job clock: the end of its last request may not have
+        reached the disk from which it was read."""
+        return self.unsure + self._rule.delay(host.pace) if host.recalled else 0.0
+
+    def drop_from_memory(self, host: Host) -> None:
+        """A sealed host is gone: should it come back, it is new."""
+        self.held -= host.held
+        host.turn, host.changed, host.leaving = Turn.IDLE, False, False
+        del self.hosts[host.name]
+
+    def unseal(self, host: Host) -> None:
+        """A host stays after all."""
+        host.leaving = False
+        if host.turn is Turn.PUT_OFF:
+            self._rest_apart(host)
+        elif host.queued:
+            self._line_up(host)
+            self._record_now(host)
 
     def _pop_name(self, now: float) -> str | None:
         while (name := self._due.pop(now)) is None:
@@ -346,7 +413,8 @@ class HostTurns:
     def release(self, host: Host, wait: float) -> None:
         """The host's request has ended: it is due again ``wait`` seconds from now."""
         self._leave_transit(host)
-        self._rest(host, self.now() + wait)
+        # Its time is a later one where another frontier has handed it over meanwhile.
+        self._rest(host, max(host.due, self.now() + wait))
         host.ready = host.due
         longer = max(wait, self._rule.delay(host.pace)) > host.recorded + _RESTART
         # One without a place, as it was put off, would be in neither part of the heap.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.arrival import Arrivals
+from krowlspider.frontier.departure import Departures
+from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate, Frontier, Lease
 from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.robots import Patience, RobotsGate
+from krowlspider.frontier.schema import queue_prefix
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, Store
 from krowlspider.frontier.turns import Limits
@@ -20,6 +25,8 @@ from krowlspider.urls.host import host_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from krowlspider.frontier.filterfile import FilterFile
 
 RULE = PaceRule(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=3600.0
@@ -55,13 +62,18 @@ class World:
     verify: bool = False
     clocks: Clocks = field(default_factory=Clocks)
     hasher: IdentityHasher = field(default_factory=lambda: IdentityHasher(1))
+    node: str = "here"
+    # Entries of a chunk, and domains that are not ours.
+    most: int = 2
+    foreign: set[str] = field(default_factory=set)
+    file: FilterFile | None = None
 
     def __post_init__(self) -> None:
         self.open()
 
     def open(self) -> Frontier:
         self.store = self.open_store()
-        seen = SeenSet(self.store, 1000, verify=self.verify)
+        seen = SeenSet(self.store, 1000, verify=self.verify, file=self.file)
         self.frontier = Frontier(
             self.store,
             seen,
@@ -70,7 +82,43 @@ class World:
             monotonic=lambda: self.clocks.monotonic,
             wall=lambda: self.clocks.wall,
         )
+        self.frontier.may_fetch = lambda domain: domain not in self.foreign
+        self.gate = RobotsGate(
+            self.frontier,
+            agent="krowlspider",
+            ttl=1000.0,
+            patience=Patience(retries=1, distress=2),
+            crawl_delay_max=300.0,
+            wall=lambda: self.clocks.wall,
+        )
+        self.departures = Departures(
+            self.frontier,
+            self.store,
+            self.gate,
+            node=self.node,
+            identify=self.identify,
+            most=self.most,
+        )
+        self.arrivals = Arrivals(self.frontier, self.store, self.gate, self.identify, url_max=2048)
         return self.frontier
+
+    def identify(self, entry: Entry) -> bytes | None:
+        if entry.request[:1] == b"P":
+            raise ValueError("a pickle")
+        return None if b"dont_filter" in entry.request else self.hasher.key(entry.url)
+
+    def hand_over(self, name: str, other: World) -> None:
+        """Hand a host over to another frontier, whole."""
+        departure = self.departures.begin(name)
+        arrived = 0
+        while (chunk := departure.chunk(arrived)) is not None:
+            arrived = other.arrivals.take(json.loads(json.dumps(chunk)))
+        for _ in departure.end():
+            pass
+
+    def queued(self, name: str) -> list[str]:
+        """What the disk has queued of a host, in order."""
+        return [entry_of(key, value).url for key, value in self.store.items(queue_prefix(name))]
 
     def restart(self) -> Frontier:
         self.frontier.close()

@@ -11,6 +11,7 @@ from krowlspider.frontier.derived import Found, put_right
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.outbox import Foreign
 from tests.frontier.conftest import World
 
 if TYPE_CHECKING:
@@ -193,3 +194,17 @@ def test_being_killed_in_between_is_made_good_by_doing_it_again(world: World) ->
     mended(world)
     assert contents(world) == first
     assert crawled(world) == urls
+
+
+def test_marks_of_foreign_urls_belong_to_no_host(world: World) -> None:
+    world.store.close()
+    world.open()
+    item = Foreign("x", "f.test", world.hasher.key("http://f.test/"), b"message")
+    world.frontier.forward([item])
+    found = mended(world)
+    assert found.whole
+    assert found.kept["seen"] == 13
+    world.store.close()
+    world.open()
+    assert world.frontier.forward([item]) == 0
+    assert world.frontier.outbox.depths() == {"x": 1}

@@ -200,9 +200,9 @@ def test_an_export_reads_as_it_is_written_out() -> None:
     reads = 0
 
     class Counting(MemoryStore):
-        def items(self, prefix: bytes):  # type: ignore[no-untyped-def]
+        def items(self, prefix: bytes, after: bytes = b""):  # type: ignore[no-untyped-def]
             nonlocal reads
-            for item in world.store.items(prefix):
+            for item in world.store.items(prefix, after):
                 reads += 1
                 yield item
 

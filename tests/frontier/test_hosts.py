@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.handover import HostBusyError
 from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
 from krowlspider.frontier.schema import PUT_OFF
 from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.turns import ROUND
+from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.pace import PARKED, Pace
-from tests.frontier.conftest import LIMITS, RULE, TINY, World
+from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,7 +213,7 @@ def test_a_host_that_room_was_made_for_is_not_handed_over(
     assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
     world.frontier.release(world.frontier.host("a.test"), 1.0)
     with pytest.raises(HostBusyError):
-        world.frontier.hand_over("b.test")
+        world.departures.begin("b.test")
     assert popped(world, "192.0.2.1") == "b.test"
 
 
@@ -424,13 +423,15 @@ def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
     lease = world.pop()
     assert lease is not None
     with pytest.raises(HostBusyError, match=r"a\.test is in transit, with 1 pages open"):
-        world.frontier.hand_over("a.test")
+        world.departures.begin("a.test")
     world.frontier.release(lease.host, 0.25)
     with pytest.raises(HostBusyError):
-        world.frontier.hand_over("a.test")
+        world.departures.begin("a.test")
     world.frontier.acknowledge(lease)
     world.commit()
-    assert [entry.url for _, entry in world.frontier.hand_over("a.test").entries] == [A2]
+    other = World(KeptMemoryStore)
+    world.hand_over("a.test", other)
+    assert other.queued("a.test") == [A2]
     assert world.frontier.pending == 0
     assert world.frontier.host_count == 0
 
@@ -445,8 +446,9 @@ def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
     world.frontier.release(host, 500.0)
     world.frontier.acknowledge(lease)
     world.commit()
-    load = world.frontier.hand_over("a.test")
-    world.frontier.take_over(load)
+    other = World(KeptMemoryStore)
+    world.hand_over("a.test", other)
+    other.hand_over("a.test", world)
     assert world.fetch() is None
     world.crash()
     host = world.frontier.host("a.test")

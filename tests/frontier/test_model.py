@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -13,8 +14,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from krowlspider.frontier.handover import HostBusyError
+from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts import Host, Turn
+from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.schema import (
     DUE,
     HOST,
@@ -23,16 +25,18 @@ from krowlspider.frontier.schema import (
     queue_prefix,
     seen_prefix,
     split_due_key,
+    split_queue_key,
 )
 from krowlspider.frontier.store import LevelStore, Store
-from krowlspider.frontier.turns import ROUND
+from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.pace import next_try
-from krowlspider.urls.host import host_of
-from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
+from krowlspider.urls.host import domain_of, host_of
+from tests.frontier.conftest import LIMITS, RULE, TINY, Clocks, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.frontier.departure import Departure
     from krowlspider.frontier.frontier import Lease
 
 HOSTS = [f"h{number}.test" for number in range(4)] + [
@@ -55,6 +59,15 @@ class Page:
     due: float = 0.0
 
 
+@dataclass
+class Way:
+    """A host on its way to the other frontier: chunks that its sender knows to have come."""
+
+    departure: Departure
+    arrived: int = 0
+    over: bool = False
+
+
 class FrontierModel(RuleBasedStateMachine):
     """The frontier beside a dict of pages that are not yet done on disk."""
 
@@ -64,7 +77,7 @@ class FrontierModel(RuleBasedStateMachine):
     def start(self, tiny: bool, verify: bool, dies: bool) -> None:
         self.dies = dies
         limits = replace(TINY if tiny else LIMITS, domain_concurrency=2, address_concurrency=2)
-        self.world = World(self.open_store, limits=limits, verify=verify)
+        self.world = World(self.open_store, limits=limits, verify=verify, most=1)
         self.pages: dict[str, Page] = {}
         self.known: set[str] = set()
         self.line = 0
@@ -75,6 +88,14 @@ class FrontierModel(RuleBasedStateMachine):
         self.aside: set[str] = set()
         self.at: dict[str, str] = {}
         self.moved = False
+        kept = KeptMemoryStore()
+        self.other = World(
+            lambda: kept, limits=limits, verify=verify, clocks=Clocks(), node="there"
+        )
+        self.under_way: dict[str, Way] = {}
+        self.away: set[str] = set()
+        self.away_pages: dict[str, Page] = {}
+        self.sent: list[tuple[str, str]] = []
 
     @property
     def frontier(self) -> object:
@@ -82,11 +103,21 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule(urls=st.lists(st.sampled_from(PAGES), max_size=8), priority=st.sampled_from([0, 0, 5]))
     def add(self, urls: list[str], priority: int) -> None:
-        new = [url for url in dict.fromkeys(urls) if url not in self.known]
-        assert self.world.add(*urls, priority=priority) == len(new)
+        ours = [url for url in urls if host_of(url) not in {*self.under_way, *self.away}]
+        new = [url for url in dict.fromkeys(ours) if url not in self.known]
+        foreign = [url for url in dict.fromkeys(urls) if url not in ours]
+        outbox = [("there", url) for url in foreign if ("there", url) not in self.sent]
+        assert self.world.frontier.add(
+            [self.world.candidate(url, priority) for url in ours],
+            [self._foreign(url) for url in urls if url in foreign],
+        ) == len(new)
+        self.sent += outbox
         for url in new:
             self.known.add(url)
             self._queue(url, priority)
+
+    def _foreign(self, url: str) -> Foreign:
+        return Foreign("there", host_of(url), self.world.hasher.key(url), url.encode())
 
     def _queue(self, url: str, priority: int, tries: int = 0, due: float = 0.0) -> None:
         self.line += 1
@@ -109,6 +140,9 @@ class FrontierModel(RuleBasedStateMachine):
             return None
         assert host.name not in self.busy
         assert host.name not in self.aside
+        assert host.name not in self.under_way
+        assert host.name not in self.away
+        assert domain_of(host.name) not in self.world.foreign
         # The heap on disk keeps microseconds.
         assert self.world.frontier.now() >= self.earliest.get(host.name, 0.0) - 1e-6
         address = self._address(host.name)
@@ -206,35 +240,111 @@ class FrontierModel(RuleBasedStateMachine):
             self.world.frontier.acknowledge(lease)
             self.over.add(lease.entry.url)
 
-    @rule(name=st.sampled_from(HOSTS))
-    def hand_over_and_take_back(self, name: str) -> None:
-        """Another frontier has the host meanwhile, with all that is queued, in order, and known of it."""
-        frontier = self.world.frontier
-        if frontier.host(name).pinned and not frontier.host(name).changed:
+    @rule(domain=st.sampled_from(sorted({domain_of(host) for host in HOSTS})))
+    def freeze_or_thaw(self, domain: str) -> None:
+        """Another node may still be fetching a domain, or not any more."""
+        self.world.foreign ^= {domain}
+        self.world.gate.ring_changed()
+
+    @rule(data=st.data(), heard=st.lists(st.booleans(), min_size=1, max_size=6))
+    def send_chunks(self, data: st.DataObject, heard: list[bool]) -> None:
+        """Some steps of a host's way to the other frontier. It may not be heard that a chunk has come."""
+        queued = {host_of(url) for url in self.pages}
+        name = data.draw(st.sampled_from(sorted(self.under_way or queued or HOSTS)))
+        for each in heard:
+            if name not in self.away and (name in self.under_way or self._sets_off(name)):
+                self._send(name, self.under_way[name], each)
+
+    def _sets_off(self, name: str) -> bool:
+        busy = name in self.busy or self.world.frontier.host(name).busy
+        if busy or any(host_of(url) == name for url in {*self.leases, *self.over}):
             with pytest.raises(HostBusyError):
-                frontier.hand_over(name)
+                self.world.departures.begin(name)
+            return False
+        self.under_way[name] = Way(self.world.departures.begin(name))
+        return True
+
+    def _send(self, name: str, way: Way, heard: bool) -> None:
+        if (chunk := way.departure.chunk(way.arrived)) is not None:
+            arrived = self.other.arrivals.take(json.loads(json.dumps(chunk)))
+            way.arrived = arrived if heard else way.arrived
             return
-        waiting = self._queued(name)
-        if name in self.busy or any(host_of(url) == name for url in {*self.leases, *self.over}):
-            return
-        load = frontier.hand_over(name)
-        assert list(self.world.store.keys(queue_prefix(name))) == []
-        assert list(self.world.store.keys(seen_prefix(name))) == []
-        other = World(KeptMemoryStore, limits=self.world.limits, verify=self.world.verify)
-        other.clocks = self.world.clocks
-        other.open()
-        other.frontier.take_over(load)
-        assert [entry.url for _, entry in load.entries] == waiting
-        assert other.frontier.queued == len(waiting)
-        known = {url for url in self.known if host_of(url) == name}
-        assert other.add(*known) == 0
-        frontier.take_over(other.frontier.hand_over(name))
+        for _ in way.departure.end():
+            if not way.over:
+                self._handed_over(name)
+            way.over = True
+            if not heard:
+                # A death, a change of the ring, or another step makes up for the rest.
+                return
+        self._gone(name)
+
+    def _handed_over(self, name: str) -> None:
         self.aside.discard(name)
+        waiting = {url for url in self.pages if host_of(url) == name}
+        assert set(self.other.queued(name)) == waiting
+        assert self.other.frontier.host(name).queued == len(waiting)
+        for url in waiting:
+            self.away_pages[url] = self.pages.pop(url)
+
+    def _gone(self, name: str) -> None:
+        del self.under_way[name]
+        self.away.add(name)
+        for prefix in (queue_prefix(name), seen_prefix(name)):
+            assert list(self.world.store.keys(prefix)) == []
+        keys = [self.world.hasher.key(url) for url in self.known if host_of(url) == name]
+        assert all(self.other.frontier.seen.marked(name, key) for key in keys)
+        # As far as this frontier knows, it has never heard of them.
+        assert not any(self.world.frontier.seen.known(name, key) for key in keys)
+
+    @rule()
+    def the_other_dies(self) -> None:
+        self.other.crash()
+
+    @rule()
+    def the_ring_changes(self) -> None:
+        """Hosts under way stay, unless the other has all of them."""
+        self.world.departures.stop()
+        self._no_more_under_way()
+
+    def _no_more_under_way(self) -> None:
+        for name in [name for name, way in self.under_way.items() if way.over]:
+            self._gone(name)
+        self.under_way.clear()
+
+    @rule(data=st.data())
+    def go_on_with_hosts_of_which_the_other_has_a_part(self, data: st.DataObject) -> None:
+        self.send_chunks(data, [True])
+        self.the_ring_changes()
+        for _ in HOSTS:
+            self.let_time_pass(60.0)
+            self.fetch(0.25)
+        self._end_all()
+        self.commit(written=True, added=False)
+
+    @precondition(lambda self: self.away)
+    @rule(data=st.data())
+    def bring_back(self, data: st.DataObject) -> None:
+        """The other hands a host back; what it has is all that there is."""
+        self._take_back(data.draw(st.sampled_from(sorted(self.away))))
+
+    def _take_back(self, name: str) -> None:
+        self.away.discard(name)
+        waiting = self.other.queued(name)
+        self.other.hand_over(name, self.world)
+        assert self.world.queued(name) == waiting
+        for key, value in self.world.store.items(queue_prefix(name)):
+            entry = entry_of(key, value)
+            del self.away_pages[entry.url]
+            self._queue(entry.url, split_queue_key(key)[1], entry.retries, entry.due)
+        if self.world.frontier.host(name).turn is Turn.PUT_OFF:
+            self.aside.add(name)
 
     @rule(name=st.sampled_from(HOSTS))
     def take_over_more(self, name: str) -> None:
-        """Another frontier hands a host over that this one may know, with its wait."""
-        other = World(KeptMemoryStore, limits=self.world.limits)
+        """A third frontier hands a host over that this one may know, with its wait."""
+        if name in self.under_way or name in self.away:
+            return
+        other = World(KeptMemoryStore, limits=self.world.limits, node=f"third {self.line}")
         other.clocks = self.world.clocks
         other.open()
         urls = [f"http://{name}/more/{self.line}/{number}" for number in range(2)]
@@ -244,7 +354,7 @@ class FrontierModel(RuleBasedStateMachine):
             return
         other.commit()
         due = other.frontier.host(name).due
-        self.world.frontier.take_over(other.frontier.hand_over(name))
+        other.hand_over(name, self.world)
         self.known.update(urls)
         self._queue(urls[1], 0)
         if name not in self.busy:
@@ -253,6 +363,7 @@ class FrontierModel(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 0.3, 5.0, 60.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.world.clocks.pass_(seconds)
+        self.other.clocks.pass_(seconds)
 
     @rule(written=st.booleans(), added=st.booleans())
     def commit(self, written: bool, added: bool) -> None:
@@ -291,6 +402,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     def _die(self, how: Callable[[], object]) -> None:
         how()
+        self._no_more_under_way()
         self.busy.clear()
         self.leases.clear()
         self.over.clear()
@@ -305,6 +417,9 @@ class FrontierModel(RuleBasedStateMachine):
         frontier = self.world.frontier
         assert frontier.pending == len(self.pages)
         assert frontier.leased == sum(page.leased for page in self.pages.values())
+        messages = [message for _, message in frontier.outbox.head("there", 1000)]
+        assert [url.encode() for _, url in self.sent] == messages
+        assert frontier.outbox.depth == len(messages)
 
     @invariant()
     def what_is_counted_is_there_and_no_host_is_stuck(self) -> None:
@@ -332,7 +447,8 @@ class FrontierModel(RuleBasedStateMachine):
                 (share,) = (s for s in shares if host in frontier._parked.get(s, ()))
                 on_the_way = [name for name in in_memory if share in self._shares(name)]
                 assert not frontier._has_room(share) or on_the_way
-            if host.turn is Turn.RESTING and host.queued:
+            ours = domain_of(host.name) not in self.world.foreign and not host.leaving
+            if host.turn is Turn.RESTING and host.queued and ours:
                 ahead = host.name in places and (
                     due_key(places[host.name], host.name) > frontier._due._cursor
                 )
@@ -360,6 +476,12 @@ class FrontierModel(RuleBasedStateMachine):
         else:
             self._end_all()
             self.commit(written=True, added=False)
+        self.the_ring_changes()
+        self.world.foreign.clear()
+        self.world.gate.ring_changed()
+        for name in sorted(self.away):
+            self._take_back(name)
+        assert self.away_pages == {}
         left = set(self.pages)
         for _ in range(400):
             if not self.pages and not self.world.frontier.queued:

@@ -60,6 +60,9 @@ def test_items_and_keys_come_in_byte_order_and_only_of_the_prefix(open_store: Op
     put(store, (b"b\xff", b"4"), (b"a", b"1"), (b"b", b"2"), (b"b\x00", b"3"), (b"c", b"5"))
     assert list(store.items(b"b")) == [(b"b", b"2"), (b"b\x00", b"3"), (b"b\xff", b"4")]
     assert list(store.keys(b"b")) == [b"b", b"b\x00", b"b\xff"]
+    assert list(store.items(b"b", b"a")) == [(b"b", b"2"), (b"b\x00", b"3"), (b"b\xff", b"4")]
+    assert list(store.items(b"b", b"b\x00")) == [(b"b\xff", b"4")]
+    assert list(store.items(b"b", b"b\xff")) == []
 
 
 def test_a_store_keeps_its_content_when_closed_and_opened(open_store: OpenStore) -> None:
@@ -399,6 +402,7 @@ def test_a_stalled_store_agrees_with_a_plain_dict_and_so_does_a_recovered_one(
         after = prefix + b"a"
         keys = [key for key, _ in expected]
         assert list(store.keys(prefix)) == keys
+        assert list(store.items(prefix, after)) == [pair for pair in expected if pair[0] > after]
         assert list(store.keys(prefix, after)) == [key for key in keys if key > after]
         assert {key: store.get(key) for key in model} == model
         assert store.read(KEYS) == [model.get(key) for key in KEYS]

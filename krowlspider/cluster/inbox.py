@@ -1,0 +1,289 @@
+"""Takes in what others have sent: from Redis lists, by a processing list, into the crawl. At least once, first in first out.
+
+A message is moved to a processing list that only this node touches, stored, and then removed from there by its own bytes:
+a removal that was held up in a frozen server or a cut network, and comes through later, can only take off what equals
+a message that has been stored. A removal by count would take off another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from redis.exceptions import ResponseError
+
+from krowlspider.cluster.message import MAX_MESSAGE, BadMessage, Message, decode, decode_start
+from krowlspider.cluster.redisio import Backoff, Line, RedisTrouble, checked, trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from redis.asyncio import Redis
+
+logger = logging.getLogger(__name__)
+
+# Messages of one turn, while they are not long: a turn is asked for less when it brought more bytes than these.
+BATCH = 1000
+_TURN_BYTES = 4 << 20
+# Bytes that are decoded and stored in one step of the loop.
+_STEP_BYTES = 1 << 20
+# Seconds between two looks at an empty list, or while paused. A look costs 0.1 ms.
+_POLL = 0.2
+# Seconds that a Redis in trouble is left alone.
+_BACKOFF = (0.2, 5.0)
+# Seconds for one message by itself, when larger turns had no answer in time: it may be hundreds of megabytes.
+_LONG = 30.0
+# Bytes of an unreadable message that are kept, and how many such messages.
+DEAD_BYTES = 4096
+DEAD_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Messages in the lists of one inbox."""
+
+    requests: int
+    start_urls: int
+    processing: int
+    dead: int
+
+
+@dataclass(slots=True)
+class InboxStats:
+    """Of this start: messages stored, unreadable ones, those of them that no list kept; troubles by kind."""
+
+    taken: int = 0
+    dead: int = 0
+    dead_lost: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, eq=False)
+class _List:
+    """``waiting`` and ``left`` are its length and that of its processing list, as Redis last told; None: to be asked."""
+
+    key: str
+    processing: str
+    read: Callable[[bytes], Message]
+    line: Line
+    waiting: int = 0
+    left: int | None = None
+    size: int = BATCH
+
+
+def requests_key(spider: str) -> str:
+    return f"{spider}:requests"
+
+
+def _keys(spider: str, node: str) -> tuple[tuple[str, str], tuple[str, str], str]:
+    requests, starts = requests_key(spider), f"{spider}:start_urls"
+    return (
+        (requests, f"{requests}:processing:{node}"),
+        (starts, f"{starts}:processing:{node}"),
+        f"{spider}:dead",
+    )
+
+
+async def lengths(client: Redis, spider: str, node: str) -> Lengths:
+    """Of the inbox of ``node``, in its own Redis.
+
+    :raises RedisTrouble: it does not tell
+    """
+    (requests, processing), (starts, processing_starts), dead = _keys(spider, node)
+    line = Line(client)
+    try:
+        keys = (requests, starts, processing, processing_starts, dead)
+        found = checked(await line.talk(*(("LLEN", key) for key in keys)))
+    finally:
+        await line.close()
+    return Lengths(found[0], found[1], found[2] + found[3], found[4])
+
+
+class Inbox:
+    """The lists ``{spider}:requests`` and ``{spider}:start_urls`` in this node's own Redis.
+
+    ``take`` decides on messages, oldest first, and returns when they are durable; those that it got twice look alike.
+    Nothing is asked for while ``paused`` says so. What cannot be read goes to ``{spider}:dead`` with its reason.
+    ``wall`` gives the time in seconds since 1970, ``chance`` numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        spider: str,
+        node: str,
+        take: Callable[[list[Message]], Awaitable[None]],
+        *,
+        paused: Callable[[], bool] = lambda: False,
+        wall: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+        poll: float = _POLL,
+    ) -> None:
+        requests, starts, self._dead = _keys(spider, node)
+        self._lists = (
+            _List(*requests, decode, Line(client)),
+            _List(*starts, decode_start, Line(client)),
+        )
+        self._take = take
+        self._taking = asyncio.Lock()
+        self._paused = paused
+        self._wall = wall
+        self._chance = chance
+        self._poll = poll
+        self.stats = InboxStats()
+
+    async def run(self) -> None:
+        """Take in until cancelled, whatever becomes of Redis. What ``take`` raises comes out, in an ExceptionGroup."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for each in self._lists:
+                    tasks.create_task(self._serve(each))
+        finally:
+            for each in self._lists:
+                await each.line.close()
+
+    async def _serve(self, each: _List) -> None:
+        backoff = Backoff(*_BACKOFF, self._chance)
+        is_failing = False
+        while True:
+            try:
+                wait = 0.0 if not self._paused() and await self._turn(each) else self._poll
+                backoff.worked()
+                if is_failing:
+                    logger.info("Redis gives %s again", each.key)
+                is_failing = False
+            except RedisTrouble as error:
+                self.stats.failed[error.kind] += 1
+                each.left = None
+                if error.kind == "timeout":
+                    each.size = max(each.size // 10, 1)
+                if not is_failing:
+                    logger.warning("Redis does not give %s: %s", each.key, error)
+                is_failing = True
+                wait = backoff.failed()
+            if wait:
+                await asyncio.sleep(wait)
+
+    async def _turn(self, each: _List) -> bool:
+        """Whether there was anything."""
+        if each.left is None or not (each.waiting or each.left):
+            sizes = await each.line.talk(("LLEN", each.key), ("LLEN", each.processing))
+            each.waiting, each.left = checked(sizes)
+            if not (each.waiting or each.left):
+                return False
+        # What a former turn left is older than what waits.
+        moves = [] if each.left else self._moves(each)
+        messages = await self._oldest(each, each.processing, moves)
+        if messages:
+            await self._store(each, messages)
+            await self._remove(each, each.processing, messages)
+        # A Redis without room moves nothing, and gets room only by what is taken out of it.
+        elif await self._is_full(each) and (messages := await self._oldest(each, each.key)):
+            await self._store(each, messages)
+            await self._remove(each, each.key, messages)
+        return True
+
+    def _moves(self, each: _List) -> list[bytes]:
+        move = each.line.pack("LMOVE", each.key, each.processing, "RIGHT", "LEFT")
+        return [move] * min(each.size, each.waiting)
+
+    async def _oldest(self, each: _List, key: str, before: Sequence[bytes] = ()) -> list[bytes]:
+        """Up to ``size`` messages of a list, the oldest first, when the commands ``before`` have been executed."""
+        packed = [*_unanswered(each.line, before), each.line.pack("LRANGE", key, -each.size, -1)]
+        messages: list[bytes] = (await self._send(each, packed, 2 if before else 1))[-1]
+        if sum(map(len, messages)) > _TURN_BYTES:
+            each.size = max(each.size // 2, 1)
+        else:
+            each.size = min(each.size * 2, BATCH)
+        return messages[::-1]
+
+    async def _remove(self, each: _List, key: str, messages: list[bytes]) -> None:
+        *most, last = (each.line.pack("LREM", key, -1, message) for message in messages)
+        packed = [
+            *_unanswered(each.line, most),
+            last,
+            each.line.pack("LLEN", each.key),
+            each.line.pack("LLEN", each.processing),
+        ]
+        _, each.waiting, each.left = (await self._send(each, packed, 4 if most else 3))[-3:]
+
+    async def _send(self, each: _List, packed: Sequence[bytes], replies: int) -> Sequence[Any]:
+        try:
+            patience = _LONG if each.size == 1 else None
+            return checked(await each.line.send(packed, replies, patience))
+        except RedisTrouble:
+            # Where CLIENT is forbidden, what was to be unanswered was answered.
+            await each.line.close()
+            raise
+
+    async def _is_full(self, each: _List) -> bool:
+        """Why nothing was moved.
+
+        :raises RedisTrouble: it is not for want of room
+        """
+        (reply,) = await each.line.talk(("LMOVE", each.key, each.processing, "RIGHT", "LEFT"))
+        each.left = None
+        if not isinstance(reply, ResponseError):
+            return False
+        error = trouble(reply)
+        if error.kind != "full":
+            raise error from reply
+        return True
+
+    async def _store(self, each: _List, messages: list[bytes]) -> None:
+        good: list[Message] = []
+        bad: list[tuple[bytes, str]] = []
+        size = 0
+        for data in messages:
+            try:
+                good.append(each.read(data))
+            except BadMessage as error:
+                bad.append((data, str(error)))
+            size += min(len(data), MAX_MESSAGE)
+            if size >= _STEP_BYTES:
+                await self._step(each, good, bad)
+                good, bad, size = [], [], 0
+        await self._step(each, good, bad)
+
+    async def _step(self, each: _List, good: list[Message], bad: list[tuple[bytes, str]]) -> None:
+        if good:
+            async with self._taking:
+                await self._take(good)
+            self.stats.taken += len(good)
+        if bad:
+            await self._bury(each, bad)
+        await asyncio.sleep(0)
+
+    async def _bury(self, each: _List, bad: Sequence[tuple[bytes, str]]) -> None:
+        """Put unreadable messages on the dead list. Where it takes none, they are gone: they are of no use to anybody."""
+        notes = [
+            msgspec.json.encode(
+                {
+                    "message": data[:DEAD_BYTES].decode("utf-8", "backslashreplace"),
+                    "reason": reason,
+                    "time": round(self._wall(), 3),
+                }
+            )
+            for data, reason in bad
+        ]
+        self.stats.dead += len(bad)
+        logger.warning("%d messages of %s are unreadable: %r", len(bad), each.key, bad[0][1])
+        replies = await each.line.talk(
+            ("LPUSH", self._dead, *notes), ("LTRIM", self._dead, 0, DEAD_MAX - 1)
+        )
+        if isinstance(replies[0], ResponseError):
+            self.stats.dead_lost += len(bad)
+
+
+def _unanswered(line: Line, commands: Sequence[bytes]) -> list[bytes]:
+    """Commands of which only one reply comes back: reading theirs would cost more than all the rest. None for none."""
+    if not commands:
+        return []
+    off, on = line.pack("CLIENT", "REPLY", "OFF"), line.pack("CLIENT", "REPLY", "ON")
+    return [off, *commands, on]

@@ -1,0 +1,273 @@
+"""Who is in the ring, and what each member claims: the contract, a ring given by a setting, and one node alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import xxhash
+
+from krowlspider.cluster.claims import Claims, Reading
+from krowlspider.cluster.ring import Member, Ring
+from krowlspider.errors import KrowlError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Counters: TypeAlias = Mapping[str, int | float]
+
+_RING_PART = re.compile(r"(?P<id>[^=]+)=(?P<redis>(rediss?|unix)://.+?)(\*(?P<weight>[0-9]{1,9}))?")
+# Bytes of the cluster's identity seed.
+SEED_SIZE = 8
+
+
+class ClusterError(KrowlError):
+    """The node cannot join the cluster, or not as it is set up."""
+
+
+class DuplicateNodeError(ClusterError):
+    """Another process that lives has this node's id."""
+
+
+class UnansweredError(Exception):
+    """Consul or Redis did not answer, or not in time: what it was asked may have been done or not."""
+
+
+class BadRecordError(Exception):
+    """What a member has published cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A live member: what it is, what it claims, and the counters of its last heartbeat."""
+
+    member: Member
+    claims: Claims = ()
+    counters: Counters = field(default_factory=dict)
+
+    def dumps(self) -> str:
+        """JSON of all but the id, which its key has, and the counters, which have a place of their own."""
+        member = self.member
+        return json.dumps(
+            {
+                "weight": member.weight,
+                "redis": member.redis,
+                "address": member.address,
+                "claims": [ring.to_json() for ring in self.claims],
+            }
+        )
+
+    @classmethod
+    def loads(cls, node: str, text: bytes) -> Record:
+        """:raises BadRecordError: not what :meth:`dumps` writes"""
+        try:
+            said = json.loads(text)
+            member = Member(node, said["weight"], _text(said["redis"]), _text(said["address"]))
+            return cls(member, tuple(map(Ring.from_json, said["claims"])))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise BadRecordError(f"the record of {node} cannot be read: {error}") from error
+
+
+class Membership(Protocol):
+    """This node's place in the cluster; on one event loop.
+
+    ``members`` has every live member by id, this node among them from `start` on: always a full view. A view that lacks
+    this node is none, and leaves the last one. ``epoch`` grows with each view; between data lost by Consul and the next
+    start it may fall. ``on_change`` is called after ``members`` changed in more than counters, and after the lease
+    ended or came back.
+    """
+
+    own: Member
+    on_change: Callable[[], None]
+
+    @property
+    def members(self) -> Mapping[str, Record]: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def good_until(self) -> float:
+        """By the clock handed in: the node may fetch until then, and no other takes its domains over before."""
+
+    async def start(self) -> None:
+        """Join, and read the first view.
+
+        :raises DuplicateNodeError: another live process has this id
+        :raises ClusterError: nobody can be reached to join
+        """
+
+    async def publish(self, claims: Claims) -> None:
+        """Store this node's claims where all read them, and read the view anew after that.
+
+        Of two nodes that publish at the same time at least one returns with the other's claims in ``members``. An
+        outage is waited for.
+        """
+
+    async def beat(self, counters: Counters) -> None:
+        """Tell the others this node's counters, and read theirs; in an outage nothing happens."""
+
+    async def leave(self) -> None:
+        """Tell the others that this node fetches no more: they take over at once. It has no lease from here on."""
+
+    async def agree_seed(self, seed: bytes | None) -> bytes:
+        """The identity seed of all nodes, 8 bytes; the first node's ``seed``, or one made for it if that is None.
+
+        :raises ClusterError: this node's job has another seed; or nobody can be reached
+        """
+
+
+def reading(membership: Membership) -> Reading:
+    """What the register held when it was read last, as the claims want it."""
+    records = membership.members
+    return Reading(
+        membership.epoch,
+        tuple(record.member for record in records.values()),
+        {node: record.claims for node, record in records.items()},
+    )
+
+
+class Board(Protocol):
+    """Where the nodes of a static ring show each other their counters."""
+
+    async def exchange(self, node: str, counters: Counters) -> Mapping[str, Counters]:
+        """Show ours, and read all.
+
+        :raises UnansweredError:
+        """
+
+
+class StaticMembership:
+    """Members by a setting: all are live at all times, with the one ring as their claim.
+
+    A member that is down keeps its domains; what is found for it waits in its inbox.
+    """
+
+    epoch = 1
+    good_until = inf
+
+    def __init__(
+        self,
+        node: str,
+        members: Iterable[Member],
+        cluster: str,
+        *,
+        board: Board | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """:raises ClusterError: ``node`` is not among the members"""
+        given = {member.id: member for member in members}
+        if node not in given:
+            raise ClusterError(
+                f"this node's id {node} is not in KROWL_RING ({', '.join(given)}): set KROWL_NODE_ID to one of them"
+            )
+        ring = Ring(given.values())
+        self.own = given[node]
+        self.on_change = on_change
+        self.members = {member.id: Record(member, (ring,)) for member in given.values()}
+        self._cluster = cluster
+        self._board = board
+
+    async def start(self) -> None: ...
+
+    async def publish(self, claims: Claims) -> None:
+        self._keep(self.own.id, claims=claims)
+
+    async def beat(self, counters: Counters) -> None:
+        self._keep(self.own.id, counters=counters)
+        if self._board is None:
+            return
+        try:
+            shown = await self._board.exchange(self.own.id, counters)
+        except UnansweredError:
+            return
+        for node in shown.keys() & self.members.keys():
+            self._keep(node, counters=shown[node])
+
+    async def leave(self) -> None:
+        self.good_until = -inf
+
+    async def agree_seed(self, seed: bytes | None) -> bytes:
+        return agreed(static_seed(self._cluster), seed, self._cluster)
+
+    def _keep(
+        self, node: str, claims: Claims | None = None, counters: Counters | None = None
+    ) -> None:
+        old = self.members[node]
+        self.members[node] = Record(
+            old.member,
+            old.claims if claims is None else claims,
+            old.counters if counters is None else counters,
+        )
+
+
+class StandaloneMembership(StaticMembership):
+    """One member: the crawl of one process."""
+
+    def __init__(self, own: Member, *, on_change: Callable[[], None] = lambda: None) -> None:
+        super().__init__(own.id, [own], "", on_change=on_change)
+
+    async def agree_seed(self, seed: bytes | None) -> bytes:
+        return seed or static_seed(self.own.id)
+
+
+def static_seed(cluster: str) -> bytes:
+    """The seed that the nodes of a static ring make by themselves."""
+    return xxhash.xxh3_64_digest(f"krowlspider/{cluster}".encode())
+
+
+def agreed(seed: bytes, own: bytes | None, cluster: str) -> bytes:
+    """The cluster's seed.
+
+    :raises ClusterError: this node's job has another one
+    """
+    if own not in {None, seed}:
+        raise ClusterError(
+            f"this JOBDIR was begun with another identity seed than the cluster {cluster!r} has: its seen marks say"
+            " nothing there; give a new JOBDIR, or another KROWL_CLUSTER"
+        )
+    return seed
+
+
+def parse_ring(parts: Iterable[str]) -> list[Member]:
+    """The members of a static ring: each ``id=redis-url``, or ``id=redis-url*weight``.
+
+    :raises ValueError: one of them is not of that form, or an id is there twice
+    """
+    members: dict[str, Member] = {}
+    # Told by number: what is wrong may have a password in it.
+    for number, part in enumerate(parts, 1):
+        found = _RING_PART.fullmatch(part.strip())
+        if found is None:
+            raise ValueError(
+                f"member {number} is not of the form id=redis://host:port/0 or id=redis://host:port/0*weight"
+            )
+        member = Member(found["id"], int(found["weight"] or 1), found["redis"])
+        if member.id in members:
+            raise ValueError(f"member {member.id} is there twice")
+        members[member.id] = member
+    return list(members.values())
+
+
+def load_counters(text: bytes | str) -> Counters:
+    """Counters as they came over the network.
+
+    :raises BadRecordError: not an object of names and numbers
+    """
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRecordError(f"counters cannot be read: {error}") from error
+    if not isinstance(said, dict) or not all(type(n) in {int, float} for n in said.values()):
+        raise BadRecordError("counters are not names and numbers")
+    return said
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value

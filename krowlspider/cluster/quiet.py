@@ -1,0 +1,94 @@
+"""When a crawl of several nodes is over: every frontier, inbox and outbox is empty, all at one moment. Pure.
+
+A URL that one node has sent is in its outbox until it is in the other's inbox, and there until it is in the other's
+frontier: so it is over when all nodes are quiet at one moment. Nobody sees them at one moment. But a node that says
+twice that it is quiet, and has done nothing between, was quiet all the time between; and if the second word of each
+came after the first word of all, there was such a moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from krowlspider.cluster.membership import Counters
+
+# Beats after which a word was surely begun after another's was read: the next may have been on its way then.
+_LATER = 2
+# Counters are JSON numbers: whole ones only up to 2^53.
+_MASK = (1 << 52) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a node says of itself: ``start``, a number of its process's own; ``beat`` counts its words; ``quiet`` that
+    frontier, outbox and inbox are empty and nothing is in transit; ``activity`` counts what it has ever done; ``over``
+    is the `crew` for which it has found the crawl to be over, 0 for none."""
+
+    start: int
+    beat: int
+    quiet: bool
+    activity: int
+    over: int = 0
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "start": self.start,
+            "beat": self.beat,
+            "quiet": int(self.quiet),
+            "activity": self.activity,
+            "over": self.over,
+        }
+
+    @classmethod
+    def of(cls, counters: Counters) -> Word | None:
+        """None for a node that has not said anything yet."""
+        if "beat" not in counters:
+            return None
+        start, beat, activity, over = (
+            int(counters.get(name, 0)) for name in ("start", "beat", "activity", "over")
+        )
+        return cls(start, beat, bool(counters.get("quiet", 0)), activity, over)
+
+
+def crew(words: Mapping[str, Word]) -> int:
+    """A number for these processes of these nodes, so that what one says of them counts for no other run."""
+    text = ",".join(f"{node}={words[node].start}" for node in sorted(words)).encode()
+    return (xxhash.xxh3_64_intdigest(text) & _MASK) or 1
+
+
+class Quiet:
+    """What one node makes of the words of all. `hear` them, the own one among them, after each beat."""
+
+    def __init__(self) -> None:
+        # The words of a moment at which all were quiet.
+        self._first: dict[str, Word] | None = None
+
+    def hear(self, words: Mapping[str, Word | None]) -> int:
+        """The crew for which the crawl is over, or 0. It stays over for a crew only as long as nobody does anything."""
+        said = {node: word for node, word in words.items() if word is not None}
+        if len(said) < len(words) or not said:
+            self._first = None
+            return 0
+        all_ = crew(said)
+        if any(word.over == all_ for word in said.values()):
+            return all_
+        first = self._first
+        if first is None or not self._still(first, said):
+            self._first = said if all(word.quiet for word in said.values()) else None
+            return 0
+        later = all(said[node].beat >= word.beat + _LATER for node, word in first.items())
+        return all_ if later else 0
+
+    @staticmethod
+    def _still(first: Mapping[str, Word], said: Mapping[str, Word]) -> bool:
+        """Whether all are quiet and have done nothing since."""
+        return first.keys() == said.keys() and all(
+            word.quiet and (word.start, word.activity) == (first[node].start, first[node].activity)
+            for node, word in said.items()
+        )

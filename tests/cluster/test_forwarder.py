@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+import trustme
+from redis._parsers.base import BaseParser
+from redis.exceptions import ConnectionError as NoConnection
+from scrapy import Request, Spider
+from scrapy_redis.queue import FifoQueue
+
+from krowlspider.cluster import message
+from krowlspider.cluster.forwarder import BATCH, Forwarder
+from krowlspider.cluster.inbox import requests_key
+from krowlspider.cluster.message import Message, encode
+from krowlspider.cluster.queues import MessageQueue
+from krowlspider.cluster.redisio import Backoff, redis_client, shown, trouble
+
+from .forwarding import (
+    SPIDER,
+    MemoryOutbox,
+    clients,
+    drive,
+    eventually,
+    lag,
+    messages,
+    quick_clock,
+    running,
+    urls,
+)
+from .servers import free_port, redis_server, relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from redis.asyncio import Redis
+
+    from .servers import Server
+
+KEY = requests_key(SPIDER)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with redis_server(tmp_path / "redis") as made:
+        yield made
+
+
+def forwarder(
+    outbox: MemoryOutbox,
+    peers: dict[str, Redis],
+    inbox_max: int = 10**6,
+    clock: Callable[[], float] = quick_clock,
+) -> Forwarder:
+    return Forwarder(outbox, peers.get, KEY, inbox_max=inbox_max, clock=clock, flush=0.01)
+
+
+def in_order_of_popping(server: Server) -> list[bytes]:
+    with redis.Redis.from_url(server.url) as client:
+        found: list[bytes] = client.lrange(KEY, 0, -1)
+        return found[::-1]
+
+
+def test_messages_arrive_in_order_and_leave_the_outbox(server: Server) -> None:
+    sent = messages(3 * BATCH + 7)
+
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", sent)
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: not outbox.depth("b"))
+                outbox.put("b", messages(1, 9999))
+                await eventually(lambda: not outbox.depth("b"))
+            assert worker.stats.sent == len(sent) + 1
+            assert worker.stats.batches == 5
+
+    drive(main())
+    assert in_order_of_popping(server) == [*sent, *messages(1, 9999)]
+
+
+def test_the_stock_queue_of_scrapy_redis_pops_what_was_forwarded(server: Server) -> None:
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", [encode(Message(url, depth=2)) for url in urls(3)])
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: not outbox.depth("b"))
+
+    drive(main())
+    spider = Spider(name=SPIDER)
+    with redis.Redis.from_url(server.url) as client:
+        stock = FifoQueue(client, spider, "%(spider)s:requests", serializer=message)
+        popped = [stock.pop() for _ in range(3)]
+        assert [request.url for request in popped] == urls(3)
+        assert [request.meta for request in popped] == [{"depth": 2}] * 3
+        stock.push(Request("http://a.test/", priority=4))
+        again = MessageQueue(client, spider, "%(spider)s:requests").pop()
+        assert (again.url, again.priority) == ("http://a.test/", 4)
+
+
+def test_a_node_that_is_no_member_keeps_its_messages_waiting_and_gets_them_when_it_is(
+    server: Server,
+) -> None:
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", messages(2))
+        outbox.put("c", messages(2, 50))
+        async with clients(server.url) as (client,):
+            peers = {"c": client}
+            async with running(forwarder(outbox, peers)):
+                await eventually(lambda: not outbox.depth("c"))
+                assert outbox.depth("b") == 2
+                peers["b"] = client
+                await eventually(lambda: not outbox.depth("b"))
+
+    drive(main())
+
+
+def test_a_full_inbox_holds_messages_back_until_its_owner_has_taken_some(server: Server) -> None:
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", messages(4 * BATCH))
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client}, inbox_max=BATCH)
+            async with running(worker):
+                await eventually(lambda: worker.stats.held > 3)
+                assert await client.llen(KEY) == BATCH
+                await client.delete(KEY)
+                await eventually(lambda: worker.stats.sent == 2 * BATCH)
+        assert outbox.depth("b") == 2 * BATCH
+        assert not worker.stats.failed
+
+    drive(main())
+
+
+def test_no_call_carries_more_than_a_megabyte(server: Server) -> None:
+    large = [encode(Message(url, meta={"x": "x" * 60_000})) for url in urls(40)]
+
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", large)
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: not outbox.depth("b"))
+        assert worker.stats.batches == 3
+
+    drive(main())
+    assert in_order_of_popping(server) == large
+
+
+def test_a_peer_that_is_frozen_holds_up_neither_the_loop_nor_the_others_and_loses_nothing(
+    tmp_path: Path, server: Server
+) -> None:
+    sent = messages(2 * BATCH)
+
+    async def main(other: Server) -> None:
+        outbox = MemoryOutbox()
+        async with clients(server.url, other.url, patience=0.3) as (b, c):
+            worker = forwarder(outbox, {"b": b, "c": c})
+            async with running(worker), lag() as late:
+                with server.frozen():
+                    outbox.put("b", sent)
+                    await eventually(lambda: worker.stats.failed["timeout"] >= 3)
+                    outbox.put("c", sent)
+                    await eventually(lambda: not outbox.depth("c"))
+                    assert outbox.depth("b") == len(sent)
+                await eventually(lambda: not outbox.depth("b"))
+        assert late[0] < 0.25
+
+    with redis_server(tmp_path / "other") as other:
+        drive(main(other))
+    # What timed out may have arrived all the same, at any time.
+    assert set(in_order_of_popping(server)) == set(sent)
+
+
+def test_a_peer_that_is_killed_and_comes_back_gets_everything(server: Server) -> None:
+    first, second = messages(700), messages(700, 700)
+
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", first)
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: not outbox.depth("b"))
+                server.kill()
+                outbox.put("b", second)
+                await eventually(lambda: worker.stats.failed["down"] >= 2)
+                server.start()
+                await eventually(lambda: not outbox.depth("b"))
+
+    drive(main())
+    assert in_order_of_popping(server) == [*first, *second]
+
+
+def test_a_reply_that_is_lost_makes_the_batch_go_twice_and_never_not_at_all(
+    tmp_path: Path, server: Server
+) -> None:
+    sent = messages(BATCH)
+
+    async def main(wire: Server) -> None:
+        outbox = MemoryOutbox()
+        async with clients(wire.url, server.url, patience=0.5) as (through, direct):
+            worker = forwarder(outbox, {"b": through})
+            async with running(worker):
+                outbox.put("b", messages(1, 9999))
+                await eventually(lambda: worker.stats.sent == 1)
+                # The server reads the batch when it goes on; the wire to it has been cut by then.
+                with server.frozen():
+                    outbox.put("b", sent)
+                    await eventually(lambda: worker.stats.failed["timeout"] >= 1)
+                    wire.kill()
+                await eventually(lambda: worker.stats.failed["down"] >= 1)
+                wire.start()
+                await eventually(lambda: not outbox.depth("b"))
+            assert await direct.llen(KEY) >= BATCH + 1
+
+    with relay(server, tmp_path / "wire") as wire:
+        drive(main(wire))
+    assert list(dict.fromkeys(in_order_of_popping(server))) == [*messages(1, 9999), *sent]
+
+
+def test_after_timeouts_less_goes_at_a_time_until_it_gets_through(server: Server) -> None:
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        async with clients(server.url, patience=0.1) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                with server.frozen():
+                    outbox.put("b", messages(BATCH))
+                    await eventually(lambda: worker.stats.failed["timeout"] >= 3)
+                await eventually(lambda: not outbox.depth("b"))
+        assert worker.stats.batches > 1
+
+    drive(main())
+
+
+def test_a_peer_without_room_is_told_apart_and_its_messages_wait(tmp_path: Path) -> None:
+    sent = [encode(Message(url, meta={"x": "x" * 300})) for url in urls(20 * BATCH)]
+
+    async def main(server: Server) -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", sent)
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["full"] >= 2)
+                arrived = await client.llen(KEY)
+                assert arrived + outbox.depth("b") == len(sent)
+                await client.config_set("maxmemory", 0)
+                await eventually(lambda: not outbox.depth("b"))
+        assert set(worker.stats.failed) == {"full"}
+
+    with redis_server(tmp_path / "redis", "--maxmemory", "2mb") as server:
+        drive(main(server))
+        assert in_order_of_popping(server) == sent
+
+
+def test_a_replica_is_told_apart_and_its_messages_wait(tmp_path: Path, server: Server) -> None:
+    async def main(replica: Server) -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", messages(3))
+        async with clients(replica.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["readonly"] >= 1)
+                assert outbox.depth("b") == 3
+                await client.replicaof("NO", "ONE")
+                await eventually(lambda: not outbox.depth("b"))
+
+    follow = ("--replicaof", f"{server.host} {server.port}")
+    with redis_server(tmp_path / "replica", *follow) as replica:
+        drive(main(replica))
+        assert in_order_of_popping(replica) == messages(3)
+
+
+def test_a_key_that_holds_no_list_is_told_apart(server: Server) -> None:
+    """As when scrapy-redis's priority queue has been used under the same name."""
+
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", messages(3))
+        async with clients(server.url) as (client,):
+            await client.zadd(KEY, {"x": 1})
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["type"] >= 1)
+        assert outbox.depth("b") == 3
+
+    drive(main())
+
+
+def test_a_password_is_used_and_never_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def main(server: Server) -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", messages(3))
+        right = server.url.replace("//", "//default:open-sesame@")
+        wrong = server.url.replace("//", "//:shut-sesame@")
+        async with clients(server.url, wrong, right) as made:
+            peers = {"b": made[0]}
+            worker = forwarder(outbox, peers)
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["auth"] >= 1)
+                peers["b"] = made[1]
+                await eventually(lambda: worker.stats.failed["auth"] >= 3)
+                peers["b"] = made[2]
+                await eventually(lambda: not outbox.depth("b"))
+            assert all("sesame" not in repr(client) for client in made)
+
+    with redis_server(tmp_path / "redis", "--requirepass", "open-sesame") as server:
+        drive(main(server))
+    assert "waits in the outbox" in caplog.text
+    assert "sesame" not in caplog.text
+
+
+def test_a_url_is_shown_without_its_password_and_a_query_is_refused() -> None:
+    assert shown("redis://user:secret@h.test:1/2") == "redis://h.test:1/2"
+    assert shown("rediss://h.test?password=secret") == "rediss://h.test"
+    with pytest.raises(ValueError, match="query") as caught:
+        redis_client("redis://:secret@h.test/0?socket_timeout=1e9&password=secret")
+    assert "secret" not in str(caught.value)
+
+
+def test_tls_is_spoken_to_whom_the_authorities_vouch_for_and_nobody_else(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert(server.host)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    port = free_port(server.host)
+    own = str(tmp_path / "own.pem")
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("tls-auth-clients", "no")
+        client.config_set("tls-ca-cert-file", str(tmp_path / "ca.pem"))
+        client.config_set("tls-cert-file", own, "tls-key-file", own)
+        client.config_set("tls-port", port)
+
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        outbox.put("b", messages(3))
+        url = f"rediss://{server.host}:{port}/0"
+        async with clients(url) as (client,):
+            # No second try: asyncio leaves the socket of a handshake open that is cancelled in its first moment.
+            worker = forwarder(outbox, {"b": client}, clock=lambda: 0.0)
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["down"] >= 1)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        async with clients(url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                await eventually(lambda: not outbox.depth("b"))
+
+    drive(main())
+    assert in_order_of_popping(server) == messages(3)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("OOM command not allowed when used memory > 'maxmemory'.", "full"),
+        ("READONLY You can't write against a read only replica.", "readonly"),
+        ("LOADING Redis is loading the dataset in memory", "loading"),
+        ("NOAUTH Authentication required.", "auth"),
+        ("WRONGPASS invalid username-password pair or user is disabled.", "auth"),
+        ("NOPERM User x has no permissions to run the 'lpush' command", "auth"),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", "type"),
+        ("MISCONF Redis is configured to save RDB snapshots, but it's unable to", "disk"),
+        ("ERR unknown command", "other"),
+    ],
+)
+def test_what_redis_says_is_told_apart_by_kind(text: str, kind: str) -> None:
+    assert trouble(BaseParser.parse_error(text)).kind == kind
+
+
+def test_no_answer_and_no_connection_are_told_apart() -> None:
+    assert trouble(TimeoutError()).kind == "timeout"
+    assert trouble(redis.TimeoutError("x")).kind == "timeout"
+    assert trouble(ConnectionResetError()).kind == "down"
+    assert trouble(NoConnection("x")).kind == "down"
+    assert trouble(socket.gaierror()).kind == "down"
+
+
+def test_waits_double_up_to_the_most_and_chance_takes_up_to_half() -> None:
+    backoff = Backoff(1, 30, lambda: 0.0)
+    assert [backoff.failed() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    backoff.worked()
+    assert backoff.failed() == 1
+    assert Backoff(1, 30, lambda: 1.0).failed() == 0.5
+
+
+def test_what_the_outbox_raises_comes_out(server: Server) -> None:
+    class Broken(MemoryOutbox):
+        def remove(self, owner: str, keys: object) -> None:
+            raise OSError("disk")
+
+    async def main() -> None:
+        outbox = Broken()
+        outbox.put("b", messages(1))
+        async with clients(server.url) as (client,):
+            with pytest.raises(ExceptionGroup) as caught:
+                await forwarder(outbox, {"b": client}).run()
+        assert caught.group_contains(OSError, match="disk")
+
+    drive(main())
+
+
+def test_a_forwarder_that_is_cancelled_with_a_batch_on_its_way_keeps_it(server: Server) -> None:
+    async def main() -> None:
+        outbox = MemoryOutbox()
+        async with clients(server.url) as (client,):
+            worker = forwarder(outbox, {"b": client})
+            async with running(worker):
+                outbox.put("b", messages(1))
+                await eventually(lambda: not outbox.depth("b"))
+                with server.frozen():
+                    outbox.put("b", messages(5))
+                    await asyncio.sleep(0.1)
+                    assert outbox.depth("b") == 5
+            async with running(forwarder(outbox, {"b": client})):
+                await eventually(lambda: not outbox.depth("b"))
+
+    drive(main())
+    assert set(messages(5)) <= set(in_order_of_popping(server))

@@ -1,0 +1,541 @@
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import pickle
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from krowlspider.cluster.inbox import BATCH, DEAD_BYTES, Inbox, Lengths, lengths, requests_key
+from krowlspider.cluster.message import MAX_MESSAGE, Message, encode
+from krowlspider.cluster.redisio import RedisTrouble
+
+from .forwarding import (
+    NODE,
+    SPIDER,
+    Sink,
+    clients,
+    consumer,
+    drive,
+    eventually,
+    lag,
+    messages,
+    running,
+    stored,
+    urls,
+)
+from .servers import redis_server
+from .test_message import BAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from redis.asyncio import Redis
+
+    from .servers import Server
+
+KEY = requests_key(SPIDER)
+STARTS = f"{SPIDER}:start_urls"
+DEAD = f"{SPIDER}:dead"
+PROCESSING = f"{KEY}:processing:{NODE}"
+EMPTY = Lengths(requests=0, start_urls=0, processing=0, dead=0)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with redis_server(tmp_path / "redis") as made:
+        yield made
+
+
+def inbox(client: Redis, sink: Sink, **options: Any) -> Inbox:
+    return Inbox(client, SPIDER, NODE, sink.take, poll=0.01, **options)
+
+
+async def push(client: Redis, found: Sequence[bytes], key: str = KEY) -> None:
+    for start in range(0, len(found), 1000):
+        await client.lpush(key, *found[start : start + 1000])
+
+
+async def emptied(client: Redis) -> Lengths:
+    while True:
+        found = await lengths(client, SPIDER, NODE)
+        if not (found.requests or found.start_urls or found.processing):
+            return found
+        await asyncio.sleep(0.01)
+
+
+def has_stored(file: Path, least: int) -> bool:
+    return len(stored(file)) >= least
+
+
+def test_messages_are_taken_in_the_order_in_which_they_were_sent(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, messages(2 * BATCH + 7))
+            worker = inbox(client, sink)
+            async with running(worker):
+                await eventually(lambda: len(sink.urls) == 2 * BATCH + 7)
+                await push(client, messages(5, 9999))
+                await eventually(lambda: len(sink.urls) == 2 * BATCH + 12)
+                assert await emptied(client) == EMPTY
+        assert sink.urls == [*urls(2 * BATCH + 7), *urls(5, 9999)]
+        assert max(map(len, sink.held)) <= BATCH
+        assert worker.stats.taken == 2 * BATCH + 12
+
+    drive(main())
+
+
+def test_a_message_leaves_redis_only_when_it_has_been_taken(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        sink.gate.clear()
+        async with clients(server.url) as (client,):
+            await push(client, messages(3))
+            async with running(inbox(client, sink)):
+                await eventually(lambda: bool(sink.held))
+                assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 3, 0)
+                sink.gate.set()
+                await emptied(client)
+        assert sink.urls == urls(3)
+
+    drive(main())
+
+
+def test_what_a_former_process_left_is_taken_first(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, messages(2500), PROCESSING)
+            await push(client, messages(10, 2500))
+            async with running(inbox(client, sink)):
+                await emptied(client)
+        assert sink.urls == urls(2510)
+
+    drive(main())
+
+
+@pytest.mark.parametrize("stop", ["before", "after"])
+def test_a_kill_before_or_after_the_storing_loses_nothing_and_repeats_one_batch_at_most(
+    server: Server, tmp_path: Path, stop: str
+) -> None:
+    file = tmp_path / "stored"
+    count = 2 * BATCH + 100
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            await push(client, messages(count))
+            with consumer(server.url, file, stop):
+                pass
+            kept = stored(file)
+            assert kept == ([] if stop == "before" else urls(BATCH))
+            with consumer(server.url, file):
+                assert await emptied(client) == EMPTY
+            assert stored(file) == [*kept, *urls(count)]
+
+    drive(main())
+
+
+def test_kills_at_any_time_lose_nothing(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "stored"
+    kills, count = 6, 30_000
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            await push(client, messages(count))
+            for kill in range(kills):
+                # Each dies at another place: as soon as it has stored one batch, two ...
+                least = len(stored(file)) + kill * BATCH + 1
+                with consumer(server.url, file):
+                    await eventually(functools.partial(has_stored, file, least))
+            with consumer(server.url, file):
+                assert await emptied(client) == EMPTY
+
+    drive(main())
+    times = Counter(stored(file))
+    assert set(times) == set(urls(count))
+    assert times.total() - count <= kills * BATCH
+
+
+def test_a_removal_that_comes_through_late_takes_off_nothing_that_was_not_stored(
+    server: Server,
+) -> None:
+    """The first inbox stands for what a frozen server or a cut network still has of one that is gone."""
+
+    async def main() -> None:
+        stuck: list[list[Message]] = []
+        thaw = asyncio.Event()
+
+        async def take_late(batch: list[Message]) -> None:
+            stuck.append(batch)
+            await (thaw if len(stuck) == 1 else asyncio.Event()).wait()
+
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, messages(3))
+            late = Inbox(client, SPIDER, NODE, take_late, poll=0.01)
+            async with running(late):
+                await eventually(lambda: bool(stuck))
+                worker = inbox(client, sink)
+                async with running(worker):
+                    await emptied(client)
+                    sink.gate.clear()
+                    await push(client, messages(3, 100))
+                    await eventually(lambda: len(sink.held) == 2)
+                    # Now "remove the three oldest" comes through, and three others are the oldest.
+                    thaw.set()
+                    await eventually(lambda: len(stuck) == 2)
+                    assert (await lengths(client, SPIDER, NODE)).processing == 3
+                # The second one has died before it stored them.
+                assert sink.urls == urls(3)
+            async with running(inbox(client, final := Sink())):
+                await emptied(client)
+            assert set(final.urls) == set(urls(3, 100))
+
+    drive(main())
+
+
+def test_start_urls_are_taken_as_users_of_scrapy_redis_push_them(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            worker = inbox(client, sink)
+            async with running(worker):
+                await client.lpush(STARTS, "http://a.test/1")
+                await client.lpush(
+                    STARTS, json.dumps({"url": "http://a.test/2", "depth": 1, "priority": 5, "meta": {"x": 1}})
+                )  # fmt: skip
+                await client.lpush(STARTS, "b.test")
+                await emptied(client)
+        assert sink.messages == [
+            Message("http://a.test/1"),
+            Message("http://a.test/2", depth=1, priority=5, meta={"x": 1}),
+            Message("https://b.test/", bare=True),
+        ]
+
+    drive(main())
+
+
+def test_nothing_is_taken_while_paused(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        asked = 0
+        is_paused = True
+
+        def paused() -> bool:
+            nonlocal asked
+            asked += 1
+            return is_paused
+
+        async with clients(server.url) as (client,):
+            await push(client, messages(3))
+            async with running(inbox(client, sink, paused=paused)):
+                await eventually(lambda: asked > 10)
+                assert await lengths(client, SPIDER, NODE) == Lengths(3, 0, 0, 0)
+                is_paused = False
+                await emptied(client)
+        assert sink.urls == urls(3)
+
+    drive(main())
+
+
+class Bomb:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self._path}",)
+
+
+def test_poison_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    bomb = pickle.dumps(Bomb(tmp_path / "exploded"))
+    poison = [*BAD, bomb, pickle.dumps({"url": "http://a.test/"}), b"\x00" * (8 << 20)]
+    good = messages(len(poison))
+
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, [each for pair in zip(poison, good, strict=True) for each in pair])
+            worker = inbox(client, sink, wall=lambda: 1234.5678)
+            async with running(worker), lag() as late:
+                left = await emptied(client)
+            assert left.dead == len(poison)
+            notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)][::-1]
+        assert late[0] < 0.25
+        assert sink.urls == urls(len(poison))
+        assert worker.stats.dead == len(poison)
+        assert not worker.stats.dead_lost
+        assert not worker.stats.failed
+        for note, data in zip(notes, poison, strict=True):
+            assert note["message"] == data[:DEAD_BYTES].decode("utf-8", "backslashreplace")
+            assert 0 < len(note["reason"]) <= 200
+            assert note["time"] == 1234.568
+        assert not (tmp_path / "exploded").exists()
+
+    drive(main())
+
+
+def test_the_dead_list_keeps_the_newest_up_to_its_cap(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krowlspider.cluster.inbox.DEAD_MAX", 10)
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            await push(client, [b"bad %d" % n for n in range(25)])
+            worker = inbox(client, Sink())
+            async with running(worker):
+                assert (await emptied(client)).dead == 10
+            assert json.loads(await client.lindex(DEAD, 0))["message"] == "bad 24"
+            assert worker.stats.dead == 25
+
+    drive(main())
+
+
+def test_a_message_too_long_for_its_turn_is_got_by_itself(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (direct,):
+            await push(direct, messages(3))
+            await direct.lpush(KEY, b"x" * (32 << 20))
+            await push(direct, messages(3, 3))
+            async with clients(server.url, patience=0.02) as (client,):
+                worker = inbox(client, sink)
+                async with running(worker), lag() as late:
+                    left = await emptied(direct)
+        assert left.dead == 1
+        assert sink.urls == urls(6)
+        assert worker.stats.failed["timeout"] >= 3
+        assert late[0] < 0.25
+
+    drive(main())
+
+
+def test_long_messages_are_taken_in_small_steps(server: Server) -> None:
+    found = [encode(Message(url, meta={"x": "x" * (MAX_MESSAGE - 500)})) for url in urls(200)]
+
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, found)
+            async with running(inbox(client, sink)), lag() as late:
+                await emptied(client)
+        assert sink.urls == urls(200)
+        assert max(map(len, sink.held)) <= 17
+        assert late[0] < 0.25
+
+    drive(main())
+
+
+def test_a_frozen_redis_holds_up_nothing_else_and_is_gone_on_with(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url, patience=0.3) as (client,):
+            await push(client, messages(4000))
+            worker = inbox(client, sink)
+            async with running(worker), lag() as late:
+                await eventually(lambda: bool(sink.held))
+                with server.frozen():
+                    await eventually(lambda: worker.stats.failed["timeout"] >= 6)
+                    with pytest.raises(RedisTrouble) as caught:
+                        await lengths(client, SPIDER, NODE)
+                    assert caught.value.kind == "timeout"
+                await emptied(client)
+        assert set(sink.urls) == set(urls(4000))
+        assert late[0] < 0.25
+
+    drive(main())
+
+
+def test_a_redis_that_is_killed_and_comes_back_with_its_file_loses_nothing(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        sink.gate.clear()
+        async with clients(server.url) as (client,):
+            await push(client, messages(3000))
+            worker = inbox(client, sink)
+            async with running(worker):
+                await eventually(lambda: bool(sink.held))
+                server.kill()
+                sink.gate.set()
+                await eventually(lambda: worker.stats.failed["down"] >= 2)
+                server.start()
+                await emptied(client)
+        # The batch that was stored when Redis died comes again, before the rest.
+        assert sink.urls == [*urls(BATCH), *urls(3000)]
+
+    drive(main())
+
+
+def test_a_redis_that_was_killed_between_two_calls_is_noticed(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            worker = inbox(client, sink)
+            async with running(worker):
+                for turn in range(3):
+                    await push(client, messages(5, turn * 5))
+                    await emptied(client)
+                    server.kill()
+                    server.start()
+                    await client.connection_pool.disconnect()
+        assert sink.urls == urls(15)
+
+    drive(main())
+
+
+def test_a_redis_that_is_flushed_gives_no_trouble(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        sink.gate.clear()
+        async with clients(server.url) as (client,):
+            await push(client, messages(3))
+            worker = inbox(client, sink)
+            async with running(worker):
+                await eventually(lambda: bool(sink.held))
+                await client.flushall()
+                # These must not be taken off in place of those that the flush took.
+                await push(client, messages(3, 10), PROCESSING)
+                sink.gate.set()
+                await emptied(client)
+        assert sink.urls == [*urls(3), *urls(3, 10)]
+        assert not worker.stats.failed
+
+    drive(main())
+
+
+def test_a_full_redis_is_drained_all_the_same(tmp_path: Path) -> None:
+    """It refuses to move anything, and has room again only by what is taken out."""
+
+    async def main(server: Server) -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            with pytest.raises(redis.OutOfMemoryError):
+                await push(client, messages(10**6))
+            sent = await client.llen(KEY)
+            worker = inbox(client, sink)
+            async with running(worker):
+                await emptied(client)
+        assert sink.urls == urls(sent)
+        assert not worker.stats.failed
+
+    with redis_server(tmp_path / "redis", "--maxmemory", "3mb") as server:
+        drive(main(server))
+
+
+def test_a_full_redis_with_poison_in_it_is_drained_too(tmp_path: Path) -> None:
+    async def main(server: Server) -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, [b"poison", *messages(2000)])
+            await client.config_set("maxmemory", "1mb")
+            worker = inbox(client, sink)
+            async with running(worker):
+                await emptied(client)
+        assert sink.urls == urls(2000)
+        assert (worker.stats.dead, worker.stats.dead_lost) == (1, 1)
+
+    with redis_server(tmp_path / "redis") as server:
+        drive(main(server))
+
+
+def test_a_replica_is_told_apart_and_gone_on_with_when_it_is_none_any_more(
+    tmp_path: Path,
+) -> None:
+    async def main(server: Server, replica: Server) -> None:
+        sink = Sink()
+        async with clients(server.url, replica.url) as (first, client):
+            await push(first, messages(3))
+            await first.wait(1, 0)
+            worker = inbox(client, sink)
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["readonly"] >= 2)
+                assert not sink.held
+                await client.replicaof("NO", "ONE")
+                await emptied(client)
+        assert sink.urls == urls(3)
+        assert set(worker.stats.failed) == {"readonly"}
+
+    with redis_server(tmp_path / "first", "--repl-diskless-sync-delay", "0") as first:
+        follow = ("--replicaof", f"{first.host} {first.port}")
+        with redis_server(tmp_path / "replica", *follow) as replica:
+            drive(main(first, replica))
+
+
+def test_a_list_of_another_type_does_not_hold_up_the_other_list(server: Server) -> None:
+    """As when scrapy-redis's start URLs are a set."""
+
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await client.sadd(STARTS, "http://a.test/")
+            worker = inbox(client, sink)
+            async with running(worker):
+                await eventually(lambda: worker.stats.failed["type"] >= 2)
+                await push(client, messages(3))
+                await eventually(lambda: sink.urls == urls(3))
+
+    drive(main())
+
+
+def test_a_user_who_may_not_use_client_is_told_so_and_nothing_is_mistaken_for_an_answer(
+    server: Server,
+) -> None:
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url, server.url.replace("//", "//weak:word@")) as (client, weak):
+            may = ("on", ">word", "~*", "+@all", "-client")
+            await client.execute_command("ACL", "SETUSER", "weak", *may)
+            await push(client, messages(20))
+            worker = inbox(weak, sink)
+            async with running(worker):
+                await emptied(client)
+        assert sink.urls == urls(20)
+        assert worker.stats.failed["auth"] >= 1
+
+    drive(main())
+
+
+def test_trouble_is_logged_once_and_its_end_too(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "krowlspider")
+
+    async def main() -> None:
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            worker = inbox(client, sink)
+            async with running(worker):
+                server.kill()
+                await eventually(lambda: worker.stats.failed["down"] >= 6)
+                server.start()
+                await push(client, messages(1))
+                await emptied(client)
+                await eventually(lambda: caplog.text.count("again") == 2)
+
+    drive(main())
+    assert caplog.text.count("does not give") == 2
+
+
+def test_what_the_taker_raises_comes_out_and_its_messages_stay(server: Server) -> None:
+    async def fail(_: list[Message]) -> None:
+        raise OSError("disk")
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            await push(client, messages(3))
+            with pytest.raises(ExceptionGroup) as caught:
+                await Inbox(client, SPIDER, NODE, fail).run()
+            assert caught.group_contains(OSError, match="disk")
+            assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 3, 0)
+
+    drive(main())

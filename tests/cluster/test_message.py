@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy import FormRequest, Request, Spider
+from scrapy.utils.request import request_from_dict
+
+from krowlspider.cluster import message
+from krowlspider.cluster.message import (
+    MAX_MESSAGE,
+    MAX_URL,
+    BadMessage,
+    Message,
+    decode,
+    decode_start,
+    dumps,
+    encode,
+    is_plain,
+    loads,
+)
+from krowlspider.cluster.queues import MessageQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_URLS = st.integers(0, 10**6).map(lambda n: f"https://a{n}.test/{n}")
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+_MESSAGES = st.builds(
+    Message,
+    url=_URLS,
+    depth=st.integers(0, 65535),
+    priority=st.integers(-(2**31), 2**31 - 1),
+    hops=st.integers(0, 255),
+    redirects=st.integers(0, 255),
+    bare=st.booleans(),
+    chain=st.lists(_URLS, max_size=3).map(tuple),
+    via=_URLS,
+    hop=st.sampled_from(["", "L", "M"]),
+    meta=st.dictionaries(st.sampled_from(["x", "y"]), _PLAIN.filter(is_plain), max_size=2),
+)
+
+
+class News(Spider):
+    name = "news"
+
+    def item(self, response: object) -> None: ...
+
+    def failed(self, failure: object) -> None: ...
+
+
+@given(_MESSAGES)
+def test_a_message_comes_back_as_it_was(sent: Message) -> None:
+    assert decode(encode(sent)) == sent
+
+
+def test_what_is_not_as_usual_alone_takes_room() -> None:
+    assert encode(Message("http://a.test/")) == b'{"url":"http://a.test/"}'
+    assert json.loads(encode(Message("http://a.test/", depth=2, priority=-1))) == {
+        "url": "http://a.test/",
+        "priority": -1,
+        "meta": {"depth": 2},
+    }
+
+
+def test_scrapy_makes_of_a_message_the_request_that_it_stands_for() -> None:
+    sent = Message(
+        "http://a.test/2", depth=3, priority=7, redirects=1, chain=("http://a.test/1",), meta={"x": [1]}
+    )  # fmt: skip
+    request = request_from_dict(loads(encode(sent)), spider=News())
+    assert (request.url, request.priority, request.method, request.callback) == (
+        "http://a.test/2",
+        7,
+        "GET",
+        None,
+    )
+    assert request.meta == {
+        "depth": 3,
+        "redirect_times": 1,
+        "redirect_urls": ["http://a.test/1"],
+        "x": [1],
+    }
+
+
+def test_a_whole_request_of_any_spider_comes_back_by_scrapys_own_hands() -> None:
+    spider = News()
+    request = Request(
+        "http://a.test/form",
+        method="POST",
+        body="ä=1",
+        headers={"X-One": ["1", "2"]},
+        cookies={"c": "d"},
+        meta={"depth": 1},
+        cb_kwargs={"n": [1, {"a": None}]},
+        callback=spider.item,
+        errback=spider.failed,
+        priority=3,
+        dont_filter=True,
+        flags=["f"],
+    )
+    data = dumps(request.to_dict(spider=spider))
+    assert request_from_dict(loads(data), spider=spider).to_dict(spider=spider) == (
+        request.to_dict(spider=spider)
+    )
+    assert decode(data).rest["callback"] == "item"
+    assert decode(encode(decode(data))) == decode(data)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("http://a.test/", body=b"\xff"),
+        Request("http://a.test/", meta={"when": (1, 2)}),
+        Request("http://a.test/", meta={"what": b"bytes"}),
+        Request("http://a.test/", meta={"what": {1: 2}}),
+        Request("http://a.test/", meta={"what": float("nan")}),
+        Request("http://a.test/", meta={"what": 2**64}),
+        Request("http://a.test/", meta={"what": "x" * MAX_MESSAGE}),
+        Request("http://a.test/", encoding="latin-1"),
+        Request("file:///etc/passwd"),
+        FormRequest("http://a.test/"),
+    ],
+)
+def test_a_request_that_json_would_change_is_refused_where_it_is_sent(request_: Request) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        dumps(request_.to_dict(spider=News()))
+
+
+@pytest.mark.parametrize("value", [(1,), {"a": (1,)}, b"", 2**63, float("inf"), {1: 2}, object()])
+def test_what_does_not_come_back_from_json_as_it_was_is_not_plain(value: object) -> None:
+    assert not is_plain(value)
+    with pytest.raises(ValueError, match="plain"):
+        encode(Message("http://a.test/", meta={"x": value}))
+
+
+def _with(**fields: Any) -> bytes:
+    return json.dumps({"url": "http://a.test/", **fields}).encode()
+
+
+BAD = [
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"http://a.test/",
+    b'{"url": "http://a.test/"',
+    b'{"url": "http://a.test/"} {}',
+    b'\xef\xbb\xbf{"url": "http://a.test/"}',
+    b'{"url": "http://a.test/\xff"}',
+    b'{"url": "http://a.test/\\ud800"}',
+    b'{"url": "http://a.test/", "priority": NaN}',
+    b'{"url": "http://a.test/", "meta": {"x": 1e999}}',
+    b'{"url": "http://a.test/", "meta": {"x": ' + b"9" * 5000 + b"}}",
+    b'{"url": "http://a.test/", "meta": {"x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}}",
+    b'{"url": "http://a.test/", "meta": {"x": ' + b"[" * 9 + b"]" * 9 + b"}}",
+    b'{"url": "http://a.test/", "meta": ' + b'{"x":' * 5000 + b"1" + b"}" * 5001,
+    b" " * (MAX_MESSAGE + 1),
+    pickle.dumps({"url": "http://a.test/"}),
+    bytes(range(256)),
+    _with(url=None),
+    _with(url=["http://a.test/"]),
+    _with(url=""),
+    _with(url="a.test"),
+    _with(url="file:///etc/passwd"),
+    _with(url="javascript:alert(1)"),
+    _with(url="http://user:secret@a.test/"),
+    _with(url="http://a.test/" + "x" * MAX_URL),
+    # As many characters as may be, and three times as many once they are escaped.
+    _with(url="http://a.test/" + "ä" * (MAX_URL // 2)),
+    _with(priority="1"),
+    _with(priority=1.5),
+    _with(priority=2**31),
+    _with(priority=True),
+    _with(meta=[]),
+    _with(meta={"depth": -1}),
+    _with(meta={"depth": 65_536}),
+    _with(meta={"depth": "1"}),
+    _with(meta={"depth": True}),
+    _with(meta={"krowl_hops": 256}),
+    _with(meta={"redirect_times": None}),
+    _with(meta={"redirect_urls": "http://a.test/"}),
+    _with(meta={"redirect_urls": ["http://a.test/", 1]}),
+    _with(meta={"redirect_urls": ["a\nb"]}),
+    _with(meta={"redirect_urls": ["http://a.test/"] * 256}),
+    _with(meta={"krowl_via": "a\nb"}),
+    _with(meta={"krowl_via": {"a": 1}}),
+    _with(meta={"krowl_via": "http://a.test/", "krowl_hop": "LL"}),
+    _with(meta={"krowl_via": "http://a.test/", "krowl_hop": ["L"]}),
+    _with(_class="os.system"),
+    _with(_class="scrapy.http.FormRequest"),
+    _with(callback="__init__"),
+    _with(callback="a.b"),
+    _with(method="get"),
+    _with(method="GET / HTTP/1.1\r\nX: Y"),
+    _with(headers={"a": 1}),
+    _with(headers=["a"]),
+    _with(cookies={"a": {}}),
+    _with(encoding="zip"),
+    _with(body={"a": 1}),
+    _with(cb_kwargs=[[]]),
+    _with(unheard="of"),
+]
+
+
+@pytest.mark.parametrize("data", BAD, ids=lambda data: repr(data[:60]))
+@pytest.mark.parametrize("read", [decode, loads])
+def test_anything_else_is_refused_with_a_short_reason(
+    read: Callable[[bytes], object], data: bytes
+) -> None:
+    with pytest.raises(BadMessage) as caught:
+        read(data)
+    assert 0 < len(str(caught.value)) <= 200
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_whatever_raise_anything_else(data: bytes) -> None:
+    for read in (decode, decode_start, loads):
+        try:
+            read(data)
+        except BadMessage:
+            continue
+
+
+@given(st.dictionaries(st.sampled_from(["url", "meta", "priority", "depth", "headers"]), _PLAIN))
+def test_no_json_whatever_raises_anything_else(value: dict[str, Any]) -> None:
+    for read in (decode, decode_start):
+        try:
+            read(json.dumps(value).encode())
+        except BadMessage:
+            continue
+
+
+def test_urls_are_normalised_on_their_way_in() -> None:
+    assert decode(_with(url="HTTP://A.test:80/ä#x")).url == "http://a.test/%C3%A4"
+
+
+@pytest.mark.parametrize(
+    ("pushed", "expected"),
+    [
+        (b"http://a.test/x", Message("http://a.test/x")),
+        (b"  http://A.test \n", Message("http://a.test/")),
+        (b"a.test", Message("https://a.test/", bare=True)),
+        (b'{"url": "http://a.test/"}', Message("http://a.test/")),
+        (b' {"url": "a.test"}', Message("https://a.test/", bare=True)),
+        (
+            b'{"url": "http://a.test/", "depth": 2, "priority": 5, "meta": {"job": "7"}, "method": "GET"}',
+            Message("http://a.test/", depth=2, priority=5, meta={"job": "7"}),
+        ),
+        (b'{"url": "http://a.test/", "meta": {"depth": 4}}', Message("http://a.test/", depth=4)),
+    ],
+)
+def test_start_urls_are_read_as_scrapy_redis_users_push_them(
+    pushed: bytes, expected: Message
+) -> None:
+    assert decode_start(pushed) == expected
+
+
+@pytest.mark.parametrize(
+    "pushed",
+    [
+        b"",
+        b"# a comment",
+        b"ftp://a.test/",
+        b"http://a.test/ http://b.test/",
+        b"http://u:p@a.test/",
+        b'"http://a.test/"',
+        b'["http://a.test/"]',
+        b'{"url": "http://a.test/", "method": "POST"}',
+        b'{"url": "http://a.test/", "form_field": "x"}',
+        b'{"url": "http://a.test/", "depth": -1}',
+        b'{"url": "http://a.test/\\ud800"}',
+        b'{"meta": {}}',
+        b"http://a.test/" + b"x" * MAX_MESSAGE,
+        pickle.dumps("http://a.test/"),
+    ],
+)
+def test_start_urls_that_are_none_are_refused(pushed: bytes) -> None:
+    with pytest.raises(BadMessage):
+        decode_start(pushed)
+
+
+def test_the_queue_takes_no_other_serializer_least_of_all_pickle() -> None:
+    with pytest.raises(TypeError, match="messages"):
+        MessageQueue(None, News(), "%(spider)s:requests", serializer=pickle)
+    assert MessageQueue(None, News(), "%(spider)s:requests").serializer is message

@@ -1,0 +1,241 @@
+"""The ring: even, stable, the same on each node, and nothing that comes from the register is taken on trust."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from functools import cache
+from itertools import islice, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tldextract import TLDExtract
+
+from krowlspider.cluster.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
+
+# Of names under suffixes of the Public Suffix List.
+DOMAINS = 200_000
+
+
+@cache
+def domains() -> tuple[str, ...]:
+    """Domains made of real words and real suffixes: the labels of the Public Suffix List, which are names of towns,
+    firms and services, under its suffixes."""
+    suffixes = TLDExtract(
+        cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
+    ).tlds
+    ordered = sorted(suffix for suffix in suffixes if suffix.isascii())
+    words = sorted({label for suffix in ordered for label in suffix.split(".") if len(label) > 3})
+    # 41 suffixes of all kinds for each of some thousand words.
+    some = [
+        (word, ordered[(number * 911 + n * 239) % len(ordered)])
+        for (number, word), n in product(enumerate(words), range(41))
+    ]
+    made = tuple(islice(dict.fromkeys(f"{word}.{suffix}" for word, suffix in some), DOMAINS))
+    assert len(made) == DOMAINS
+    return made
+
+
+def nodes(count: int, form: str = "node-{}") -> list[Member]:
+    return [Member(form.format(number)) for number in range(count)]
+
+
+ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
+members = st.lists(
+    st.builds(Member, ids, st.integers(1, 3)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda member: member.id,
+)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 16, 32, 64])
+@pytest.mark.parametrize("form", ["node-{}", "{}", "crawl{}.dc1.example.org"])
+def test_the_busiest_of_equal_nodes_has_at_most_fifteen_percent_more_than_the_mean(
+    count: int, form: str
+) -> None:
+    ring = Ring(nodes(count, form))
+    owned = Counter(map(ring.owner, domains()[:: 1 if count > 8 else 5]))
+    assert len(owned) == count
+    assert max(owned.values()) * count / owned.total() <= 1.15
+    assert max(map(ring.share, owned)) * count <= 1.15
+
+
+def test_a_node_of_thrice_the_weight_has_thrice_the_domains() -> None:
+    ring = Ring([Member("big", 3), Member("one"), Member("two"), Member("three")])
+    owned = Counter(map(ring.owner, domains()))
+    assert owned["big"] / owned.total() == pytest.approx(0.5, rel=0.05)
+    assert owned["big"] / owned.total() == pytest.approx(ring.share("big"), rel=0.01)
+    assert sum(ring.share(name) for name, _ in ring.weights) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("count", [1, 4, 31])
+def test_a_node_more_takes_its_share_and_only_for_itself(count: int) -> None:
+    before, after = Ring(nodes(count)), Ring([*nodes(count), Member("new")])
+    moved = [d for d in domains() if before.owner(d) != after.owner(d)]
+    assert {after.owner(domain) for domain in moved} == {"new"}
+    assert len(moved) / DOMAINS == pytest.approx(1 / (count + 1), rel=0.15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(members, st.data())
+def test_a_change_of_one_node_moves_domains_only_to_it_or_from_it(
+    some: list[Member], data: st.DataObject
+) -> None:
+    one = data.draw(st.sampled_from(some))
+    rest = [member for member in some if member is not one]
+    changes = [[*rest, Member(one.id, one.weight + 1)], *([rest] if rest else [])]
+    ring, rings = Ring(some), [Ring(change) for change in changes]
+    for other in rings:
+        for domain in domains()[:300]:
+            was, now = ring.owner(domain), other.owner(domain)
+            assert was == now or one.id in {was, now}
+            # Where it is heavier, it loses nothing.
+            assert now in {was, one.id} or other is not rings[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(members, members, st.data())
+def test_a_ring_that_covers_another_for_a_node_gives_it_all_that_the_other_does(
+    some: list[Member], more: list[Member], data: st.DataObject
+) -> None:
+    taken = {member.id for member in some}
+    more = [*some, *(member for member in more if member.id not in taken)]
+    heavier = data.draw(st.sampled_from(some)).id
+    more = [Member(m.id, m.weight + (m.id == heavier)) for m in more]
+    small, large = Ring(some), Ring(more)
+    for node in taken:
+        assert small.covers(large, node) == (node != heavier)
+        assert not large.covers(small, node)
+        mine = [domain for domain in domains()[:200] if large.owner(domain) == node]
+        if node != heavier:
+            assert all(small.owner(domain) == node for domain in mine)
+
+
+@given(members)
+def test_the_order_of_the_members_does_not_matter(some: list[Member]) -> None:
+    one, other = Ring(some), Ring(reversed(some))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.checksum == other.checksum
+    assert all(one.owner(domain) == other.owner(domain) for domain in domains()[:50])
+
+
+@given(members, members)
+def test_checksums_are_equal_when_ids_and_weights_are_and_only_then(
+    some: list[Member], others: list[Member]
+) -> None:
+    one, other = Ring(some), Ring(others)
+    assert (one.checksum == other.checksum) == (one == other)
+    assert (one == other) == (
+        {(m.id, m.weight) for m in some} == {(m.id, m.weight) for m in others}
+    )
+
+
+def test_redis_and_address_are_no_part_of_the_agreement() -> None:
+    assert Ring([Member("a", 1, "redis://one", "here")]) == Ring([Member("a")])
+
+
+def test_a_ring_is_the_same_in_each_version_and_on_each_machine() -> None:
+    """Nodes of two versions that share a ring would otherwise fetch one domain both."""
+    ring = Ring([Member("a"), Member("b", 2), Member("c")])
+    assert ring.checksum == "dacf98b731311ce2f334ba693c1a5583"
+    some = [
+        "example.org",
+        "example.co.uk",
+        "127.0.0.1",
+        "[::1]",
+        "localhost",
+        "xn--bcher-kva.example",
+    ]
+    assert "".join(map(ring.owner, some)) == "acbcbb"
+
+
+@given(members)
+def test_a_ring_comes_back_from_its_json(some: list[Member]) -> None:
+    assert Ring.from_json(json.loads(json.dumps(Ring(some).to_json()))) == Ring(some)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "-a", "a/b", "a:b", "a b", "a\n", "a*", "ä", "a" * 64, "{a}", "a=b", "a\x00"],
+)
+def test_an_id_that_could_not_stand_in_a_key_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match="not a node id") as refused:
+        Member(name)
+    assert repr(name)[:50] in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "node-1", "host.example.org", "A_b", "a" * 63])
+def test_host_names_are_ids(name: str) -> None:
+    assert Member(name).id == name
+
+
+@pytest.mark.parametrize("weight", [0, -1, WEIGHT_MAX + 1, 1.5, "1", None, True, 10**30])
+def test_a_weight_that_is_none_is_refused_with_its_node(weight: object) -> None:
+    with pytest.raises(ValueError, match="weight for node n1"):
+        Member("n1", weight)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {},
+        "ab",
+        5,
+        [],
+        [1],
+        ["ab"],
+        [["a"]],
+        [["a", 1, 1]],
+        [[1, 1]],
+        [["a", True]],
+        [["a", 1.0]],
+        [["a", "1"]],
+        [[["a"], 1]],
+        [["a", 1], ["a", 2]],
+        [["../a", 1]],
+        [[None, 1]],
+        [["a", 10**400]],
+        [[f"n{number}", 1] for number in range(MEMBERS_MAX + 1)],
+        [[f"n{number}", WEIGHT_MAX] for number in range(MEMBERS_MAX // WEIGHT_MAX + 1)],
+    ],
+)
+def test_what_is_no_ring_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"not a|ring|one id") as refused:
+        Ring.from_json(value)
+    assert len(str(refused.value)) < 400
+
+
+def test_one_id_twice_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="two nodes with one id: b"):
+        Ring([Member("b"), Member("a"), Member("b", 2)])
+
+
+def test_the_share_of_no_member_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        Ring(nodes(2)).share("node-2")
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_a_ring_of_64_nodes_is_built_in_50_ms_and_one_of_a_thousand_in_a_second() -> None:
+    Ring([Member("first", WEIGHT_MAX)]).owner("example.org")
+    for count, most in ((64, 0.05), (1000, 1.0)):
+        begun = time.process_time()
+        Ring(nodes(count, f"of-{count}-{{}}")).owner("example.org")
+        assert time.process_time() - begun < most
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_an_owner_is_found_in_a_microsecond() -> None:
+    ring, some = Ring(nodes(64)), domains()[:50_000]
+    ring.owner("example.org")
+    begun = time.process_time()
+    for domain in some:
+        ring.owner(domain)
+    assert (time.process_time() - begun) / len(some) < 1.2e-6

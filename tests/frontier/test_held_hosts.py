@@ -1,0 +1,256 @@
+"""Hosts that are not ours to fetch, for now: held back at the pop, and never lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.robots import Verdict
+from krowlspider.frontier.turns import ROUND
+from krowlspider.politeness.robots import RobotsRecord, Ruling
+from tests.frontier.conftest import LIMITS, TINY, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+A, B = "http://a.test/0", "http://b.test/0"
+
+
+def thaw(world: World, *domains: str) -> None:
+    world.foreign.difference_update(domains)
+    world.gate.ring_changed()
+
+
+def fetched(world: World) -> list[str]:
+    """All that is due now."""
+    found = []
+    while (url := world.fetch()) is not None:
+        found.append(url)
+    return found
+
+
+def test_a_host_that_is_not_ours_is_not_popped_and_others_are(world: World) -> None:
+    world.foreign.add("a.test")
+    world.add(A, B)
+    world.clocks.pass_(1)
+    assert fetched(world) == [B]
+    assert world.frontier.held == 1
+    assert world.frontier.hopeful
+    assert world.frontier.pending == 1 + 1  # the other is not acknowledged yet
+
+
+def test_a_held_host_comes_back_when_the_ring_has_changed(world: World) -> None:
+    world.foreign.add("a.test")
+    world.add(A, B)
+    fetched(world)
+    thaw(world)
+    assert world.frontier.held == 0
+    assert fetched(world) == []
+    assert world.frontier.held == 1
+    thaw(world, "a.test")
+    assert fetched(world) == [A]
+    world.commit()
+    assert world.frontier.pending == 0
+
+
+@pytest.mark.parametrize("end", [World.restart, World.crash])
+def test_a_held_host_keeps_its_place_over_any_end(
+    world: World, end: Callable[[World], object]
+) -> None:
+    world.foreign.add("a.test")
+    world.add(A)
+    assert fetched(world) == []
+    end(world)
+    world.clocks.pass_(1)
+    assert fetched(world) == []
+    assert world.frontier.host_count == 1
+    thaw(world, "a.test")
+    assert fetched(world) == [A]
+
+
+def test_held_hosts_are_looked_at_once_and_wake_nobody(open_store: Callable[[], Store]) -> None:
+    world = World(open_store, limits=replace(LIMITS, window=50))
+    world.add(*(f"http://h{number}.a.test/" for number in range(500)))
+    asked: list[str] = []
+
+    def may_fetch(domain: str) -> bool:
+        asked.append(domain)
+        return False
+
+    world.frontier.may_fetch = may_fetch
+    world.clocks.pass_(1)
+    assert fetched(world) == []
+    assert (len(asked), world.frontier.held) == (500, 500)
+    for _ in range(20):
+        due = world.frontier.next_due()
+        assert due is not None
+        assert due > world.frontier.now()
+        world.clocks.pass_(due - world.frontier.now())
+        assert fetched(world) == []
+    assert len(asked) == 500
+    world.frontier.may_fetch = None
+    world.frontier.ring_changed()
+    assert len(fetched(world)) == 500
+
+
+def test_a_crowd_that_is_due_does_not_hide_hosts_that_come_back(
+    open_store: Callable[[], Store],
+) -> None:
+    """Memory may be full of hosts that are not due yet when sooner ones are to be read again."""
+    world = World(open_store, limits=replace(LIMITS, window=5, domain_concurrency=100))
+    world.foreign.add("a.test")
+    world.add(A)
+    assert fetched(world) == []
+    others = [f"http://h{number}.test/{page}" for number in range(20) for page in range(2)]
+    world.add(*others)
+    leases = [lease for _ in range(20) if (lease := world.pop()) is not None]
+    for lease in leases:
+        world.frontier.release(lease.host, 3.0)
+    thaw(world, "a.test")
+    assert fetched(world) == [A]
+    assert world.frontier.next_due() is not None
+    world.clocks.pass_(4)
+    assert len(fetched(world)) == 20
+
+
+def test_a_ring_that_changes_often_fills_no_memory(world: World) -> None:
+    world.add(*(f"http://h{number}.test/{page}" for number in range(20) for page in range(2)))
+    leases = [lease for _ in range(20) if (lease := world.pop()) is not None]
+    for lease in leases:
+        world.frontier.release(lease.host, 5.0)
+    world.commit()
+    for _ in range(10):
+        world.gate.ring_changed()
+        assert fetched(world) == []
+    assert len(world.frontier._due._heap) <= 20
+    world.clocks.pass_(6)
+    assert len(fetched(world)) == 20
+
+
+def test_what_is_discovered_for_a_held_host_waits_with_it(world: World) -> None:
+    world.foreign.add("a.test")
+    world.add(A)
+    assert fetched(world) == []
+    world.add("http://a.test/1")
+    world.clocks.pass_(60)
+    assert fetched(world) == []
+    thaw(world, "a.test")
+    found = fetched(world)
+    world.clocks.pass_(1)
+    assert found + fetched(world) == [A, "http://a.test/1"]
+
+
+def test_a_request_in_transit_ends_and_its_host_is_held_then(world: World) -> None:
+    world.add(A, "http://a.test/1")
+    lease = world.pop()
+    assert lease is not None
+    world.foreign.add("a.test")
+    world.gate.ring_changed()
+    world.frontier.release(lease.host, 0.25)
+    world.frontier.acknowledge(lease)
+    world.commit()
+    world.clocks.pass_(60)
+    assert fetched(world) == []
+    thaw(world, "a.test")
+    assert fetched(world) == ["http://a.test/1"]
+
+
+def test_a_host_that_waits_for_room_and_is_held_passes_its_room_on(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store, limits=replace(LIMITS, address_concurrency=1))
+    world.add(A, B, "http://c.test/0")
+    first = world.pop()
+    assert first is not None
+    assert world.frontier.locate(first.host, "192.0.2.1")
+    for _ in "bc":
+        lease = world.pop()
+        assert lease is not None
+        assert not world.frontier.locate(lease.host, "192.0.2.1")
+        world.frontier.unpop(lease)
+        world.frontier.turn_back(lease.host, "192.0.2.1")
+    world.foreign.add("b.test")
+    world.gate.ring_changed()
+    world.frontier.release(first.host, 1.0)
+    assert fetched(world) == ["http://c.test/0"]
+
+
+def test_a_host_that_is_put_off_and_not_ours_comes_back_with_a_round(world: World) -> None:
+    world.add(A)
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.put_off(host, 100.0)
+    world.foreign.add("a.test")
+    world.gate.ring_changed()
+    world.clocks.pass_(200)
+    assert fetched(world) == []
+    thaw(world, "a.test")
+    world.clocks.pass_(ROUND)
+    world.commit()
+    assert fetched(world) == [A]
+
+
+def test_no_host_waits_for_a_robots_txt_on_a_host_that_is_not_ours(world: World) -> None:
+    world.foreign.add("b.test")
+    world.add(A)
+    host = world.frontier.pop_host()
+    assert host is not None
+    errand = world.gate.errand("http://a.test", host)
+    assert not world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
+    assert world.gate.waiting == 0
+
+
+def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) -> None:
+    world.add(A)
+    host = world.frontier.pop_host()
+    assert host is not None
+    errand = world.gate.errand("http://a.test", host)
+    assert world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    world.frontier.wait(host, 0.25)
+    world.foreign.add("b.test")
+    world.gate.ring_changed()
+    assert world.gate.waiting == 0
+    assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
+    world.clocks.pass_(1)
+    assert (again := world.frontier.pop_host()) is not None
+    assert again.name == "a.test"
+
+
+def test_errands_of_a_held_host_that_is_ours_again_are_fetched(
+    open_store: Callable[[], Store],
+) -> None:
+    """Another node had not published yet that it has left the domain."""
+    world = World(open_store, limits=TINY)
+    world.add(A)
+    world.frontier.urge("b.test", "errand")
+    world.foreign.add("b.test")
+    world.clocks.pass_(1)
+    assert fetched(world) == [A]
+    world.foreign.clear()
+    world.frontier.ring_changed()
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert (host.name, host.errands) == ("b.test", ["errand"])
+
+
+def test_a_robots_txt_that_another_fetched_later_goes_before_ours(world: World) -> None:
+    record = RobotsRecord(
+        Ruling.RULES.value,
+        world.clocks.wall + 5,
+        world.clocks.wall + 500,
+        200,
+        b"User-agent: *\nDisallow: /\n",
+    )
+    assert world.gate.verdict("http://a.test", A) is Verdict.UNKNOWN
+    for fetched_at, verdict in ((5, Verdict.DISALLOWED), (1, Verdict.DISALLOWED)):
+        batch = world.store.batch()
+        world.gate.take_over(
+            "http://a.test", replace(record, fetched=world.clocks.wall + fetched_at), batch
+        )
+        batch.write()
+        assert world.gate.verdict("http://a.test", A) is verdict

@@ -1,0 +1,374 @@
+"""Messages for other nodes: none lost, in order, counted exactly, and marked in a space of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from krowlspider.frontier.outbox import Foreign, foreign_mark
+from krowlspider.frontier.schema import OUTBOX
+from krowlspider.frontier.store import LevelStore
+from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.host import domain_of, host_of
+from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from krowlspider.frontier.store import Batch, Store
+
+KEY = IdentityHasher(1).key
+ROOT = Path(__file__).parents[2]
+
+
+def foreign(url: str, owner: str = "x", *, known: bool = True) -> Foreign:
+    return Foreign(owner, host_of(url), KEY(url) if known else None, url.encode())
+
+
+def urls(count: int, host: str = "a.test", start: int = 0) -> list[str]:
+    return [f"http://{host}/{number}" for number in range(start, start + count)]
+
+
+def messages(world: World, owner: str = "x", most: int = 10_000) -> list[str]:
+    return [message.decode() for _, message in world.frontier.outbox.head(owner, most)]
+
+
+def send(world: World, most: int, owner: str = "x") -> list[str]:
+    """The owner takes the first messages."""
+    outbox = world.frontier.outbox
+    lot = outbox.head(owner, most)
+    assert outbox.remove(owner, [key for key, _ in lot]) == len(lot)
+    return [message.decode() for _, message in lot]
+
+
+def test_messages_leave_in_the_order_in_which_they_came(world: World) -> None:
+    for start in range(0, 300, 100):
+        assert world.frontier.forward(map(foreign, urls(100, start=start))) == 100
+    sent = send(world, 120)
+    world.restart()
+    world.frontier.forward(map(foreign, urls(50, start=300)))
+    while lot := send(world, 70):
+        sent += lot
+    assert sent == urls(350)
+
+
+def test_what_was_put_is_known_and_what_was_not_is_not(world: World) -> None:
+    lot = [foreign(url) for url in urls(3)]
+    assert world.frontier.forward([*lot, lot[0]]) == 3
+    assert world.frontier.forward(lot) == 0
+    world.crash()
+    assert world.frontier.forward([*lot, foreign("http://a.test/new")]) == 1
+    assert world.frontier.counters["known"] == 3
+    assert messages(world) == [*urls(3), "http://a.test/new"]
+
+
+def test_a_message_is_put_once_though_another_took_its_place_among_those_last_met(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store, verify=True)
+    first = foreign("http://a.test/")
+    assert first.key is not None
+    place = hash(foreign_mark("x", first.key)[1]) & 0xFFFF
+    second = next(
+        item
+        for item in map(foreign, urls(10_000_000))
+        if item.key is not None and hash(foreign_mark("x", item.key)[1]) & 0xFFFF == place
+    )
+    assert world.frontier.forward([first, second, first]) == 2
+
+
+def test_a_message_without_an_identity_is_put_each_time(world: World) -> None:
+    item = foreign("http://a.test/", known=False)
+    assert world.frontier.forward([item, item]) == 2
+    assert world.frontier.forward([item]) == 1
+
+
+def test_what_was_sent_away_is_not_known_when_its_host_is_ours_or_another_nodes(
+    world: World,
+) -> None:
+    world.frontier.forward([foreign("http://a.test/0", "x")])
+    assert world.add("http://a.test/0") == 1
+    assert world.frontier.forward([foreign("http://a.test/0", "y")]) == 1
+    world.crash()
+    assert world.add("http://a.test/0") == 0
+    assert world.frontier.forward([foreign("http://a.test/0", "y")]) == 0
+    world.crash()
+    assert world.frontier.seen.rebuilt
+
+
+class NotedStore(KeptMemoryStore):
+    """A store that notes how it is used: batches made, and where reading begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches = 0
+        self.begun: list[bytes] = []
+
+    def batch(self, *, sync: bool = False) -> Batch:
+        self.batches += 1
+        return super().batch(sync=sync)
+
+    def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        self.begun.append(after)
+        return super().items(prefix, after)
+
+
+def test_a_page_has_its_links_and_its_messages_in_one_batch() -> None:
+    store = NotedStore()
+    world = World(lambda: store)
+    before = store.batches
+    ours = [world.candidate("http://b.test/")]
+    assert world.frontier.add(ours, [foreign(url) for url in urls(2)]) == 1
+    assert store.batches == before + 1
+    assert world.frontier.counters["foreign"] == 2
+    assert messages(world) == urls(2)
+
+
+def test_a_message_for_which_there_is_no_room_is_counted_and_not_marked(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store, limits=replace(LIMITS, outbox=3))
+    assert world.frontier.forward(map(foreign, urls(5))) == 3
+    assert world.frontier.counters["dropped/outbox"] == 2
+    assert send(world, 2) == urls(2)
+    assert world.frontier.forward(map(foreign, urls(5))) == 2
+    assert messages(world) == urls(3, start=2)
+    world.crash()
+    assert world.frontier.forward([foreign("http://a.test/more")]) == 0
+
+
+@pytest.mark.parametrize("end", [World.restart, World.crash])
+def test_depths_are_exact_after_any_end(world: World, end: Callable[[World], object]) -> None:
+    world.frontier.forward([*map(foreign, urls(7)), foreign("http://b.test/", "y")])
+    send(world, 3)
+    end(world)
+    assert world.frontier.outbox.depths() == {"x": 4, "y": 1}
+    assert world.frontier.outbox.depth == 5
+    assert sorted(world.frontier.outbox.owners()) == ["x", "y"]
+    send(world, 1, "y")
+    end(world)
+    assert world.frontier.outbox.owners() == ["x"]
+    assert world.frontier.outbox.depth == 4
+
+
+def test_what_is_removed_twice_counts_once(world: World) -> None:
+    world.frontier.forward(map(foreign, urls(3)))
+    keys = [key for key, _ in world.frontier.outbox.head("x", 2)]
+    assert world.frontier.outbox.remove("x", keys) == 2
+    assert world.frontier.outbox.remove("x", keys) == 0
+    assert world.frontier.outbox.depth == 1
+
+
+def test_a_new_ring_puts_each_message_into_its_owners_bucket(world: World) -> None:
+    lots = [*urls(3), *urls(3, "b.test"), *urls(3, "c.test")]
+    world.frontier.forward(map(foreign, lots))
+    owners = {"a.test": "x", "b.test": "y", "c.test": None}
+    ours = [item for lot in world.frontier.outbox.rebucket(owners.get) for item in lot]
+    assert [message.decode() for _, message in ours] == urls(3, "c.test")
+    assert messages(world, "y") == urls(3, "b.test")
+    world.crash()
+    ours = [item for lot in world.frontier.outbox.rebucket(owners.get) for item in lot]
+    candidates = [world.candidate(message.decode()) for _, message in ours]
+    assert world.frontier.add(candidates, decided=[key for key, _ in ours]) == 3
+    world.crash()
+    assert messages(world) == urls(3)
+    assert world.frontier.outbox.depths() == {"x": 3, "y": 3}
+    assert world.frontier.queued == 3
+
+
+def test_a_message_that_moves_while_it_is_being_sent_is_counted_once(world: World) -> None:
+    world.frontier.forward(map(foreign, urls(3)))
+    outbox = world.frontier.outbox
+    keys = [key for key, _ in outbox.head("x", 2)]
+    assert [lot for lot in outbox.rebucket(lambda _: "y") if lot] == []
+    assert outbox.remove("x", keys) == 0
+    assert outbox.depths() == {"y": 3}
+    assert messages(world, "y") == urls(3)
+
+
+def test_a_message_that_is_sent_while_it_becomes_ours_is_counted_once(world: World) -> None:
+    world.frontier.forward(map(foreign, urls(1)))
+    outbox = world.frontier.outbox
+    ((key, _),) = next(outbox.rebucket(lambda _: None))
+    assert outbox.remove("x", [key]) == 1
+    world.frontier.add([world.candidate("http://a.test/0")], decided=[key])
+    assert outbox.depth == 0
+
+
+def test_reading_the_head_does_not_walk_over_what_was_removed() -> None:
+    store = NotedStore()
+    world = World(lambda: store)
+    world.frontier.forward(map(foreign, urls(30)))
+    store.begun.clear()
+    keys = [key for key, _ in world.frontier.outbox.head("x", 30)]
+    for _ in range(3):
+        send(world, 10)
+    # Behind all that had been removed when the one before began.
+    assert store.begun == [b"", b"", b"", keys[9]]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from krowlspider.frontier.outbox import Foreign
+from krowlspider.frontier.store import LevelStore
+from tests.frontier.conftest import World
+from tests.frontier.test_outbox import foreign
+
+world = World(lambda: LevelStore(Path(sys.argv[1]), create=True))
+for page in range(1_000_000):
+    lot = [foreign(f"http://a.test/{page}/{link}") for link in range(7)]
+    world.frontier.add([world.candidate(f"http://b.test/{page}")], lot)
+    if page % 3 == 2:
+        head = world.frontier.outbox.head("x", 10)
+        print(*(message.decode() for _, message in head), sep="\\n")
+        world.frontier.outbox.remove("x", [key for key, _ in head])
+    print("page", page, flush=True)
+"""
+
+
+def test_a_kill_loses_no_message_and_repeats_only_what_was_being_sent(tmp_path: Path) -> None:
+    """Each page's links and messages are there whole or not at all, marks with them."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "db")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.strip())
+            if line == "page 100\n":
+                process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    sent = [line for line in lines if line.startswith("http")]
+    pages = sum(line.startswith("page") for line in lines)
+    world = World(lambda: LevelStore(tmp_path / "db"))
+    left = messages(world)
+    assert world.frontier.outbox.depths() == {"x": len(left)}
+    found = list(dict.fromkeys(sent + left))
+    assert len(found) % 7 == 0
+    assert len(found) // 7 >= pages
+    assert found == [f"http://a.test/{n // 7}/{n % 7}" for n in range(len(found))]
+    assert world.frontier.queued == len(found) // 7
+    assert world.frontier.forward([foreign(url) for url in found]) == 0
+    # The last lot may have been told of and not removed, no other.
+    assert len(sent) + len(left) - len(found) <= 10
+    world.store.close()
+
+
+class OutboxModel(RuleBasedStateMachine):
+    """The outbox beside lists of messages by owner, with deaths anywhere."""
+
+    open_store: Callable[[], Store]
+
+    @initialize()
+    def start(self) -> None:
+        self.world = World(self.open_store)
+        self.lists: dict[str, list[str]] = {}
+        self.marks: set[tuple[str, str]] = set()
+        self.ring: dict[str, str | None] = {f"h{n}.test": "xy"[n % 2] for n in range(4)}
+        self.queued: set[str] = set()
+
+    @rule(numbers=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=6))
+    def forward(self, numbers: list[tuple[int, int]]) -> None:
+        lot = []
+        put = 0
+        for host, page in numbers:
+            url = f"http://h{host}.test/{page}"
+            owner = self.ring[f"h{host}.test"]
+            if owner is None:
+                continue
+            lot.append(foreign(url, owner))
+            if (owner, url) not in self.marks:
+                self.marks.add((owner, url))
+                self.lists.setdefault(owner, []).append(url)
+                put += 1
+        assert self.world.frontier.forward(lot) == put
+
+    @rule(owner=st.sampled_from("xyz"), most=st.integers(1, 5), lost=st.booleans())
+    def send(self, owner: str, most: int, lost: bool) -> None:
+        waiting = self.lists.get(owner, [])
+        head = self.world.frontier.outbox.head(owner, most)
+        assert [message.decode() for _, message in head] == waiting[:most]
+        if lost:
+            self.crash()
+            return
+        self.world.frontier.outbox.remove(owner, [key for key, _ in head])
+        self.lists[owner] = waiting[most:]
+
+    @rule(host=st.integers(0, 3), owner=st.sampled_from(["x", "y", "z", None]))
+    def change(self, host: int, owner: str | None) -> None:
+        """A host has another owner; all moves in one go, what is ours is queued."""
+        self.ring[f"h{host}.test"] = owner
+        for lot in self.world.frontier.outbox.rebucket(self.ring.get):
+            candidates = [self.world.candidate(message.decode()) for _, message in lot]
+            self.world.frontier.add(candidates, decided=[key for key, _ in lot])
+            self.queued |= {message.decode() for _, message in lot}
+        for old, waiting in list(self.lists.items()):
+            self.lists[old] = []
+            for url in waiting:
+                new = self.ring[domain_of(host_of(url))]
+                if new is not None:
+                    self.lists.setdefault(new, []).append(url)
+
+    @rule()
+    def crash(self) -> None:
+        self.world.crash()
+
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+
+    @invariant()
+    def every_message_is_there_once(self) -> None:
+        if not hasattr(self, "lists"):
+            return
+        outbox = self.world.frontier.outbox
+        assert outbox.depths() == {owner: len(lot) for owner, lot in self.lists.items() if lot}
+        assert outbox.depth == sum(map(len, self.lists.values()))
+        assert len(list(self.world.store.keys(OUTBOX))) == outbox.depth
+        assert self.world.frontier.queued == len(self.queued)
+        for owner, lot in self.lists.items():
+            there = [message.decode() for _, message in outbox.head(owner, 1000)]
+            assert sorted(there) == sorted(lot)
+            self.lists[owner] = there
+
+
+class MemoryOutbox(OutboxModel):
+    def __init__(self) -> None:
+        super().__init__()
+        kept = KeptMemoryStore()
+        self.open_store = lambda: kept
+
+
+class LevelOutbox(OutboxModel):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="krowl-outbox-"))
+        self.open_store = lambda: LevelStore(self.folder / "db", create=True)
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.store.close()
+        shutil.rmtree(self.folder)
+
+
+TestMemoryOutbox = MemoryOutbox.TestCase
+TestMemoryOutbox.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestLevelOutbox = LevelOutbox.TestCase
+TestLevelOutbox.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
