@@ -121,9 +121,11 @@ def _ring(_: argparse.Namespace) -> None:
 
 
 def _forwarding(args: argparse.Namespace) -> None:
-    figures = forwarding.measure(args.rounds, scratch=args.scratch)
-    print(forwarding.table(figures))
-    _write("forwarding", figures)
+    rows = [
+        forwarding.measure(args.rounds, sink, scratch=args.scratch) for sink in forwarding.SINKS
+    ]
+    print("\n\n".join(map(forwarding.table, rows)))
+    _write("forwarding", rows)
 
 
 def _all(args: argparse.Namespace) -> None:
@@ -140,6 +142,7 @@ def _shape(args: argparse.Namespace) -> Shape:
         missing=args.missing,
         names=args.names,
         latency=args.latency[0],
+        small=args.small,
     )
 
 
@@ -192,6 +195,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--latency", type=float, nargs="+", default=[0.0], help="seconds before an answer")
     add("--tls", action="store_true", help="https alone")
     add("--gzip", action="store_true", help="gzip-coded pages")
+    add("--small", action="store_true", help="pages of 5 kB")
     add("--missing", type=float, default=0.0, help="part of the pages that are 404")
     add("--names", action="store_true", help="hosts by name, with a name server; peers cannot")
     parser.set_defaults(**_OWN.get(what, {}))

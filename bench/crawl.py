@@ -71,7 +71,8 @@ def measure(shape: Shape, names: Iterable[str], plan: Plan) -> dict[str, Any]:
         "pages": plan.pages,
         "concurrency": plan.concurrency,
         "web": {"hosts": shape.hosts, "tls": shape.tls, "gzip": shape.gzip}
-        | {"missing": shape.missing, "names": shape.names, "latency": shape.latency},
+        | {"missing": shape.missing, "names": shape.names, "latency": shape.latency}
+        | {"small": shape.small},
         "crawlers": {name: _summary(runs) for name, runs in found.items()},
         "ratios": _ratios(found),
         "unequal": {name: CRAWLERS[name].unequal for name in found},

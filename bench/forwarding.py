@@ -2,7 +2,7 @@
 
 The sender is a process of its own, with its outbox in memory, and the receiver another one, which is this; the server is
 a third. First all is sent, then all is taken in, then both at once. ``SINKS`` are what the receiver does with a batch:
-``decode`` only reads it.
+``decode`` only reads it, ``store`` decides on each URL and queues it in a frontier on disk.
 
 A rate of CPU is that of one core which does nothing else; the rate of both at once is by the clock, and less where three
 processes have fewer than three cores.
@@ -19,20 +19,27 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import uvloop
 
+from bench.frontier import LIMITS, RULE
 from krowlspider.cluster.forwarder import Forwarder
 from krowlspider.cluster.inbox import Inbox, requests_key
 from krowlspider.cluster.message import Message, encode
 from krowlspider.cluster.redisio import redis_client
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.frontier import Candidate, Frontier
+from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.store import LevelStore
+from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.host import host_of
 from tests.cluster.servers import Server, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    Take = Callable[[list[Message]], Awaitable[None]]
+    Take: TypeAlias = Callable[[list[Message]], Awaitable[None]]
 
 MESSAGES = 200_000
 # URLs a second that a core is to send, and to take in.
@@ -40,11 +47,36 @@ MIN_SENT, MIN_TAKEN = 30_000, 40_000
 _SPIDER = "bench"
 
 
-async def _decode(_: list[Message]) -> None:
-    """The inbox has read them: nothing is left to do."""
+def _decoding(_: Path) -> Take:
+    async def take(_: list[Message]) -> None:
+        """The inbox has read them: nothing is left to do."""
+
+    return take
 
 
-SINKS: dict[str, Take] = {"decode": _decode}
+def _storing(folder: Path) -> Take:
+    """A frontier in a folder of its own takes them, as the scheduler hands them over."""
+    store = LevelStore(folder / f"frontier-{time.monotonic_ns()}", create=True)
+    seen = SeenSet(store, 1_000_000)
+    frontier = Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
+    hasher = IdentityHasher(1)
+
+    async def take(batch: list[Message]) -> None:
+        hosts = [host_of(message.url) for message in batch]
+        keys = hasher.keys([message.url for message in batch])
+        known = frontier.knows(hosts, keys)
+        frontier.queue(
+            [
+                Candidate(host, key, Entry(message.url, message.depth), message.priority)
+                for message, host, key, is_known in zip(batch, hosts, keys, known, strict=True)
+                if not is_known
+            ]
+        )
+
+    return take
+
+
+SINKS: dict[str, Callable[[Path], Take]] = {"decode": _decoding, "store": _storing}
 
 
 def messages(count: int) -> list[Message]:
@@ -127,7 +159,7 @@ def _cpu(server: Server) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _run(server: Server, count: int, take: Take) -> dict[str, float]:
+def _run(server: Server, count: int, sink: str, folder: Path) -> dict[str, float]:
     before = _cpu(server)
     output, _ = _sender(server.url, count).communicate()
     figures: dict[str, float] = {
@@ -135,10 +167,11 @@ def _run(server: Server, count: int, take: Take) -> dict[str, float]:
         "server_in_us": _server_us(server, count, before),
     }
     before = _cpu(server)
-    taken = uvloop.run(_take_all(server.url, count, take))
+    taken = uvloop.run(_take_all(server.url, count, SINKS[sink](folder)))
     figures |= {"take_us": taken["take_us"], "server_out_us": _server_us(server, count, before)}
     with _sender(server.url, count):
-        figures["both_rate"] = uvloop.run(_take_all(server.url, count, take))["rate"]
+        both = uvloop.run(_take_all(server.url, count, SINKS[sink](folder)))
+        figures["both_rate"] = both["rate"]
     return figures
 
 
@@ -150,7 +183,7 @@ def measure(
         tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder,
         redis_server(Path(folder) / "redis", "--appendfsync", "everysec") as server,
     ):
-        found = [_run(server, count, SINKS[sink]) for _ in range(rounds)]
+        found = [_run(server, count, sink, Path(folder)) for _ in range(rounds)]
     medians = {name: round(statistics.median(run[name] for run in found), 2) for name in found[0]}
     return {"messages": count, "sink": sink, "rounds": rounds, **medians}
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # Bytes of the files that are taken, 1,542 of them: so the mean is 40 kB, and a run of some thousand pages has it, which
 # it would not with a page of 2 MB.
-SMALLEST, LARGEST = 8_000, 250_000
+SIZES = (8_000, 250_000)
+# 766 of a small web, 4.7 kB on average: on the other one the CPU of one core, not latency, limits 2,000 in transit.
+SMALL_SIZES = (500, 6_000)
 # Three of four links lead to the page's own host.
 OWN = 0.75
 # Of the links to a place in the page itself, two in five are left: so a page has 77 links on average that lead on.
@@ -52,7 +54,8 @@ class Shape:
     """What a web is like.
 
     ``hosts`` have ``per_host`` pages each, at addresses 127.x.y.z, or by ``names``: www.site7.test. ``missing`` is
-    the part of the pages that are answered by 404, ``latency`` the seconds before each answer.
+    the part of the pages that are answered by 404, ``latency`` the seconds before each answer. ``small`` ones have few
+    links, and a tenth of the bytes.
     """
 
     hosts: int = 2000
@@ -62,6 +65,7 @@ class Shape:
     missing: float = 0.0
     names: bool = False
     latency: float = 0.0
+    small: bool = False
     templates: int = 10_000
     port: int = 0
 
@@ -148,7 +152,7 @@ class Pages:
     def __init__(self, shape: Shape):
         self.shape = shape
         folder = documentation()
-        files = [file for file in sorted(folder.rglob("*.html")) if _fits(file)]
+        files = [file for file in sorted(folder.rglob("*.html")) if _fits(file, shape)]
         # The order by name has the sizes of one package together.
         random.Random(1).shuffle(files)
         self.templates = [
@@ -208,8 +212,9 @@ class Pages:
         return reached - refused, refused
 
 
-def _fits(file: Path) -> bool:
-    return SMALLEST <= file.stat().st_size <= LARGEST
+def _fits(file: Path, shape: Shape) -> bool:
+    smallest, largest = SMALL_SIZES if shape.small else SIZES
+    return smallest <= file.stat().st_size <= largest
 
 
 def _hrefs(body: bytes) -> list[str]:

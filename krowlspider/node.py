@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.claims import View
     from krowlspider.cluster.forwarder import Outbox
+    from krowlspider.cluster.membership import Counters
     from krowlspider.cluster.message import Message
 
 logger = logging.getLogger(__name__)
@@ -89,15 +90,18 @@ class Node:
         paused: Callable[[], bool],
         rests: Callable[[], bool],
         activity: Callable[[], int],
+        figures: Callable[[], Counters],
     ) -> None:
         """Forward what is in ``outbox``, and have ``take`` store what comes in, but while ``paused``. ``rests`` says that
-        frontier and outbox are empty and nothing is in transit, ``activity`` counts all that was ever done here."""
+        frontier and outbox are empty and nothing is in transit, ``activity`` counts all that was ever done here,
+        ``figures`` are for people."""
         self.forwarder = Forwarder(
             outbox, self._client, requests_key(self._spider), inbox_max=self._inbox_max
         )
         self.inbox = Inbox(self._client(self.own), self._spider, self.own, take, paused=paused)
         self._rests = rests
         self._activity = activity
+        self._figures = figures
         self._tasks = [
             asyncio.create_task(self._watched(work))
             for work in (self.forwarder.run(), self.inbox.run(), self._keep_telling())
@@ -129,7 +133,7 @@ class Node:
         quiet = await self._is_inbox_empty() and self._rests() and activity == self._activity()
         self._beat += 1
         word = Word(self._start, self._beat, quiet, activity, self._crew)
-        await self.membership.beat(word.counters())
+        await self.membership.beat({**self._figures(), **word.counters()})
 
     async def _is_inbox_empty(self) -> bool:
         try:

@@ -160,6 +160,11 @@ class Scheduler(BaseScheduler):
                 paused=lambda: self.paused,
                 rests=lambda: self.rests,
                 activity=self._frontier.counters.total,
+                figures=lambda: {
+                    "done": self._frontier.counters["done"],
+                    "queued": self._frontier.queued,
+                    "outbox": self._frontier.outbox.depth,
+                },
             )
         self._job.on_room = self._wake
         mark_work(self._crawler.engine.scraper, self._job, self.transit)

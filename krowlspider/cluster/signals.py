@@ -244,6 +244,17 @@ class RedisBoard:
             pipe.hset(self.key, node, json.dumps(dict(counters)))
             pipe.hgetall(self.key)
             _, shown = await _answer(pipe.execute())
+        return self._read(shown)
+
+    async def read(self) -> Mapping[str, Counters]:
+        """What all have shown.
+
+        :raises UnansweredError:
+        """
+        return self._read(await _answer(self._client.hgetall(self.key)))
+
+    @staticmethod
+    def _read(shown: Mapping[bytes, bytes]) -> Mapping[str, Counters]:
         read: dict[str, Counters] = {}
         for name, text in shown.items():
             with suppress(BadRecordError, UnicodeDecodeError):

@@ -1,0 +1,135 @@
+"""A ring whose processes are killed, and whose Redis servers freeze, die, or hold rubbish: nothing is lost, and no host is
+asked by two."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from redis import Redis
+
+from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.ring import Ring
+from krowlspider.urls.host import domain_of
+from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers
+from tests.crawling import frontier_view
+from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
+from tests.mockweb.graph import Graph
+from tests.mockweb.oracle import identity, reachable
+from tests.test_crawl import QUICK, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cluster.servers import Server
+    from tests.mockweb.log import Entry
+
+__all__ = ["servers"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+GRAPH = Graph(hosts=80, pages=20, seed=11, features=QUICK)
+DELAY = 0.5
+SETTINGS = {"KROWL_DELAY_MIN": DELAY, "KROWL_COMMIT_INTERVAL": 0.1}
+
+
+def asked_by_one_process_each(entries: list[Entry], ring: Ring, agents: dict[str, str]) -> bool:
+    return all(
+        entry.ua == agents[ring.owner(domain_of(entry.host))] for entry in entries if entry.ua
+    )
+
+
+def agent_of(node: str) -> str:
+    return f"krowlspider/{node} (+{{contact}})"
+
+
+def test_nodes_that_are_killed_and_started_again_lose_nothing(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    chance = random.Random(3)
+    with MockWeb(graph=GRAPH) as web:
+        expected = reachable(web.graph, web.seeds())
+
+        def start(node: str):  # type: ignore[no-untyped-def]
+            settings = {**SETTINGS, "USER_AGENT": agent_of(node)}
+            return crawl_at(node, servers, tmp_path, web.seeds(), **settings).start()
+
+        crawls = {node: start(node) for node in NODES}
+        for _ in range(6):
+            node = chance.choice(NODES)
+            goal = len(web.log()) + chance.randrange(20, 200)
+            crawls[node].wait_until(lambda goal=goal: len(web.log()) > goal)  # type: ignore[misc]
+            crawls[node].kill()
+            crawls[node] = start(node)
+        for crawl in crawls.values():
+            crawl.wait()
+            assert frontier_view(crawl.jobdir)["queued"] == 0
+        entries = web.log()
+        assert expected.differences(entries, at_least=True) == []
+        assert violations(entries, min_delay=DELAY) == []
+        ring = Ring(parse_ring(ring_setting(servers)))
+        agents = {node: agent_of(node).format(contact="crawl-tests@example.org") for node in NODES}
+        assert asked_by_one_process_each(entries, ring, agents)
+        asked = [identity(entry.url) for entry in pages(entries)]
+        # What was in transit or not committed at each of six deaths: 80 hosts, a request each, and what a second brings.
+        assert len(asked) - len(set(asked)) <= 6 * 2 * GRAPH.hosts
+
+
+@pytest.mark.parametrize("trouble", ["frozen", "killed"])
+def test_a_redis_in_trouble_holds_up_nobody_and_loses_nothing(
+    tmp_path: Path, servers: dict[str, Server], trouble: str
+) -> None:
+    with MockWeb(graph=GRAPH) as web:
+        expected = reachable(web.graph, web.seeds())
+        crawls = {
+            node: crawl_at(node, servers, tmp_path, web.seeds(), **SETTINGS).start()
+            for node in NODES
+        }
+        crawls["a"].wait_until(lambda: len(web.log()) > 200)
+        server = servers["b"]
+        if trouble == "frozen":
+            server.freeze()
+        else:
+            server.kill()
+        before = len(web.log())
+        crawls["a"].wait_until(lambda: len(web.log()) > before + 300)
+        if trouble == "frozen":
+            server.thaw()
+        else:
+            server.start()
+        for crawl in crawls.values():
+            crawl.wait()
+            assert crawl.stats["finish_reason"] == "finished"
+            assert crawl.stats["krowl/loop/lag_p99_ms"] < 250
+            assert frontier_view(crawl.jobdir)["queued"] == 0
+        entries = web.log()
+        assert expected.differences(entries) == []
+        assert violations(entries, min_delay=DELAY) == []
+
+
+def test_rubbish_in_the_inboxes_is_put_aside_and_told(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    rubbish = [
+        b"\x80\x04\x95not a pickle that anybody reads.",
+        b"{",
+        b'{"url": "file:///etc/passwd"}',
+        b'{"url": "http://a.test/", "meta": ' + b"[" * 500 + b"]" * 500 + b"}",
+        b"x" * 100_000,
+    ]
+    with MockWeb(graph=Graph(hosts=20, pages=5, seed=2, features=QUICK)) as web:
+        for server in servers.values():
+            with Redis.from_url(server.url) as client:
+                client.lpush("broad:requests", *rubbish)
+        crawls = [
+            crawl_at(node, servers, tmp_path, web.seeds(), **SETTINGS).start() for node in NODES
+        ]
+        for crawl in crawls:
+            crawl.wait()
+            assert crawl.stats["krowl/cluster/dead_count"] == len(rubbish)
+        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
+        for server in servers.values():
+            with Redis.from_url(server.url) as client:
+                assert client.llen("broad:dead") == len(rubbish)
