@@ -82,7 +82,10 @@ class Status:
         """Why nothing goes out, for the end of the line; empty as a rule."""
         if (full := self._job.full) is not None:
             return f" | paused: no room in {full}{room_needed(self._job)}"
-        return " | paused: no host answers" if self._job.outages.paused else ""
+        if self._job.outages.paused:
+            return " | paused: no host answers"
+        waits = self._job.node is not None and self._scheduler().rests
+        return " | waits for the other nodes" if waits else ""
 
     def _figures(self, counted: Counter[str], rate: float) -> dict[str, object]:
         frontier = self._job.frontier
@@ -155,7 +158,7 @@ class Status:
         put("krowl/dns/wait_seconds", round(names.waited, 3))
         for kind, count in names.failures.items():
             put(f"krowl/dns/failed_count/{kind}", count)
-        if self._job.node is not None:
+        if self._job.node is not None and self._job.node.running:
             self._publish_cluster(self._job.node, counted["foreign"])
 
     def _publish_cluster(self, node: Node, foreign: int) -> None:
@@ -165,7 +168,9 @@ class Status:
         put("krowl/frontier/outbox", self._job.frontier.outbox.depth)
         put("krowl/cluster/sent_count", sent.sent)
         put("krowl/cluster/taken_count", taken.taken)
+        put("krowl/cluster/held_count", sent.held)
         put("krowl/cluster/dead_count", taken.dead)
+        put("krowl/cluster/dead_lost_count", taken.dead_lost)
         for kind in sent.failed.keys() | taken.failed.keys():
             put(f"krowl/cluster/failed_count/{kind}", sent.failed[kind] + taken.failed[kind])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import struct
 from base64 import b64decode, b64encode
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,6 +18,7 @@ from scrapy.utils.request import request_from_dict
 
 from krowlspider.cluster.message import Message, dumps, encode, loads
 from krowlspider.frontier.entry import Entry
+from krowlspider.urls.host import host_of
 
 _JSON = b"J"
 _PICKLE = b"P"
@@ -81,6 +83,8 @@ class RequestCodec:
         else:
             request = self._page(entry.url, {"depth": entry.depth})
         meta = request.meta
+        # What others push has none.
+        meta.setdefault("depth", entry.depth)
         if entry.redirects:
             meta["redirect_times"] = entry.redirects
         if entry.chain:
@@ -93,14 +97,14 @@ class RequestCodec:
             meta["krowl_bare"] = True
         return request
 
-    def message(self, entry: Entry, priority: int = 0) -> bytes:
-        """An entry on its way to another node.
+    def message(self, entry: Entry, priority: int = 0, *, always: bool = False) -> bytes:
+        """An entry on its way to another node, to be fetched there whether it is known or not if ``always``.
 
         :raises ValueError: it cannot be JSON, or is too long
         """
-        if entry.request:
+        if entry.request or always:
             request = self.request(entry)
-            request.priority = priority
+            request.priority, request.dont_filter = priority, always
             return dumps(request.to_dict(spider=self._spider))
         return encode(
             Message(
@@ -132,10 +136,16 @@ class RequestCodec:
 
         :raises ValueError: the spider has no such callback, or it is none
         """
+        for name in (message.rest.get("callback"), message.rest.get("errback")):
+            if name is not None and name != "parse" and hasattr(Spider, name):
+                raise ValueError(f"{name!r} is no callback")
         try:
-            return request_from_dict(loads(encode(message)), spider=self._spider)
-        except (TypeError, AttributeError) as error:
+            request = request_from_dict(loads(encode(message)), spider=self._spider)
+            # What cannot be kept is found here, not when others are kept with it.
+            self.entry(request, message.url).encode(host_of(message.url))
+        except (TypeError, AttributeError, struct.error) as error:
             raise ValueError(str(error)) from error
+        return request
 
     def _is_plain(self, request: Request) -> bool:
         return (

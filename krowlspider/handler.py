@@ -138,7 +138,7 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
-        # Looked up once: the attributes of Scrapy's collector are wrapped anew each time.
+        # Looked up once: Scrapy's own collector wraps its attributes anew each time.
         self._count = crawler.stats.inc_value
         self._ids = RandomIds()
         # The archive has, and it has been told.

@@ -105,7 +105,10 @@ class Job:
             return
         settings = self._settings
         self.folder = JobFolder.of(settings["JOBDIR"])
-        head = self.folder.take(seed=None if self.node is None else self.node.seed)
+        node = self.node
+        head = self.folder.take(
+            seed=None if node is None else node.seed, ring="" if node is None else node.place
+        )
         try:
             self._open_parts(head.seed, new=head.new or self.folder.untouched)
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
@@ -241,6 +244,18 @@ class Job:
         except OSError as error:
             self._let_pass(error)
         self.frontier.end_commit(commit)
+
+    async def make_durable(self) -> None:
+        """Return when all that was written to the frontier is on the disk to stay, when there is room again if there is
+        none.
+
+        :raises StoreError: the disk failed, or nobody waits for room any longer
+        """
+        async with self._commit_lock:
+            try:
+                await run_in_thread(self.store.batch(sync=True).write)
+            except NoRoomError:
+                await self._room_in_store()
 
     async def _room_in_store(self) -> None:
         """Return when the store has written what it kept.

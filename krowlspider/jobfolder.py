@@ -30,11 +30,13 @@ _HEAD_DRAFT = "job.json.new"
 
 @dataclass(frozen=True, slots=True)
 class JobHead:
-    """What ``job.json`` says: the folder's format and the seed of its identities. ``new`` when it was made now."""
+    """What ``job.json`` says: the folder's format, the seed of its identities, and what ring it belongs to, empty for a
+    crawl of one process. ``new`` when it was made now."""
 
     format: int
     seed: int
     software: str
+    ring: str = ""
     new: bool = False
 
 
@@ -85,11 +87,14 @@ class JobFolder:
             raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
         return cls(path)
 
-    def take(self, *, to_repair: bool = False, seed: int | None = None) -> JobHead:
+    def take(
+        self, *, to_repair: bool = False, seed: int | None = None, ring: str | None = None
+    ) -> JobHead:
         """Lock the folder and read its head, making both when the folder is new or empty. ``seed`` is that of the
-        identities of a cluster; None: a new folder gets one of its own.
+        identities of a cluster; None: a new folder gets one of its own. ``ring`` is the one that it is to belong to; None:
+        whatever it is.
 
-        :raises JobError: in use, not writable, of another format, of another seed, or not a crawl's folder; or, unless it
+        :raises JobError: in use, not writable, of another format, seed or ring, or not a crawl's folder; or, unless it
             is taken ``to_repair``, a repair was cut short in it
         """
         try:
@@ -104,7 +109,13 @@ class JobFolder:
             self._drop_lock()
             raise JobInUseError(self.path, holder) from error
         try:
-            head = self._head(seed)
+            head = self._head(seed, ring or "")
+            if ring not in {None, head.ring}:
+                raise JobError(
+                    f"JOBDIR {self.path} belongs to {'another ring' if head.ring else 'a crawl of one process'}: members"
+                    " cannot change while a crawl goes on; give the KROWL_RING and KROWL_NODE_ID with which it was begun,"
+                    " or a new JOBDIR"
+                )
             if seed not in {None, head.seed}:
                 raise JobError(
                     f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing in it:"
@@ -184,13 +195,14 @@ class JobFolder:
             os.close(self._lock)
             self._lock = None
 
-    def _head(self, seed: int | None) -> JobHead:
+    def _head(self, seed: int | None, ring: str) -> JobHead:
         path = self.path / _HEAD
         try:
             said = json.loads(path.read_bytes())
-            head = JobHead(int(said["format"]), int(said["seed"]), str(said["software"]))
+            ours = str(said.get("ring", ""))
+            head = JobHead(int(said["format"]), int(said["seed"]), str(said["software"]), ours)
         except FileNotFoundError:
-            return self._new_head(path, seed)
+            return self._new_head(path, seed, ring)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
         if head.format != FORMAT:
@@ -200,7 +212,7 @@ class JobFolder:
             )
         return head
 
-    def _new_head(self, path: Path, seed: int | None) -> JobHead:
+    def _new_head(self, path: Path, seed: int | None, ring: str) -> JobHead:
         ours = {_LOCK, _HEAD_DRAFT}
         if self.frontier.is_dir():
             raise JobError(_headless(self.path))
@@ -212,8 +224,9 @@ class JobFolder:
             )
         if seed is None:
             seed = secrets.randbits(63)
-        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", new=True)
+        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring, new=True)
         text = {"format": head.format, "seed": head.seed, "software": head.software}
+        text |= {"ring": ring} if ring else {}
         draft = path.with_name(_HEAD_DRAFT)
         try:
             with draft.open("w") as file:

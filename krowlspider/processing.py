@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Generator
 from functools import partial
 from shlex import quote
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy.utils.asyncgen import as_async_generator
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from krowlspider.scheduler import Transit
 
 _T = TypeVar("_T")
+# Seconds of one turn of the event loop for what a callback yields.
+_TURN = 0.01
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +98,7 @@ async def _one_by_one(
     for each page however many there are."""
     if not isinstance(output, AsyncIterator):
         output = as_async_generator(output)
+    pause = monotonic() + _TURN
     while True:
         try:
             item = await anext(output)
@@ -104,6 +108,10 @@ async def _one_by_one(
             scraper.handle_spider_error(Failure(), request, response)
         else:
             await scraper._process_spidermw_output_async(item, response)
+        if monotonic() > pause:
+            # Nothing above need have given the loop its turn.
+            await asyncio.sleep(0)
+            pause = monotonic() + _TURN
 
 
 def _mark_tasks(loop: asyncio.AbstractEventLoop, mark: WorkMark) -> None:

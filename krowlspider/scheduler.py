@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from itertools import compress
@@ -14,7 +15,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from krowlspider.cluster.message import encode
+from krowlspider.cluster.message import MAX_URL, encode
 from krowlspider.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
@@ -22,7 +23,7 @@ from krowlspider.frontier.hosts import State
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.store import STORE_ERRORS
-from krowlspider.job import Job
+from krowlspider.job import Job, frontier_limits
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.processing import mark_work, tell
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.message import Message
     from krowlspider.dupefilter import DupeFilter
     from krowlspider.frontier.hosts import Host
+    from krowlspider.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -152,20 +154,7 @@ class Scheduler(BaseScheduler):
         tell(self._job.blame, self._job.folder.path)
         self._watch_completions()
         if self._node is not None:
-            self._node.on_over = self._wake
-            self._node.on_failure = self._job.fail
-            self._node.run(
-                self._frontier.outbox,
-                self.take_in,
-                paused=lambda: self.paused,
-                rests=lambda: self.rests,
-                activity=self._frontier.counters.total,
-                figures=lambda: {
-                    "done": self._frontier.counters["done"],
-                    "queued": self._frontier.queued,
-                    "outbox": self._frontier.outbox.depth,
-                },
-            )
+            self._frontier.may_fetch = self._node.may_fetch
         self._job.on_room = self._wake
         mark_work(self._crawler.engine.scraper, self._job, self.transit)
         if self._job.folder.temporary:
@@ -210,6 +199,45 @@ class Scheduler(BaseScheduler):
 
         slot.remove_request = remove_request  # type: ignore[method-assign]
 
+    def _join(self, node: Node) -> None:
+        """With the first request, as the spider's start has set the scope by then."""
+        limits = frontier_limits(self._crawler.settings)
+
+        def is_full() -> bool:
+            # What waits in Redis is not lost; what a cap refuses here, its sender would not offer again.
+            too_many = self._frontier.queued >= limits.total
+            return self.paused or too_many or self._frontier.outbox.full
+
+        node.on_change = self._wake
+        node.on_over = self._all_over
+        node.on_failure = self._job.fail
+        node.run(
+            self._frontier.outbox,
+            self.take_in,
+            paused=is_full,
+            stalled=lambda: self._job.store.stalled,
+            rests=lambda: self.rests,
+            activity=self._frontier.counters.total,
+            figures=lambda: {
+                "done": self._frontier.counters["done"],
+                "queued": self._frontier.queued,
+                "outbox": self._frontier.outbox.depth,
+            },
+        )
+
+    def _all_over(self) -> None:
+        node = self._node
+        assert node is not None
+        if node.left:
+            logger.warning(
+                "Nodes %s have left, and what is theirs waits for them: this crawl goes on with all of them",
+                ", ".join(node.left),
+            )
+            self._closing = asyncio.ensure_future(
+                self._crawler.engine.close_spider_async(reason="nodes_left")
+            )
+        self._wake()
+
     @property
     def paused(self) -> bool:
         """Whether the crawl waits for room on its disk: what is discovered is kept in memory."""
@@ -242,19 +270,27 @@ class Scheduler(BaseScheduler):
             return self._refuse(reason)
         if self.exclusions.hold_for(url):
             return self._refuse("exclude")
-        key = None if request.dont_filter else self._df.identity(request, url)
+        # Scrapy has start requests fetched whether they are known or not; but in a ring all nodes have the same.
+        in_common = self._node is not None and request.meta.get("is_start_request", False)
+        always = request.dont_filter and not in_common
+        key = None if always else self._df.identity(request, url)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
-            try:
-                message = self._codec.message(entry, request.priority)
-            except ValueError as error:
-                logger.error(
-                    "%s cannot be sent to node %s, which owns it: %s", request, owner, error
-                )
-                return self._refuse("unserializable")
-            return not self._add([], [Foreign(owner, host, key, message)])
+            return self._send_off(owner, Candidate(host, key, entry, request.priority))
         if key is not None and self._knows((host,), (key,))[0]:
             return False
         return bool(self._add([Candidate(host, key, entry, request.priority)]))
+
+    def _send_off(self, owner: str, candidate: Candidate) -> bool:
+        """Whether a request goes to the node that owns its host; not when it is known there, or cannot."""
+        entry, key = candidate.entry, candidate.key
+        try:
+            message = self._codec.message(entry, candidate.priority, always=key is None)
+        except ValueError as error:
+            logger.error("%s cannot be sent to node %s, which owns it: %s", entry.url, owner, error)
+            return self._refuse("unserializable")
+        before = self._frontier.counters["foreign"]
+        self._add([], [Foreign(owner, candidate.host, key, message)])
+        return self._frontier.counters["foreign"] > before
 
     def _knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
         """:raises StoreError: it cannot be told; as of `_add`"""
@@ -342,13 +378,27 @@ class Scheduler(BaseScheduler):
             if keeps:
                 entry.via, entry.hop = page, hop
             if owners is not None and (owner := owners[at]) is not None:
-                foreign.append(Foreign(owner, host, identity, self._codec.message(entry)))
+                foreign += self._outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
         added = self._add(candidates, foreign)
         if added:
             self._wake()
         return added
+
+    def _outgoing(
+        self, owner: str, host: str, identity: bytes | None, entry: Entry
+    ) -> list[Foreign]:
+        if len(entry.url) > MAX_URL:
+            self.count_dropped("length")
+            return []
+        if len(entry.via) > MAX_URL:
+            entry.via = entry.hop = ""
+        try:
+            return [Foreign(owner, host, identity, self._codec.message(entry))]
+        except ValueError:
+            self.count_dropped("unserializable")
+            return []
 
     def _known_here(
         self, hosts: list[str], keys: list[bytes], owners: list[str | None] | None
@@ -361,33 +411,50 @@ class Scheduler(BaseScheduler):
         return [is_ours and next(known) for is_ours in ours]
 
     async def take_in(self, messages: list[Message]) -> None:
-        """Queue what other nodes, or people, have sent. What another node owns by now goes on to it."""
-        node = self._node
-        assert node is not None
+        """Queue durably what other nodes, or people, have sent. What another node owns by now goes on to it.
+
+        :raises StoreError: it cannot be written, or never will be for want of room
+        """
+        try:
+            self._take_in(messages)
+            # It is removed from Redis then.
+            await self._job.make_durable()
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def _take_in(self, messages: list[Message]) -> None:
+        assert self._node is not None
         hosts = [host_of(message.url) for message in messages]
-        found = self._job.hasher.keys([message.url for message in messages])
-        owners = node.others(hosts)
-        known = self._known_here(hosts, found, owners)
-        candidates = []
         foreign: list[Foreign] = []
-        for message, host, key, owner, is_known in zip(
-            messages, hosts, found, owners, known, strict=True
-        ):
+        plain: list[tuple[Message, str]] = []
+        for message, host, owner in zip(messages, hosts, self._node.others(hosts), strict=True):
+            if owner is not None:
+                foreign += self._sent_on(message, owner, host)
+            elif message.rest or message.meta:
+                self._take_whole(message)
+            else:
+                plain.append((message, host))
+        added = self._add(self._received(plain), foreign)
+        if added:
+            self._wake()
+
+    def _received(self, plain: list[tuple[Message, str]]) -> list[Candidate]:
+        """Those pages that are not known, and in scope. They were asked for by name, or were in the scope of a page."""
+        keys = self._job.hasher.keys([message.url for message, _ in plain])
+        known = self._knows([host for _, host in plain], keys)
+        candidates = []
+        for (message, host), key, is_known in zip(plain, keys, known, strict=True):
             if is_known:
                 continue
-            if message.rest or message.meta:
-                self._take_whole(message)
-            elif reason := self.scope.refusal(message.url, host, message.depth, None):
+            if reason := self.scope.refusal(message.url, host, message.depth, None):
                 self.count_dropped(reason)
             elif self.exclusions.hold_for(message.url):
                 self.count_dropped("exclude")
-            elif owner is not None:
-                foreign += self._sent_on(message, owner, host)
             else:
                 entry = self._codec.received(message)
                 candidates.append(Candidate(host, key, entry, message.priority))
-        if self._add(candidates, foreign):
-            self._wake()
+        return candidates
 
     def _sent_on(self, message: Message, owner: str, host: str) -> list[Foreign]:
         """To the node that owns it now. It has been marked as sent where it came from, so it goes whether known or not."""
@@ -395,7 +462,11 @@ class Scheduler(BaseScheduler):
             self.count_dropped("hops")
             return []
         message.hops += 1
-        return [Foreign(owner, host, None, encode(message))]
+        try:
+            return [Foreign(owner, host, None, encode(message))]
+        except ValueError:
+            self.count_dropped("unserializable")
+            return []
 
     def _take_whole(self, message: Message) -> None:
         """A request of an ordinary spider."""
@@ -430,6 +501,10 @@ class Scheduler(BaseScheduler):
 
     def next_request(self) -> Request | None:
         if self.page_budget == 0 or self._job.failure is not None or self.paused:
+            return None
+        if self._node is not None and not self._node.joined:
+            if not self._node.running:
+                self._join(self._node)
             return None
         try:
             return self._next()

@@ -57,7 +57,7 @@ else:
 CONCURRENT_REQUESTS = 256
 # Items of one response handled at once. Scrapy starts that many tasks per response: 100 halves the pages per second.
 CONCURRENT_ITEMS = 1
-# Bytes of responses in callbacks before the engine stops popping. Pages wait here for their WARC offset, so this
+# Bytes of responses in callbacks before the engine stops popping. Pages that become items wait here for their WARC offset, so this
 # is the same 64 MB as the archive's queue.
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 1024 * 1024
 # Seconds for a whole fetch, name look-up to last byte.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,9 +39,9 @@ class FakeJob:
 
 
 class FakeScraper:
-    concurrent_items = 16
-
     """Scrapes by running what it is given as the answer."""
+
+    concurrent_items = 16
 
     async def _scrape(self, result: Work, request: Page) -> None:
         await result()
@@ -175,3 +176,38 @@ def test_a_task_factory_that_is_there_already_still_makes_the_tasks(mark: WorkMa
         assert made == ["coroutine", "Marked"]
 
     asyncio.run(start())
+
+
+class CountingScraper(FakeScraper):
+    """One item at a time, each of which takes a while without waiting for anything."""
+
+    concurrent_items = 1
+
+    def __init__(self) -> None:
+        self.processed = 0
+
+    async def _process_spidermw_output_async(self, item: object, response: object) -> None:
+        end = time.monotonic() + 0.001
+        while time.monotonic() < end:
+            pass
+        self.processed += 1
+
+
+def test_a_callback_that_yields_much_lets_the_loop_have_its_turns(mark: WorkMark) -> None:
+    turns = 0
+
+    async def main() -> None:
+        nonlocal turns
+        scraper = CountingScraper()
+        mark_work(scraper, FakeJob(mark), lambda page: page)  # type: ignore[arg-type, return-value]
+        work = asyncio.create_task(
+            scraper.handle_spider_output_async(iter(range(200)), None, None)  # type: ignore[attr-defined]
+        )
+        while not work.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert scraper.processed == 200
+
+    asyncio.run(main())
+    # 0.2 s of work, in turns of 10 ms.
+    assert turns >= 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,13 +47,16 @@ def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Serve
         client.lpush("broad:requests", *(b'{"url": "http://a.test/"}' for _ in range(3)))
         client.lpush("broad:start_urls", "http://b.test/")
         client.lpush("broad:dead", "{}")
-        said = {"done": 12, "queued": 5, "outbox": 4, "beat": 9}
-        client.hset("krowlspider:krowlspider:beats", "a", json.dumps(said))
-    result = ring("--json", members=f"a={server.url},b={server.url}*3")
+        said = {"done": 12, "queued": 5, "outbox": 4}
+        client.hset(
+            "krowlspider:krowlspider:beats", "a", json.dumps({**said, "time": time.time() - 70})
+        )
+    result = ring("--json", members=f"a={server.url},b={server.url[:-1]}1*3")
     a, b = json.loads(result.stdout)
     assert result.returncode == 0
     waiting = {"requests": 3, "start_urls": 1, "processing": 0, "dead": 1}
     assert {name: a[name] for name in (*waiting, *said)} == {**waiting, **said}
+    assert 70 <= a["seconds_ago"] < 100
     assert (a["id"], b["id"]) == ("a", "b")
     assert a["share"] == pytest.approx(0.25, abs=0.03)
     assert a["share"] + b["share"] == pytest.approx(1, abs=0.001)
@@ -72,7 +76,7 @@ def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_s
 
 
 def test_it_says_who_owns_a_url_without_asking_anybody() -> None:
-    members = f"a={DOWN},b={DOWN}"
+    members = f"a={DOWN},b={DOWN[:-1]}1"
     urls = [f"https://www.site{number}.co.uk/x" for number in range(8)]
     found = json.loads(ring("--json", *urls, members=members).stdout)
     expected = Ring(parse_ring(members.split(",")))

@@ -74,7 +74,8 @@ class Forwarder:
     """Takes messages out of ``outbox`` when their owner's Redis has them: at least once, in order while nothing fails.
 
     ``client_for`` gives the client of an owner, None while it is no member: its messages wait. They go to the list
-    ``key``, until it has ``inbox_max`` messages; beyond that they wait here, on disk. ``chance`` gives numbers from 0 to 1.
+    ``key``, until it has ``inbox_max`` messages; beyond that they wait here, on disk, and while ``paused``. ``chance`` gives
+    numbers from 0 to 1.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Forwarder:
         key: str,
         *,
         inbox_max: int,
+        paused: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         flush: float = _FLUSH,
@@ -92,6 +94,7 @@ class Forwarder:
         self._client_for = client_for
         self._key = key
         self._inbox_max = inbox_max
+        self._paused = paused
         self._clock = clock
         self._chance = chance
         self._flush = flush
@@ -117,6 +120,8 @@ class Forwarder:
             self._peers.clear()
 
     async def _due(self) -> list[tuple[str, _Peer]]:
+        if self._paused():
+            return []
         now = self._clock()
         found = [(owner, await self._peer(owner, now)) for owner in list(self._outbox.owners())]
         return [
@@ -162,7 +167,7 @@ class Forwarder:
     async def _send_all(self, owner: str, peer: _Peer) -> None:
         if peer.inbox is None or peer.inbox >= self._inbox_max:
             (peer.inbox,) = checked(await peer.line.talk(("LLEN", self._key)))
-        while entries := self._head(owner, peer):
+        while not self._paused() and (entries := self._head(owner, peer)):
             if peer.inbox >= self._inbox_max:
                 self.stats.held += 1
                 return

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import xxhash
@@ -236,7 +236,7 @@ def agreed(seed: bytes, own: bytes | None, cluster: str) -> bytes:
 def parse_ring(parts: Iterable[str]) -> list[Member]:
     """The members of a static ring: each ``id=redis-url``, or ``id=redis-url*weight``.
 
-    :raises ValueError: one of them is not of that form, or an id is there twice
+    :raises ValueError: one of them is not of that form, or an id or a Redis is there twice
     """
     members: dict[str, Member] = {}
     # Told by number: what is wrong may have a password in it.
@@ -249,6 +249,10 @@ def parse_ring(parts: Iterable[str]) -> list[Member]:
         member = Member(found["id"], int(found["weight"] or 1), found["redis"])
         if member.id in members:
             raise ValueError(f"member {member.id} is there twice")
+        if same := [other.id for other in members.values() if other.redis == member.redis]:
+            raise ValueError(
+                f"members {same[0]} and {member.id} have one Redis: give each its own, or its own database (/0, /1)"
+            )
         members[member.id] = member
     return list(members.values())
 
@@ -262,7 +266,9 @@ def load_counters(text: bytes | str) -> Counters:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadRecordError(f"counters cannot be read: {error}") from error
-    if not isinstance(said, dict) or not all(type(n) in {int, float} for n in said.values()):
+    if not isinstance(said, dict) or not all(
+        type(number) in {int, float} and isfinite(number) for number in said.values()
+    ):
         raise BadRecordError("counters are not names and numbers")
     return said
 

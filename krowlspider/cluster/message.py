@@ -29,6 +29,8 @@ _Method = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,99}$")]
 _Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 # Of Message, under these names in meta.
 _COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_COUNT}
+# Of whole requests, left in meta.
+_TRIES = ("retry_times", "distress_times")
 
 
 class BadMessage(ValueError):
@@ -238,6 +240,8 @@ def _message(url: str, priority: int, meta: dict[str, Any], rest: dict[str, Any]
         message.depth, message.redirects, message.hops = (
             _count(meta.pop(name, 0), name, most) for name, most in _COUNTS.items()
         )
+        for name in _TRIES:
+            _count(meta.get(name, 0), name, MAX_COUNT)
         message.bare = meta.pop("krowl_bare", False) is True
         if chain := meta.pop("redirect_urls", ()):
             message.chain = _chain(chain)

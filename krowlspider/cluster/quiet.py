@@ -3,7 +3,7 @@
 A URL that one node has sent is in its outbox until it is in the other's inbox, and there until it is in the other's
 frontier: so it is over when all nodes are quiet at one moment. Nobody sees them at one moment. But a node that says
 twice that it is quiet, and has done nothing between, was quiet all the time between; and if the second word of each
-came after the first word of all, there was such a moment.
+came after the first word of all, there was such a moment. Those that have left are not waited for.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _MASK = (1 << 52) - 1
 class Word:
     """What a node says of itself: ``start``, a number of its process's own; ``beat`` counts its words; ``quiet`` that
     frontier, outbox and inbox are empty and nothing is in transit; ``activity`` counts what it has ever done; ``over``
-    is the `crew` for which it has found the crawl to be over, 0 for none."""
+    is the `crew` for which it has found the crawl to be over, 0 for none; ``left`` that this is its last word."""
 
     start: int
     beat: int
     quiet: bool
     activity: int
     over: int = 0
+    left: bool = False
 
     def counters(self) -> dict[str, int]:
         return {
@@ -43,6 +44,7 @@ class Word:
             "quiet": int(self.quiet),
             "activity": self.activity,
             "over": self.over,
+            "left": int(self.left),
         }
 
     @classmethod
@@ -53,7 +55,8 @@ class Word:
         start, beat, activity, over = (
             int(counters.get(name, 0)) for name in ("start", "beat", "activity", "over")
         )
-        return cls(start, beat, bool(counters.get("quiet", 0)), activity, over)
+        quiet, left = bool(counters.get("quiet", 0)), bool(counters.get("left", 0))
+        return cls(start, beat, quiet, activity, over, left)
 
 
 def crew(words: Mapping[str, Word]) -> int:
@@ -80,15 +83,23 @@ class Quiet:
             return all_
         first = self._first
         if first is None or not self._still(first, said):
-            self._first = said if all(word.quiet for word in said.values()) else None
+            self._first = said if all(_does_nothing(word) for word in said.values()) else None
             return 0
-        later = all(said[node].beat >= word.beat + _LATER for node, word in first.items())
+        later = all(
+            said[node].left or said[node].beat >= word.beat + _LATER for node, word in first.items()
+        )
         return all_ if later else 0
 
     @staticmethod
     def _still(first: Mapping[str, Word], said: Mapping[str, Word]) -> bool:
         """Whether all are quiet and have done nothing since."""
         return first.keys() == said.keys() and all(
-            word.quiet and (word.start, word.activity) == (first[node].start, first[node].activity)
+            _does_nothing(word)
+            and (word.start, word.activity) == (first[node].start, first[node].activity)
             for node, word in said.items()
         )
+
+
+def _does_nothing(word: Word) -> bool:
+    # One that has left is not waited for: what is its own waits for it.
+    return word.quiet or word.left

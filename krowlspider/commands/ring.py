@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring import Member
 
 # What a node says of itself in its heartbeats, and how it is called here.
-_SAID = {"done": "done", "queued": "queued", "outbox": "outbox", "beat": "beat"}
+_SAID = {"done": "done", "queued": "queued", "outbox": "outbox"}
 _WAITING = ("requests", "start_urls", "processing", "dead")
 
 
@@ -98,6 +99,8 @@ async def _look(members: list[Member], cluster: str, spider: str) -> list[dict[s
             "share": round(ring.share(member.id), 4),
             **{name: int(counters[key]) for key, name in _SAID.items() if key in counters},
         }
+        if "time" in counters:
+            row["seconds_ago"] = max(0, round(time.time() - counters["time"]))
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(redis_client(member.redis))
             try:

@@ -87,6 +87,9 @@ class BroadSpider(Spider):
         """Leave out the middlewares that have nothing to do with what this spider yields, up to 20 µs of a page each: it
         takes every status, and its links are no requests."""
         super().update_settings(settings)
+        if cls is not BroadSpider:
+            # Who knows what one derived from it yields.
+            return
         for name, needless in (
             ("SPIDER_MIDDLEWARES", _NEEDLESS_SPIDER_MIDDLEWARES),
             ("DOWNLOADER_MIDDLEWARES", _NEEDLESS_DOWNLOADER_MIDDLEWARES),
@@ -171,7 +174,7 @@ class BroadSpider(Spider):
         """Hand the seeds over in bulk; known ones are not queued again."""
         scheduler = self.scheduler
         scheduler.scope = self.scope
-        self._yields_items = wants_items(self.crawler)
+        self._yields_items = type(self) is not BroadSpider or wants_items(self.crawler)
         scheduler.page_budget = self._max_pages or None
         if self.settings.getbool("KROWL_SITEMAPS"):
             scheduler.on_robots = self._sitemaps.look

@@ -119,3 +119,12 @@ def test_a_word_comes_back_from_its_counters() -> None:
     word = Word(12, 3, quiet=True, activity=44, over=99)
     assert Word.of(word.counters()) == word
     assert Word.of({}) is None
+
+
+def test_those_that_have_left_are_not_waited_for() -> None:
+    gone = Word(2, 4, quiet=False, activity=9, left=True)
+    ears = Quiet()
+    assert ears.hear({"a": quiet(1), "b": gone}) == 0
+    assert ears.hear({"a": quiet(2), "b": gone}) == 0
+    assert ears.hear({"a": quiet(3), "b": gone}) != 0
+    assert Word.of(gone.counters()) == gone

@@ -104,3 +104,158 @@ def test_what_people_push_is_crawled_by_its_owner(
         assert sorted(asked) == sorted([*urls, *seed])
         with Redis.from_url(servers["a"].url) as client:
             assert client.llen("broad:dead") == 1
+
+
+def test_a_node_whose_peer_is_not_there_does_its_part_and_waits(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with MockWeb(graph=Graph(hosts=20, pages=5, seed=4, features=QUICK)) as web:
+        alone = crawl_at("a", servers, tmp_path, web.seeds()).start()
+        alone.wait_until(lambda: "waits for the other nodes" in alone.log)
+        ring = Ring(parse_ring(ring_setting(servers)))
+        assert {ring.owner(domain_of(entry.host)) for entry in web.log()} == {"a"}
+        other = crawl_at("b", servers, tmp_path, web.seeds()).run()
+        alone.wait()
+        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
+        assert other.stats["finish_reason"] == alone.stats["finish_reason"] == "finished"
+
+
+def test_a_robots_txt_that_leads_to_another_nodes_host_is_not_fetched_there(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    ring = Ring(parse_ring(ring_setting(servers)))
+    names = [f"site{number}.test" for number in range(40)]
+    ours = next(name for name in names if ring.owner(name) == "a")
+    theirs = next(name for name in names if ring.owner(name) == "b")
+    with MockWeb(
+        spec=[
+            {"host": ours, "path": "/robots.txt", "redirect": f"http://{theirs}/robots.txt"},
+            page("^/", "a page"),
+        ]
+    ) as web:
+        seeds = [web.url(ours, "/"), web.url(theirs, "/")]
+        settings = {"USER_AGENT": "{node} (+{{contact}})"}
+        crawls = [
+            crawl_at(
+                node, servers, tmp_path, seeds, USER_AGENT=settings["USER_AGENT"].format(node=node)
+            ).start()
+            for node in NODES
+        ]
+        for crawl in crawls:
+            crawl.wait()
+        agents = {entry.host.partition(":")[0]: set[str]() for entry in web.log()}
+        for entry in web.log():
+            agents[entry.host.partition(":")[0]].add(entry.ua[:1])
+        assert agents == {ours: {"a"}, theirs: {"b"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"KROWL_RING": None, "KROWL_NODE_ID": None},
+        {"KROWL_NODE_ID": "b"},
+        {"KROWL_CLUSTER": "another"},
+    ],
+    ids=["without a ring", "as another node", "in another cluster"],
+)
+def test_a_folder_of_one_place_is_refused_in_another(
+    tmp_path: Path, servers: dict[str, Server], changes: dict[str, Any]
+) -> None:
+    with MockWeb(spec=[page("^/", "a page")]) as web:
+        seeds = [web.url("site.test", "/")]
+        first = crawl_at("a", servers, tmp_path, seeds)
+        first.start()
+        first.wait_until(lambda: "waits for the other nodes" in first.log)
+        first.interrupt()
+        again = crawl_at("a", servers, tmp_path, seeds, **changes).run(code=2)
+        assert "a new JOBDIR" in again.log
+        assert "Traceback" not in again.log
+
+
+def test_messages_that_would_stop_a_node_are_put_aside_and_good_ones_with_meta_lead_on(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    bad = [
+        {"retry_times": "x"},
+        {"distress_times": -1},
+        {"retry_times": 1 << 40},
+    ]
+    with MockWeb(spec=[page("/pushed", "<a href=/further>on</a>"), page("^/", "a page")]) as web:
+        with Redis.from_url(servers["a"].url) as client:
+            for meta in bad:
+                message = {"url": web.url("bad.test", "/"), "meta": meta}
+                client.lpush("broad:start_urls", json.dumps(message))
+            good = {"url": web.url("good.test", "/pushed"), "meta": {"note": [1]}}
+            client.lpush("broad:start_urls", json.dumps(good))
+            loader = {"url": web.url("odd.test", "/"), "callback": "from_crawler"}
+            client.lpush("broad:requests", json.dumps(loader))
+        seeds = [web.url("seed.test", "/")]
+        crawls = [crawl_at(node, servers, tmp_path, seeds).start() for node in NODES]
+        for crawl in crawls:
+            crawl.wait()
+            assert crawl.stats["finish_reason"] == "finished"
+        asked = {(entry.host.partition(":")[0], entry.path) for entry in pages(web.log())}
+        assert asked == {("seed.test", "/"), ("good.test", "/pushed"), ("good.test", "/further")}
+        assert crawls[0].stats["krowl/cluster/dead_count"] == len(bad)
+
+
+def test_when_one_node_ends_early_the_other_ends_too_and_says_what_is_left(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with MockWeb(graph=Graph(hosts=30, pages=10, seed=3, features=QUICK)) as web:
+        early = crawl_at("a", servers, tmp_path, web.seeds())
+        early.arguments = {**early.arguments, "max_pages": 5}
+        early.start()
+        other = crawl_at("b", servers, tmp_path, web.seeds()).start()
+        early.wait()
+        assert early.stats["finish_reason"] == "max_pages"
+        other.wait()
+        assert other.stats["finish_reason"] == "nodes_left"
+        assert "Nodes a have left" in other.log
+
+
+def test_a_second_process_of_one_node_is_refused_and_the_first_goes_on(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with MockWeb(spec=[page("^/", "a page")]) as web:
+        seeds = [web.url("site.test", "/")]
+        first = crawl_at("a", servers, tmp_path, seeds).start()
+        first.wait_until(lambda: "waits for the other nodes" in first.log)
+        second = crawl_at("a", servers, tmp_path / "elsewhere", seeds).start()
+        second.process.wait(60)
+        assert "another process is node a of this ring" in second.log
+        assert second.process.returncode != 0
+        assert first.process.poll() is None
+        first.interrupt()
+
+
+def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with MockWeb(spec=[page("^/", "a page")]) as web:
+        urls = [web.url(f"site{number}.test", "/") for number in range(10)]
+        crawls = [
+            Crawl(
+                tmp_path / node,
+                spider="starting",
+                arguments={"urls": " ".join(urls)},
+                settings={
+                    "SPIDER_MODULES": "tests.spiders",
+                    "KROWL_RING": ",".join(ring_setting(servers)),
+                    "KROWL_NODE_ID": node,
+                },
+            ).start()
+            for node in NODES
+        ]
+        for crawl in crawls:
+            crawl.wait()
+        assert sorted(entry.url for entry in pages(web.log())) == sorted(urls)
+        assert sorted(item["url"] for crawl in crawls for item in crawl.items) == sorted(urls)
+
+
+def test_two_members_with_one_redis_are_refused(tmp_path: Path) -> None:
+    crawl = Crawl(
+        tmp_path / "job",
+        settings={"KROWL_RING": "a=redis://127.0.0.1:1/0,b=redis://127.0.0.1:1/0"},
+    ).run(code=2)
+    assert "members a and b have one Redis" in crawl.log
