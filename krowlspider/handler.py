@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from functools import lru_cache, partial
@@ -36,6 +37,7 @@ from krowlspider.job import Job
 from krowlspider.listeners import is_heard
 from krowlspider.processing import page_mark
 from krowlspider.scheduler import Scheduler, Transit
+from krowlspider.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -141,6 +143,7 @@ class DownloadHandler(BaseDownloadHandler):
         # Looked up once: Scrapy's own collector wraps its attributes anew each time.
         self._count = crawler.stats.inc_value
         self._ids = RandomIds()
+        self._turnstile = Turnstile(asyncio.get_running_loop())
         # The archive has, and it has been told.
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -177,10 +180,12 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(self._scheduler().locate, transit),
             )
         except errors.FetchError as error:
+            await self._turnstile()
             if error.exchange is not None:
                 self._archive(request, transit, error.exchange)
             transit.note = self._job.notes.failed(transit, error, transit.note, request.meta)
             raise _as_scrapy(error) from error
+        await self._turnstile()
         self._archive(request, transit, exchange)
         try:
             # Decoders and parsers in C see bytes of the network here.

@@ -27,6 +27,7 @@ from krowlspider.job import Job, frontier_limits
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.processing import mark_work, tell
+from krowlspider.turnstile import AT_ONCE
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.exclude import Exclusions
 from krowlspider.urls.host import authority_of, host_of
@@ -122,6 +123,8 @@ class Scheduler(BaseScheduler):
         # Told of each robots.txt that comes: authority, sitemaps as written there (none where there is no robots.txt),
         # depth of the page that waits.
         self.on_robots: Callable[[str, list[str], int], None] | None = None
+        # Requests handed to the engine in this turn of the loop.
+        self._in_turn = 0
         # Requests sent and not ended.
         self.on_the_wire = 0
         self.exclusions = Exclusions()
@@ -506,11 +509,23 @@ class Scheduler(BaseScheduler):
             if not self._node.running:
                 self._join(self._node)
             return None
+        if self._in_turn >= AT_ONCE:
+            # The engine asks until nothing comes, and all that it is given it sends in this turn of the loop.
+            self._wake()
+            return None
         try:
-            return self._next()
+            request = self._next()
         except STORE_ERRORS as error:
             self._job.fail(error)
             return None
+        if request is not None:
+            if not self._in_turn:
+                asyncio.get_running_loop().call_soon(self._next_turn)
+            self._in_turn += 1
+        return request
+
+    def _next_turn(self) -> None:
+        self._in_turn = 0
 
     def _next(self) -> Request | None:
         if (wait := self._job.outages.next_probe()) > 0:

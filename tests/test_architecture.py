@@ -36,6 +36,7 @@ FACING = FOLDERS | {
     "processing",
     "singlepage",
     "stats",
+    "turnstile",
     "codec",
     "validation",
     "checkers",
