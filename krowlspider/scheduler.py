@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from itertools import compress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from krowlspider.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.hosts import State
-from krowlspider.frontier.outbox import Foreign
+from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job, frontier_limits
@@ -406,12 +405,14 @@ class Scheduler(BaseScheduler):
     def _known_here(
         self, hosts: list[str], keys: list[bytes], owners: list[str | None] | None
     ) -> list[bool]:
-        """Which identities are known. Of those that other nodes own, their outbox knows."""
+        """Which identities are known; those that other nodes own, as sent to them."""
         if owners is None or not any(owners):
             return self._knows(hosts, keys)
-        ours = [owner is None for owner in owners]
-        known = iter(self._knows(list(compress(hosts, ours)), list(compress(keys, ours))))
-        return [is_ours and next(known) for is_ours in ours]
+        marks = [
+            (host, key) if owner is None else foreign_mark(owner, key)
+            for host, key, owner in zip(hosts, keys, owners, strict=True)
+        ]
+        return self._knows([host for host, _ in marks], [key for _, key in marks])
 
     async def take_in(self, messages: list[Message]) -> None:
         """Queue durably what other nodes, or people, have sent. What another node owns by now goes on to it.

@@ -8,9 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from redis import Redis
 
 from krowlspider.archive.check import check_folder
 from krowlspider.jobfolder import JobFolder
+from tests.cluster.servers import redis_server
 from tests.crawling import ROOT, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -151,3 +153,28 @@ def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
         crawl_of(web, tmp_path, urls[:1]).run()
         assert fetched(web) == set(urls)
         assert Survivors.of(crawl.jobdir).faults(urls) == []
+
+
+def test_what_has_left_redis_is_there_after_a_power_loss(tmp_path: Path) -> None:
+    """Nothing else syncs meanwhile: the next commit would come in a minute."""
+    settings = {
+        "KROWL_NODE_ID": "a",
+        "KROWL_DELAY_MIN": 30,
+        "KROWL_DELAY_MAX": 60,
+        "KROWL_COMMIT_INTERVAL": 60,
+    }
+    lists = ("broad:start_urls", "broad:start_urls:processing:a")
+    with (
+        redis_server(tmp_path / "redis") as server,
+        Redis.from_url(server.url) as client,
+        MockWeb(spec=[{"path": "^/", "body": "a page"}]) as web,
+    ):
+        urls = [web.url("127.0.0.1", f"/pushed/{number}") for number in range(900)]
+        settings |= {"KROWL_RING": f"a={server.url}"}
+        crawl = crawl_of(web, tmp_path, urls[:1], settings=settings).start()
+        crawl.wait_until(lambda: len(web.log()) > 0)
+        client.lpush(lists[0], *urls)
+        crawl.wait_until(lambda: not any(client.llen(name) for name in lists))
+        crawl.kill()
+        left = lose(crawl, Loss.CUT, random.Random(0))
+        assert {left.hasher.key(url) for url in urls} <= set(left.queued)
