@@ -512,6 +512,7 @@ class Scheduler(BaseScheduler):
             return None
         if self._in_turn >= AT_ONCE:
             # The engine asks until nothing comes, and all that it is given it sends in this turn of the loop.
+            self._in_turn = 0
             self._wake()
             return None
         try:
@@ -519,14 +520,8 @@ class Scheduler(BaseScheduler):
         except STORE_ERRORS as error:
             self._job.fail(error)
             return None
-        if request is not None:
-            if not self._in_turn:
-                asyncio.get_running_loop().call_soon(self._next_turn)
-            self._in_turn += 1
+        self._in_turn = 0 if request is None else self._in_turn + 1
         return request
-
-    def _next_turn(self) -> None:
-        self._in_turn = 0
 
     def _next(self) -> Request | None:
         if (wait := self._job.outages.next_probe()) > 0:
