@@ -83,8 +83,9 @@ class RequestCodec:
         else:
             request = self._page(entry.url, {"depth": entry.depth})
         meta = request.meta
-        # What others push has none.
-        meta.setdefault("depth", entry.depth)
+        if self._page_spider is not None:
+            # What others push has none, and such a spider looks for it.
+            meta.setdefault("depth", entry.depth)
         if entry.redirects:
             meta["redirect_times"] = entry.redirects
         if entry.chain:

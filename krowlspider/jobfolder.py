@@ -199,8 +199,12 @@ class JobFolder:
         path = self.path / _HEAD
         try:
             said = json.loads(path.read_bytes())
-            ours = str(said.get("ring", ""))
-            head = JobHead(int(said["format"]), int(said["seed"]), str(said["software"]), ours)
+            head = JobHead(
+                int(said["format"]),
+                int(said["seed"]),
+                str(said["software"]),
+                str(said.get("ring", "")),
+            )
         except FileNotFoundError:
             return self._new_head(path, seed, ring)
         except (OSError, ValueError, TypeError, KeyError) as error:
