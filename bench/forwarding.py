@@ -25,7 +25,7 @@ import uvloop
 
 from bench.frontier import LIMITS, RULE
 from krowlspider.cluster.forwarder import Forwarder
-from krowlspider.cluster.inbox import Inbox, requests_key
+from krowlspider.cluster.inbox import Inbox, lengths, requests_key
 from krowlspider.cluster.message import Message, encode
 from krowlspider.cluster.redisio import redis_client
 from krowlspider.frontier.entry import Entry
@@ -131,21 +131,26 @@ def _sender(url: str, count: int) -> subprocess.Popen[str]:
 
 async def _take_all(url: str, count: int, take: Take) -> dict[str, float]:
     """CPU microseconds of a message, and messages a second from the first batch on."""
-    left, first, done = count, 0.0, asyncio.Event()
+    left, first, later, done = count, 0.0, 0, asyncio.Event()
 
     async def counted(batch: list[Message]) -> None:
-        nonlocal left, first
+        nonlocal left, first, later
         await take(batch)
+        later += len(batch) if first else 0
         first = first or time.monotonic()
         left -= len(batch)
         if left <= 0:
             done.set()
 
+    client = redis_client(url)
     begun = time.process_time()
-    task = asyncio.create_task(Inbox(redis_client(url), _SPIDER, "n", counted).run())
+    task = asyncio.create_task(Inbox(client, _SPIDER, "n", counted).run())
     await done.wait()
+    rate = later / (time.monotonic() - first)
+    # The last turn is over when it is removed from Redis.
+    while (await lengths(client, _SPIDER, "n")).processing:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     spent = time.process_time() - begun
-    rate = count / (time.monotonic() - first)
     task.cancel()
     return {"take_us": spent / count * 1e6, "rate": rate}
 

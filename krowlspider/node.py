@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.claims import Claimant
+from krowlspider.cluster.claims import View
 from krowlspider.cluster.forwarder import Forwarder
 from krowlspider.cluster.inbox import Inbox, lengths, requests_key
 from krowlspider.cluster.membership import (
@@ -24,6 +24,7 @@ from krowlspider.cluster.membership import (
 )
 from krowlspider.cluster.quiet import Quiet, Word
 from krowlspider.cluster.redisio import RedisTrouble, redis_client
+from krowlspider.cluster.ring import Ring
 from krowlspider.cluster.signals import RedisBoard
 from krowlspider.errors import KrowlError
 from krowlspider.urls.host import domain_of
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.cluster.claims import View
     from krowlspider.cluster.forwarder import Outbox
     from krowlspider.cluster.membership import Counters
     from krowlspider.cluster.message import Message
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 _BEAT = 1.0
 # Heartbeats in which another process of this id, were there one, would have been heard.
 _LISTENING = 2.5
-# Times that a last word is said.
+# Times that a last word is said, when nobody seems to hear it.
 _LAST_WORDS = 3
 
 
@@ -73,13 +73,8 @@ class Node:
         self.membership = StaticMembership(
             self.own, members, settings["KROWL_CLUSTER"], board=self._board
         )
-        claimant = Claimant(self.own)
-        claimant.see(reading(self.membership))
-        assert claimant.view is not None
-        # The claims of a static ring are that ring, for ever.
-        claimant.begin((claimant.view.ring,))
-        claimant.confirm(reading(self.membership))
-        self.view: View = claimant.view
+        # The claim of each is this ring, for ever.
+        self.view = View(self.own, reading(self.membership), (Ring(members),))
         self._quiet = Quiet()
         self._start = secrets.randbits(52)
         self._beat = 0
@@ -125,9 +120,8 @@ class Node:
         figures: Callable[[], Counters],
     ) -> None:
         """Join, forward what is in ``outbox`` but while it is ``stalled``, and have ``take`` store what comes in, but while
-        ``paused``. ``rests`` says that
-        frontier and outbox are empty and nothing is in transit, ``activity`` counts all that was ever done here,
-        ``figures`` are for people."""
+        ``paused``. ``rests`` says that frontier and outbox are empty and nothing is in transit, ``activity`` counts all
+        that was ever done here, ``figures`` are for people."""
         self.forwarder = Forwarder(
             outbox,
             self._clients.get,
@@ -229,6 +223,8 @@ class Node:
             # Those who have not found that all is over hear it from this one, which will not be there to say more.
             for _ in range(_LAST_WORDS):
                 await self._tell(left=True)
+                if await self._said() is not None:
+                    break
         self._tasks = []
         await self.membership.leave()
         for client in self._clients.values():

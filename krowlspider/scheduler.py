@@ -232,7 +232,7 @@ class Scheduler(BaseScheduler):
         assert node is not None
         if node.left:
             logger.warning(
-                "Nodes %s have left, and what is theirs waits for them: this crawl goes on with all of them",
+                "Nodes %s have left before all was done: start all nodes again to go on",
                 ", ".join(node.left),
             )
             self._closing = asyncio.ensure_future(
@@ -419,9 +419,9 @@ class Scheduler(BaseScheduler):
 
         :raises StoreError: it cannot be written, or never will be for want of room
         """
+        self._take_in(messages)
         try:
-            self._take_in(messages)
-            # It is removed from Redis then.
+            # They are removed from Redis then.
             await self._job.make_durable()
         except STORE_ERRORS as error:
             self._job.fail(error)

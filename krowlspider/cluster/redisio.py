@@ -60,7 +60,9 @@ def shown(url: str) -> str:
 
 
 def redis_client(url: str, *, patience: float = PATIENCE) -> Redis:
-    """A client that tries once, each step bounded by ``patience`` seconds; it connects at its first call.
+    """A client that tries once and connects at its first call, for ``patience`` seconds at most. What else it is asked
+    has no bound of its own: use a `Line`, or `asyncio.timeout`. With one, redis-py sends by asyncio.wait_for, which
+    on Python 3.11 may swallow a cancellation.
 
     ``redis://``, ``rediss://`` (certificates by the machine's authorities, or those of SSL_CERT_FILE) or ``unix://``,
     without a query: URLs come from other nodes too, and a query could undo any of these bounds.
@@ -73,7 +75,7 @@ def redis_client(url: str, *, patience: float = PATIENCE) -> Redis:
     return Redis.from_url(
         url,
         retry=Retry(NoBackoff(), 0),
-        socket_timeout=patience,
+        socket_timeout=None,
         socket_connect_timeout=patience,
         protocol=2,
         driver_info=None,
@@ -89,9 +91,7 @@ class Line:
 
     def __init__(self, client: Redis) -> None:
         self._connection: AbstractConnection = client.connection_pool.make_connection()
-        self._patience: float = client.get_connection_kwargs()["socket_timeout"]
-        # With a bound of its own it sends by asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
-        self._connection.socket_timeout = None
+        self._patience: float = client.get_connection_kwargs()["socket_connect_timeout"]
 
     def pack(self, *command: str | bytes | int) -> bytes:
         return b"".join(self._connection.pack_command(*command))

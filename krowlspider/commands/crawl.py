@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
+from krowlspider.cluster.membership import ClusterError
 from krowlspider.errors import KrowlError, SettingsError, for_want_of_room, told
 from krowlspider.frontier.repair import way_out
 from krowlspider.job import Job
@@ -69,7 +70,10 @@ class Command(CrawlCommand):
             self.exitcode = 1
         elif self.crawler_process.bootstrap_failed:
             self.exitcode = 1
-        elif (failure := Job.of(crawler).failure) is not None:
+        elif isinstance(failure := Job.of(crawler).failure, ClusterError):
+            print(f"krowlspider: {failure}", file=sys.stderr)
+            self.exitcode = BAD_INPUT
+        elif failure is not None:
             way = way_out(failure, Job.of(crawler).folder.path)
             why = told(failure)
             print(f"krowlspider: the crawl could not be kept on disk: {why}{way}", file=sys.stderr)

@@ -388,7 +388,8 @@ def test_a_redis_that_was_killed_between_two_calls_is_noticed(server: Server) ->
                     server.kill()
                     server.start()
                     await client.connection_pool.disconnect()
-        assert sink.urls == urls(15)
+        # What it had not written to its log yet comes again: a removal, never what was pushed and then seen gone.
+        assert list(dict.fromkeys(sink.urls)) == urls(15)
 
     drive(main())
 

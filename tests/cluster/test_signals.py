@@ -270,3 +270,26 @@ def test_nodes_of_a_static_ring_see_each_others_counters_and_go_on_without_a_ser
             assert b.members["b"].counters == {"pages": 4}
 
     asyncio.run(main())
+
+
+def test_what_talks_to_redis_ends_when_it_is_cancelled_whenever_that_is(server: tuple[str, Server]):
+    kind, redis = server
+    if kind != "redis":
+        pytest.skip("redis-py is what may swallow it")
+
+    async def talk(board: RedisBoard) -> None:
+        while True:
+            await board.exchange("a", {"pages": 1})
+
+    async def main() -> None:
+        async with redis_client(redis.url) as client:
+            board = RedisBoard(client, f"test{next(_numbers)}")
+            for turns in range(300):
+                talking = asyncio.create_task(talk(board))
+                for _ in range(turns % 30):
+                    await asyncio.sleep(0)
+                talking.cancel()
+                done, _ = await asyncio.wait({talking}, timeout=5)
+                assert done, f"it went on after {turns % 30} turns of the loop"
+
+    asyncio.run(main())
