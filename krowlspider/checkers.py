@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from scrapy.utils.misc import load_object
 
 from krowlspider.cluster.membership import parse_ring
-from krowlspider.cluster.ring import Member
+from krowlspider.cluster.ring import WEIGHT_MAX, Member
 from krowlspider.fetch.hosts import is_address
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _EXTENSION = re.compile(r"\s*\.?[A-Za-z0-9_-]{1,8}\s*")
 _STATUS = re.compile(r"\s*[1-5][0-9][0-9]\s*")
 _PORT_MAX = 65_535
+# Without user, password, path or query.
+_SERVER_URL = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?/?")
+# Without a query: one could undo the bounds of every call.
+_REDIS_URL = re.compile(r"(rediss?|unix)://[^?\s]+")
 
 
 def number(low: float, high: float, unit: str, *, above: bool = False) -> Checker:
@@ -169,6 +173,35 @@ def node_id(settings: BaseSettings, name: str) -> str | None:
             "is not a node id: 1 to 63 letters, digits, '.', '_' and '-', a letter or digit first"
         )
     return None
+
+
+def weight(settings: BaseSettings, name: str) -> str | None:
+    """A node's weight on the ring."""
+    reason = integer(1, "shares")(settings, name)
+    if reason is None and settings.getint(name) > WEIGHT_MAX:
+        return f"is out of range: at most {WEIGHT_MAX} shares"
+    return reason
+
+
+def server_url(settings: BaseSettings, name: str) -> str | None:
+    """An http(s) URL of a server alone; empty text is none."""
+    value = settings.get(name)
+    if value == "" or (isinstance(value, str) and _SERVER_URL.fullmatch(value)):
+        return None
+    return "is not the http(s) URL of a server, such as http://127.0.0.1:8500"
+
+
+def redis_url(settings: BaseSettings, name: str) -> str | None:
+    """Where a Redis is; empty text is nowhere."""
+    value = settings.get(name)
+    if value == "" or (isinstance(value, str) and _REDIS_URL.fullmatch(value)):
+        return None
+    return "is not the URL of a Redis, such as redis://host:6379/0, without a query"
+
+
+def token(settings: BaseSettings, name: str) -> str | None:
+    """A secret that is sent in a header; empty text is none."""
+    return None if settings.get(name) == "" else header(settings, name)
 
 
 def ports(settings: BaseSettings, name: str) -> str | None:

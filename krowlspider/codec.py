@@ -11,17 +11,25 @@ import json
 import pickle
 import struct
 from base64 import b64decode, b64encode
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from scrapy import Request, Spider
+from scrapy import FormRequest, Request, Spider
+from scrapy.http import JsonRequest, XmlRpcRequest
 from scrapy.utils.request import request_from_dict
 
 from krowlspider.cluster.message import Message, dumps, encode, loads
 from krowlspider.frontier.entry import Entry
 from krowlspider.urls.host import host_of
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _JSON = b"J"
 _PICKLE = b"P"
+# Of requests that may come from another node, besides Request itself.
+_CLASSES = {
+    f"{kind.__module__}.{kind.__name__}" for kind in (FormRequest, JsonRequest, XmlRpcRequest)
+}
 # Set while a request is on its way; a stored request starts anew.
 _TRANSIENT = {
     "download_latency",
@@ -137,9 +145,7 @@ class RequestCodec:
 
         :raises ValueError: the spider has no such callback, or it is none
         """
-        for name in (message.rest.get("callback"), message.rest.get("errback")):
-            if name is not None and name != "parse" and hasattr(Spider, name):
-                raise ValueError(f"{name!r} is no callback")
+        _check_methods(message.rest)
         try:
             request = request_from_dict(loads(encode(message)), spider=self._spider)
             # What cannot be kept is found here, not when others are kept with it.
@@ -147,6 +153,22 @@ class RequestCodec:
         except (TypeError, AttributeError, struct.error) as error:
             raise ValueError(str(error)) from error
         return request
+
+    def portable(self, entry: Entry) -> Request:
+        """The request of an entry that goes to another node, or comes from one.
+
+        :raises ValueError: it is a pickle, of a class that is none of Scrapy's, or no request of this spider
+        """
+        if entry.request[:1] != _JSON:
+            raise ValueError("its request is a pickle")
+        try:
+            data = json.loads(entry.request[1:])
+            if data.get("_class", None) not in {None, *_CLASSES}:
+                raise ValueError(f"{data['_class']!r} is no class of Scrapy's")
+            _check_methods(data)
+            return self.request(entry)
+        except (TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise ValueError(str(error)) from error
 
     def _is_plain(self, request: Request) -> bool:
         return (
@@ -198,3 +220,12 @@ class RequestCodec:
                 for name, values in data["headers"]
             }
         return request_from_dict(data, spider=self._spider)
+
+
+def _check_methods(request: Mapping[str, Any]) -> None:
+    """:raises ValueError: a callback or errback that came from outside is a method of all spiders"""
+    for name in (request.get("callback"), request.get("errback")):
+        if name is None or name == "parse":
+            continue
+        if not isinstance(name, str) or name.startswith("_") or hasattr(Spider, name):
+            raise ValueError(f"{name!r} is no callback")

@@ -100,12 +100,15 @@ class Job:
         """Lock the folder and open everything in it; nothing when it is open.
 
         :raises JobError: the folder, the frontier or the archive cannot be used
+        :raises ClusterError: the cluster cannot be reached
         """
         if self._opened:
             return
         settings = self._settings
         self.folder = JobFolder.of(settings["JOBDIR"])
         node = self.node
+        if node is not None:
+            node.prepare()
         head = self.folder.take(
             seed=None if node is None else node.seed, ring="" if node is None else node.place
         )
@@ -315,13 +318,17 @@ class Job:
 
 
 def _node(settings: BaseSettings, spider: str) -> Node | None:
-    """:raises ClusterError: this node is not among the members"""
-    if not settings.getlist("KROWL_RING"):
-        return None
-    # A crawl of one process starts without what it needs: Redis.
-    from krowlspider.node import Node  # noqa: PLC0415
+    """:raises ClusterError: this node is not among the members, or cannot be reached by them"""
+    # A crawl of one process starts without what they need: Redis.
+    if settings.getlist("KROWL_RING"):
+        from krowlspider.staticnode import StaticNode  # noqa: PLC0415
 
-    return Node(settings, spider)
+        return StaticNode(settings, spider)
+    if settings["KROWL_CONSUL"]:
+        from krowlspider.consulnode import ConsulNode  # noqa: PLC0415
+
+        return ConsulNode(settings, spider)
+    return None
 
 
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:

@@ -7,96 +7,145 @@ import logging
 import secrets
 import socket
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
 
-from krowlspider.cluster.claims import View
+from krowlspider.cluster.allowance import Allowance
 from krowlspider.cluster.forwarder import Forwarder
 from krowlspider.cluster.inbox import Inbox, lengths, requests_key
-from krowlspider.cluster.membership import (
-    ClusterError,
-    DuplicateNodeError,
-    StaticMembership,
-    UnansweredError,
-    parse_ring,
-    reading,
-    static_seed,
-)
+from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.quiet import Quiet, Word
-from krowlspider.cluster.redisio import RedisTrouble, redis_client
-from krowlspider.cluster.ring import Ring
-from krowlspider.cluster.signals import RedisBoard
+from krowlspider.cluster.redisio import RedisTrouble, redis_client, shown
+from krowlspider.cluster.signals import Signal
 from krowlspider.errors import KrowlError
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
-    from krowlspider.cluster.forwarder import Outbox
-    from krowlspider.cluster.membership import Counters
+    from krowlspider.cluster.claims import View
+    from krowlspider.cluster.membership import Counters, Membership
     from krowlspider.cluster.message import Message
+    from krowlspider.cluster.signals import Budget, Signals
+    from krowlspider.frontier.arrival import Arrivals
+    from krowlspider.frontier.departure import Departures
+    from krowlspider.frontier.outbox import Outbox
 
 logger = logging.getLogger(__name__)
 
 # Seconds between two heartbeats: the end of a crawl is seen after three.
-_BEAT = 1.0
-# Heartbeats in which another process of this id, were there one, would have been heard.
-_LISTENING = 2.5
-# Times that a last word is said, when nobody seems to hear it.
-_LAST_WORDS = 3
+BEAT = 1.0
+# Beats in which the others have heard that all is over, or do not live.
+_LAST_BEATS = 5
+# Seconds after which what has been cancelled and goes on is cancelled again.
+_SWALLOWED = 5.0
 
 
-class Node:
-    """A member of the cluster that KROWL_RING names: ``own`` is its id, ``seed`` that of the identities of all.
+class Crawl(Protocol):
+    """The crawl of this node, to those who deal with the others."""
 
-    Nothing is to be popped before it has ``joined``, which takes some seconds: no other process has its id then.
-    ``on_change`` is called at that, ``on_over`` when the crawl is over for all nodes that have not ``left``, and
-    ``on_failure`` when this one cannot go on.
+    departures: Departures
+    arrivals: Arrivals
 
-    :raises ClusterError: this node is not among the members, or a URL of theirs is wrong
+    @property
+    def outbox(self) -> Outbox: ...
+
+    async def take_in(self, messages: list[Message]) -> None:
+        """Queue durably what came."""
+
+    def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None:
+        """Decide what waited in the outbox, and is ours now: key and message of each."""
+
+    async def commit(self) -> None:
+        """Acknowledge what is done."""
+
+    async def make_durable(self) -> None:
+        """Return when all that was written is on the disk to stay."""
+
+    def ring_changed(self) -> None:
+        """Whose a domain is, or whether it may be fetched, may be told otherwise now."""
+
+    @property
+    def left(self) -> int:
+        """URLs in the frontier and the outbox."""
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing is to be taken in."""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether nothing may be written, so nothing can leave the outbox."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether frontier and outbox are empty, and nothing is in transit."""
+
+    def activity(self) -> int:
+        """Counts all that was ever done here."""
+
+    def figures(self) -> Counters:
+        """For people."""
+
+
+class Node(ABC):
+    """A member of a cluster: ``own`` is its id, ``seed`` that of the identities of all.
+
+    Nothing is to be popped unless it is `ready`. ``on_change`` is called when that may have changed, ``on_over`` when the
+    crawl is over for all, ``on_stop`` when all are told to stop, and ``on_failure`` when this node cannot go on.
     """
 
+    membership: Membership
+    signals: Signals
+    inbox: Inbox
+    forwarder: Forwarder
+
     def __init__(self, settings: BaseSettings, spider: str):
-        members = parse_ring(settings.getlist("KROWL_RING"))
         self.own: str = settings["KROWL_NODE_ID"] or socket.gethostname()
-        self.seed = int.from_bytes(static_seed(settings["KROWL_CLUSTER"]), "big")
+        self.seed = 0
         self._spider = spider
         self._inbox_max = settings.getint("KROWL_INBOX_MAX")
-        try:
-            self._clients = {member.id: redis_client(member.redis) for member in members}
-        except ValueError as error:
-            raise ClusterError(f"KROWL_RING: {error}") from error
-        # What each says of itself is shown in one Redis: the first member's.
-        self._board = RedisBoard(self._clients[members[0].id], settings["KROWL_CLUSTER"])
-        self.membership = StaticMembership(
-            self.own, members, settings["KROWL_CLUSTER"], board=self._board
-        )
-        # The claim of each is this ring, for ever.
-        self.view = View(self.own, reading(self.membership), (Ring(members),))
+        # Of all nodes together, 0 for no limit.
+        self.pages = settings.getint("KROWL_CLUSTER_PAGES")
+        self.budget: Budget | None = None
+        self.allowance: Allowance | None = None
+        self._clients: dict[str, Redis] = {}
         self._quiet = Quiet()
+        # Of this process, among all that have this id.
         self._start = secrets.randbits(52)
         self._beat = 0
         # The processes for which the crawl is over.
         self._crew = 0
         self._tasks: list[asyncio.Task[None]] = []
-        # Whether it has been begun, and whether it may fetch.
+        # Whether it has been begun, and whether it is a member.
         self.running = self.joined = False
+        # Set when it is known whose a URL is, or when that will never be.
+        self.known = asyncio.Event()
         # Those that ended before all was over.
         self.left: list[str] = []
         self.on_change: Callable[[], None] = lambda: None
         self.on_over: Callable[[], None] = lambda: None
+        self.on_stop: Callable[[], None] = lambda: None
         self.on_failure: Callable[[Exception], None] = lambda _: None
 
-    @property
-    def place(self) -> str:
-        """This node in this ring, in a word."""
-        return f"{self.own} of {self.view.ring.checksum}"
+    # --- whose a domain is ---
 
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """This node in this cluster, in a word: a job folder belongs to it."""
+
+    @property
+    @abstractmethod
+    def view(self) -> View:
+        """The ring by which URLs go to their owners."""
+
+    @abstractmethod
     def may_fetch(self, domain: str) -> bool:
-        """Whether a domain is ours: errands for robots.txt too may lead to others."""
-        return self.view.may_fetch(domain)
+        """Whether a host of the domain may be fetched: errands for robots.txt too may lead to others'."""
 
     def others(self, hosts: list[str]) -> list[str | None]:
         """The node that owns each host, None for one of ours."""
@@ -108,41 +157,76 @@ class Node:
         """Whether nothing is left to fetch at any node."""
         return bool(self._crew)
 
-    def run(
-        self,
-        outbox: Outbox,
-        take: Callable[[list[Message]], Awaitable[None]],
-        *,
-        paused: Callable[[], bool],
-        stalled: Callable[[], bool],
-        rests: Callable[[], bool],
-        activity: Callable[[], int],
-        figures: Callable[[], Counters],
-    ) -> None:
-        """Join, forward what is in ``outbox`` but while it is ``stalled``, and have ``take`` store what comes in, but while
-        ``paused``. ``rests`` says that frontier and outbox are empty and nothing is in transit, ``activity`` counts all
-        that was ever done here, ``figures`` are for people."""
+    @property
+    def ready(self) -> bool:
+        """Whether anything may be fetched now."""
+        paged = self.allowance is None or self.allowance.left > 0
+        return self.joined and paged and self.signals.signal is Signal.RUNNING
+
+    @property
+    def spent(self) -> bool:
+        """Whether the pages of the whole cluster have been fetched."""
+        return self.allowance is not None and self.allowance.spent
+
+    @property
+    @abstractmethod
+    def knows(self) -> bool:
+        """Whether it is known whose a URL is."""
+
+    # --- life ---
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Learn the seed, before the job is opened.
+
+        :raises ClusterError: nobody can be reached
+        """
+
+    def run(self, crawl: Crawl) -> None:
+        """Join, forward what is in the outbox, and have what comes in stored."""
+        self._crawl = crawl
         self.forwarder = Forwarder(
-            outbox,
-            self._clients.get,
+            crawl.outbox,
+            self.client_of,
             requests_key(self._spider),
             inbox_max=self._inbox_max,
-            paused=stalled,
+            paused=lambda: crawl.stalled,
         )
-        self.inbox = Inbox(self._clients[self.own], self._spider, self.own, take, paused=paused)
-        self._rests = rests
-        self._activity = activity
-        self._figures = figures
+        self.inbox = self._make_inbox(crawl)
         self.running = True
-        self._tasks = [asyncio.create_task(self._watched(self._work()))]
+        self.signals.on_change = self._signalled
+        self._spawn(self._work())
+
+    def _signalled(self) -> None:
+        if self.signals.signal is Signal.STOP:
+            self.on_stop()
+        self.on_change()
+
+    @abstractmethod
+    def _make_inbox(self, crawl: Crawl) -> Inbox: ...
+
+    @abstractmethod
+    def client_of(self, node: str) -> Redis | None:
+        """The Redis of a member, None for one that is none."""
 
     async def _work(self) -> None:
-        await self._be_alone()
+        await self.signals.start()
+        await self._join()
         self.joined = True
+        for work in (self.forwarder.run(), self.inbox.run(), self._keep_telling()):
+            self._spawn(work)
+        if self.budget is not None:
+            self.allowance = Allowance(self.budget, self.pages, self.on_change)
+            self._spawn(self.allowance.run())
         self.on_change()
-        async with asyncio.TaskGroup() as tasks:
-            for work in (self.forwarder.run(), self.inbox.run(), self._keep_telling()):
-                tasks.create_task(work)
+
+    @abstractmethod
+    async def _join(self) -> None:
+        """:raises ClusterError: this node cannot be a member"""
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        # Each by itself: of a group of tasks one that misses its cancellation is waited for in vain.
+        self._tasks.append(asyncio.create_task(self._watched(work)))
 
     async def _watched(self, work: Awaitable[None]) -> None:
         try:
@@ -154,78 +238,90 @@ class Node:
             if not isinstance(error, KrowlError):
                 logger.critical("This node of the cluster cannot go on", exc_info=error)
             self.on_failure(error)
-
-    async def _be_alone(self) -> None:
-        """:raises DuplicateNodeError: another process of this id is telling how it goes"""
-        before = await self._said()
-        if before is None:
-            return
-        await asyncio.sleep(_LISTENING * _BEAT)
-        if (await self._said() or before) != before:
-            raise self._double()
-
-    def _double(self) -> DuplicateNodeError:
-        return DuplicateNodeError(
-            f"another process is node {self.own} of this ring: give one of them a KROWL_NODE_ID of its own, or stop it"
-        )
-
-    async def _said(self) -> Counters | None:
-        """What a process of this id has said last; None when nobody knows."""
-        try:
-            return (await self._board.read()).get(self.own)
-        except UnansweredError:
-            return None
+            self.known.set()
 
     async def _keep_telling(self) -> None:
         """Say how it goes, and hear the others, until the crawl of all is over."""
         while not self._crew:
-            await asyncio.sleep(_BEAT)
-            said = await self._said() if self._beat else None
-            if said is not None and said.get("start") != self._start:
-                raise self._double()
+            await asyncio.sleep(BEAT)
+            await self._check()
             await self._tell()
-            words = {
-                name: Word.of(record.counters) for name, record in self.membership.members.items()
-            }
-            self._crew = self._quiet.hear(words)
-            self.left = sorted(
-                name
-                for name, word in words.items()
-                if word is not None and word.left and not word.over
-            )
+            self._hear(self._words())
+        # The others hear it from this one's words while it is there, and need not find it out for themselves.
+        for _ in range(_LAST_BEATS):
+            await self._tell()
+            if all(
+                word is not None and (word.left or word.over) for word in self._words().values()
+            ):
+                break
+            await asyncio.sleep(BEAT)
         self.on_over()
+
+    def _words(self) -> dict[str, Word | None]:
+        return {name: Word.of(record.counters) for name, record in self.membership.members.items()}
+
+    @abstractmethod
+    async def _check(self) -> None:
+        """Before each word."""
+
+    @abstractmethod
+    def _hear(self, words: dict[str, Word | None]) -> None:
+        """What all have said last: is it over?"""
 
     async def _tell(self, *, left: bool = False) -> None:
         # What was done is read first, and the inbox before the frontier: what moves from the one to the other
         # meanwhile is seen in one of them, or as activity.
-        activity = self._activity()
-        quiet = await self._is_inbox_empty() and self._rests() and activity == self._activity()
+        activity = self._crawl.activity()
+        quiet = await self.is_inbox_empty() and self._rests() and activity == self._crawl.activity()
         self._beat += 1
         word = Word(self._start, self._beat, quiet, activity, self._crew, left)
-        figures = {**self._figures(), "time": round(time.time())}
+        figures = {**self._crawl.figures(), "time": round(time.time())}
         await self.membership.beat({**figures, **word.counters()})
 
-    async def _is_inbox_empty(self) -> bool:
+    def _rests(self) -> bool:
+        return self._crawl.rests
+
+    async def is_inbox_empty(self) -> bool:
+        """Whether nothing waits in this node's Redis; not when it does not tell."""
+        client = self.client_of(self.own)
+        if client is None:
+            return False
         try:
-            found = await lengths(self._clients[self.own], self._spider, self.own)
+            found = await lengths(client, self._spider, self.own)
         except RedisTrouble:
             return False
-        return not (found.requests or found.start_urls or found.processing)
+        return not (found.requests or found.start_urls or found.hosts or found.processing)
+
+    @abstractmethod
+    async def part(self, *, drain: bool) -> None:
+        """Before the end, while it still runs: give away what is ours if the crawl goes on elsewhere, and ``drain``."""
 
     async def stop(self) -> None:
         """Forward and take no more, and say so. What has not been sent stays in the outbox."""
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
-        if self.joined:
-            # Those who have not found that all is over hear it from this one, which will not be there to say more.
-            for _ in range(_LAST_WORDS):
-                await self._tell(left=True)
-                if await self._said() is not None:
-                    break
-        self._tasks = []
-        await self.membership.leave()
+        running, self._tasks = set(self._tasks), []
+        while running:
+            for task in running:
+                task.cancel()
+            # On Python 3.11 asyncio.wait_for may swallow a cancellation, in a library too.
+            _, running = await asyncio.wait(running, timeout=_SWALLOWED)
+        self.known.set()
+        if self.running:
+            await self.signals.close()
+            if self.allowance is not None:
+                await self.allowance.close()
+            await self._depart()
         for client in self._clients.values():
             await client.aclose()
+
+    @abstractmethod
+    async def _depart(self) -> None:
+        """Be no member any more."""
+
+    def _client(self, url: str) -> Redis:
+        """:raises ClusterError: it is no URL of a Redis"""
+        if url not in self._clients:
+            try:
+                self._clients[url] = redis_client(url)
+            except ValueError as error:
+                raise ClusterError(f"{shown(url)}: {error}") from error
+        return self._clients[url]

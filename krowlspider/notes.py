@@ -43,6 +43,7 @@ _TOLD = (
 # Folders of this machine, names of a private network, and where a store and the other nodes are, are nobody's business.
 _UNTOLD = (
     *(
+        "KROWL_CONSUL",
         "KROWL_EXCLUDE",
         "KROWL_NODE_ID",
         "KROWL_RESOLVE",

@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.core.scheduler import BaseScheduler
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from krowlspider.cluster.message import MAX_URL, encode
 from krowlspider.codec import RequestCodec
+from krowlspider.exchange import Exchange
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.hosts import State
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.store import STORE_ERRORS
-from krowlspider.job import Job, frontier_limits
+from krowlspider.job import Job
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.processing import mark_work, tell
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from krowlspider.archive.capture import Note
-    from krowlspider.cluster.message import Message
     from krowlspider.dupefilter import DupeFilter
     from krowlspider.frontier.hosts import Host
-    from krowlspider.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +54,8 @@ _TURN = 0.01
 _REFUSALS_A_HOST = 20
 # URLs of a retired host dropped in one go, 10 ms; the rest when it is popped.
 _DROPPED_AT_ONCE = 1000
-# Nodes that a URL is sent on to before it is dropped: they do not agree on the ring.
-_HOPS_MAX = 16
+# Why a crawl ends for all nodes of its cluster: there is nobody to hand anything over to.
+_FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
 # Where the authority of "http://" or "https://" has begun, at the latest.
 _AUTHORITY = 8
 
@@ -156,8 +155,18 @@ class Scheduler(BaseScheduler):
         tell(self._job.blame, self._job.folder.path)
         self._watch_completions()
         if self._node is not None:
-            self._frontier.may_fetch = self._node.may_fetch
-        self._job.on_room = self._wake
+            self._exchange = Exchange(
+                self,
+                self._job,
+                self._codec,
+                self._node,
+                identify=self._df.identity,
+                settings=self._crawler.settings,
+            )
+            self._node.on_over = self._all_over
+            self._node.on_stop = self._all_stop
+            self._crawler.signals.connect(self._idle, signals.spider_idle)
+        self._job.on_room = self.wake
         mark_work(self._crawler.engine.scraper, self._job, self.transit)
         if self._job.folder.temporary:
             logger.warning(
@@ -182,7 +191,15 @@ class Scheduler(BaseScheduler):
     def close(self, reason: str) -> Deferred[None]:
         if self._timer is not None:
             self._timer.cancel()
-        return deferred_from_coro(self._job.close())
+        return deferred_from_coro(self._close(reason))
+
+    async def _close(self, reason: str) -> None:
+        if self._node is not None and self._job.failure is None:
+            try:
+                await self._node.part(drain=reason not in _FOR_ALL)
+            except STORE_ERRORS as error:
+                self._job.fail(error)
+        await self._job.close()
 
     def _watch_completions(self) -> None:
         """Have the engine say when a request is over.
@@ -201,32 +218,6 @@ class Scheduler(BaseScheduler):
 
         slot.remove_request = remove_request  # type: ignore[method-assign]
 
-    def _join(self, node: Node) -> None:
-        """With the first request, as the spider's start has set the scope by then."""
-        limits = frontier_limits(self._crawler.settings)
-
-        def is_full() -> bool:
-            # What waits in Redis is not lost; what a cap refuses here, its sender would not offer again.
-            too_many = self._frontier.queued >= limits.total
-            return self.paused or too_many or self._frontier.outbox.full
-
-        node.on_change = self._wake
-        node.on_over = self._all_over
-        node.on_failure = self._job.fail
-        node.run(
-            self._frontier.outbox,
-            self.take_in,
-            paused=is_full,
-            stalled=lambda: self._job.store.stalled,
-            rests=lambda: self.rests,
-            activity=self._frontier.counters.total,
-            figures=lambda: {
-                "done": self._frontier.counters["done"],
-                "queued": self._frontier.queued,
-                "outbox": self._frontier.outbox.depth,
-            },
-        )
-
     def _all_over(self) -> None:
         node = self._node
         assert node is not None
@@ -235,10 +226,34 @@ class Scheduler(BaseScheduler):
                 "Nodes %s have left before all was done: start all nodes again to go on",
                 ", ".join(node.left),
             )
-            self._closing = asyncio.ensure_future(
-                self._crawler.engine.close_spider_async(reason="nodes_left")
-            )
-        self._wake()
+            self._end("nodes_left")
+        self.wake()
+
+    def _all_stop(self) -> None:
+        logger.info("The cluster's signal is STOP: scrapy ring --signal RUNNING has it go on")
+        self._end("cluster_stop")
+
+    def _end(self, reason: str) -> None:
+        self._closing = asyncio.ensure_future(
+            self._crawler.engine.close_spider_async(reason=reason)
+        )
+
+    def _idle(self) -> None:
+        if self._node is not None and self._node.spent:
+            raise CloseSpider("cluster_pages")
+
+    async def join(self) -> None:
+        """Begin to deal with the other nodes, if there are any; return when it is known whose a URL is. To be awaited
+        when ``scope``, ``page_budget`` and ``on_robots`` are set, and before anything is queued.
+
+        :raises CloseSpider: it will not be known
+        """
+        if self._node is not None:
+            if not self._node.running:
+                self._node.run(self._exchange)
+            await self._node.known.wait()
+            if not self._node.knows:
+                raise CloseSpider("no_cluster")
 
     @property
     def paused(self) -> bool:
@@ -277,24 +292,12 @@ class Scheduler(BaseScheduler):
         always = request.dont_filter and not in_common
         key = None if always else self._df.identity(request, url)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
-            return self._send_off(owner, Candidate(host, key, entry, request.priority))
-        if key is not None and self._knows((host,), (key,))[0]:
+            return self._exchange.send_off(owner, Candidate(host, key, entry, request.priority))
+        if key is not None and self.knows((host,), (key,))[0]:
             return False
-        return bool(self._add([Candidate(host, key, entry, request.priority)]))
+        return bool(self.add([Candidate(host, key, entry, request.priority)]))
 
-    def _send_off(self, owner: str, candidate: Candidate) -> bool:
-        """Whether a request goes to the node that owns its host; not when it is known there, or cannot."""
-        entry, key = candidate.entry, candidate.key
-        try:
-            message = self._codec.message(entry, candidate.priority, always=key is None)
-        except ValueError as error:
-            logger.error("%s cannot be sent to node %s, which owns it: %s", entry.url, owner, error)
-            return self._refuse("unserializable")
-        before = self._frontier.counters["foreign"]
-        self._add([], [Foreign(owner, candidate.host, key, message)])
-        return self._frontier.counters["foreign"] > before
-
-    def _knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
+    def knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
         """:raises StoreError: it cannot be told; as of `_add`"""
         try:
             return self._frontier.knows(hosts, keys)
@@ -302,10 +305,18 @@ class Scheduler(BaseScheduler):
             self._job.fail(error)
             raise
 
-    def _add(self, candidates: list[Candidate], foreign: Sequence[Foreign] = ()) -> int:
-        """:raises StoreError: they cannot be written; nothing is acknowledged from then on, their page neither"""
+    def add(
+        self,
+        candidates: list[Candidate],
+        foreign: Sequence[Foreign] = (),
+        decided: Sequence[bytes] = (),
+    ) -> int:
+        """Queue what is not known, as `Frontier.queue`.
+
+        :raises StoreError: it cannot be written; nothing is acknowledged from then on, its page neither
+        """
         try:
-            return self._frontier.queue(candidates, foreign)
+            return self._frontier.queue(candidates, foreign, decided)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
@@ -380,107 +391,25 @@ class Scheduler(BaseScheduler):
             if keeps:
                 entry.via, entry.hop = page, hop
             if owners is not None and (owner := owners[at]) is not None:
-                foreign += self._outgoing(owner, host, identity, entry)
+                foreign += self._exchange.outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
-        added = self._add(candidates, foreign)
+        added = self.add(candidates, foreign)
         if added:
-            self._wake()
+            self.wake()
         return added
-
-    def _outgoing(
-        self, owner: str, host: str, identity: bytes | None, entry: Entry
-    ) -> list[Foreign]:
-        if len(entry.url) > MAX_URL:
-            self.count_dropped("length")
-            return []
-        if len(entry.via) > MAX_URL:
-            entry.via = entry.hop = ""
-        try:
-            return [Foreign(owner, host, identity, self._codec.message(entry))]
-        except ValueError:
-            self.count_dropped("unserializable")
-            return []
 
     def _known_here(
         self, hosts: list[str], keys: list[bytes], owners: list[str | None] | None
     ) -> list[bool]:
         """Which identities are known; those that other nodes own, as sent to them."""
         if owners is None or not any(owners):
-            return self._knows(hosts, keys)
+            return self.knows(hosts, keys)
         marks = [
             (host, key) if owner is None else foreign_mark(owner, key)
             for host, key, owner in zip(hosts, keys, owners, strict=True)
         ]
-        return self._knows([host for host, _ in marks], [key for _, key in marks])
-
-    async def take_in(self, messages: list[Message]) -> None:
-        """Queue durably what other nodes, or people, have sent. What another node owns by now goes on to it.
-
-        :raises StoreError: it cannot be written, or never will be for want of room
-        """
-        self._take_in(messages)
-        try:
-            # They are removed from Redis then.
-            await self._job.make_durable()
-        except STORE_ERRORS as error:
-            self._job.fail(error)
-            raise
-
-    def _take_in(self, messages: list[Message]) -> None:
-        assert self._node is not None
-        hosts = [host_of(message.url) for message in messages]
-        foreign: list[Foreign] = []
-        plain: list[tuple[Message, str]] = []
-        for message, host, owner in zip(messages, hosts, self._node.others(hosts), strict=True):
-            if owner is not None:
-                foreign += self._sent_on(message, owner, host)
-            elif message.rest or message.meta:
-                self._take_whole(message)
-            else:
-                plain.append((message, host))
-        added = self._add(self._received(plain), foreign)
-        if added:
-            self._wake()
-
-    def _received(self, plain: list[tuple[Message, str]]) -> list[Candidate]:
-        """Those pages that are not known, and in scope. They were asked for by name, or were in the scope of a page."""
-        keys = self._job.hasher.keys([message.url for message, _ in plain])
-        known = self._knows([host for _, host in plain], keys)
-        candidates = []
-        for (message, host), key, is_known in zip(plain, keys, known, strict=True):
-            if is_known:
-                continue
-            if reason := self.scope.refusal(message.url, host, message.depth, None):
-                self.count_dropped(reason)
-            elif self.exclusions.hold_for(message.url):
-                self.count_dropped("exclude")
-            else:
-                entry = self._codec.received(message)
-                candidates.append(Candidate(host, key, entry, message.priority))
-        return candidates
-
-    def _sent_on(self, message: Message, owner: str, host: str) -> list[Foreign]:
-        """To the node that owns it now. It has been marked as sent where it came from, so it goes whether known or not."""
-        if message.hops >= _HOPS_MAX:
-            self.count_dropped("hops")
-            return []
-        message.hops += 1
-        try:
-            return [Foreign(owner, host, None, encode(message))]
-        except ValueError:
-            self.count_dropped("unserializable")
-            return []
-
-    def _take_whole(self, message: Message) -> None:
-        """A request of an ordinary spider."""
-        try:
-            request = self._codec.whole(message)
-        except ValueError as error:
-            logger.warning("A request for %s is no use to this spider: %s", message.url, error)
-            self.count_dropped("unserializable")
-        else:
-            self.enqueue_request(request)
+        return self.knows([host for host, _ in marks], [key for _, key in marks])
 
     # --- out ---
 
@@ -493,7 +422,8 @@ class Scheduler(BaseScheduler):
         )
 
     def has_pending_requests(self) -> bool:
-        if self._node is not None and not self._node.over and self.page_budget != 0:
+        node = self._node
+        if node is not None and not (node.over or node.spent or self.page_budget == 0):
             return True
         return self._has_work()
 
@@ -501,19 +431,18 @@ class Scheduler(BaseScheduler):
         # A response between the downloader and the scraper is in neither of them for a moment.
         if self._job.stalled is not None:
             return True
-        return bool(self._transits) or (self._frontier.hopeful and self.page_budget != 0)
+        is_spent = self.page_budget == 0 or (self._node is not None and self._node.spent)
+        return bool(self._transits) or (self._frontier.hopeful and not is_spent)
 
     def next_request(self) -> Request | None:
         if self.page_budget == 0 or self._job.failure is not None or self.paused:
             return None
-        if self._node is not None and not self._node.joined:
-            if not self._node.running:
-                self._join(self._node)
+        if self._node is not None and not self._node.ready:
             return None
         if self._in_turn >= AT_ONCE:
             # The engine asks until nothing comes, and all that it is given it sends in this turn of the loop.
             self._in_turn = 0
-            self._wake()
+            self.wake()
             return None
         try:
             request = self._next()
@@ -536,7 +465,7 @@ class Scheduler(BaseScheduler):
             request = self._next_of(host, end)
             if request is not None:
                 return request
-        self._wake()
+        self.wake()
         return None
 
     def _next_of(self, host: Host, end: float) -> Request | None:
@@ -629,6 +558,8 @@ class Scheduler(BaseScheduler):
         self._sent()
         if self.page_budget is not None:
             self.page_budget -= 1
+        if self._node is not None and self._node.allowance is not None:
+            self._node.allowance.take()
         return request
 
     def _send_errand(self, host: Host, errand: Errand) -> Request:
@@ -723,10 +654,12 @@ class Scheduler(BaseScheduler):
     def _return_budget(self) -> None:
         if self.page_budget is not None:
             self.page_budget += 1
+        if self._node is not None and self._node.allowance is not None:
+            self._node.allowance.give_back()
 
     # --- waking the engine ---
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         slot = self._crawler.engine._slot
         if slot is not None:
             slot.nextcall.schedule()
@@ -747,7 +680,7 @@ class Scheduler(BaseScheduler):
 
     def _timer_fired(self) -> None:
         self._timer = None
-        self._wake()
+        self.wake()
 
     # --- figures ---
 

@@ -192,8 +192,25 @@ KROWL_CLUSTER = "krowlspider"
 # Id of this node: 1 to 63 letters, digits, '.', '_' and '-'. It owns a share of the domains by it: a node that comes
 # back needs the one it had. Empty: the name of the machine.
 KROWL_NODE_ID = ""
-# The members, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
+# Consul's agent, http://127.0.0.1:8500: the members come and go, as it knows them. A certificate authority of your own:
+# CONSUL_CACERT in the environment. Empty: no such cluster.
+KROWL_CONSUL = ""
+# ACL token with the rights to write keys below krowlspider/, sessions, and the service krowlspider-KROWL_CLUSTER.
+KROWL_CONSUL_TOKEN = ""
+# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths of them; others take its
+# domains over three times as long after its last renewal. With less, a busy machine looks dead.
+KROWL_CONSUL_TTL = 15
+# This node's Redis with Consul, as the others reach it; scrapy-redis's own setting.
+REDIS_URL = ""
+# Share of the domains that this node takes with Consul, beside the others' weights.
+KROWL_NODE_WEIGHT = 1
+# Seconds that a node with Consul which is stopped hands over to the others what it has; what is left then waits in its
+# job folder. 0: all of it does.
+KROWL_DRAIN_TIMEOUT = 300.0
+# The members without Consul, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
 KROWL_RING: list[str] = []
+# Pages that all nodes together fetch, all starts counted, until the crawl is over. 0: no limit.
+KROWL_CLUSTER_PAGES = 0
 # Messages in a node's inbox in its Redis before the others keep theirs in their outboxes.
 KROWL_INBOX_MAX = 1_000_000
 # URLs of other nodes that wait on this one's disk while their owners do not take them; what comes then is dropped, and
@@ -270,6 +287,7 @@ DOWNLOADER_MIDDLEWARES = {
     "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": None,
 }
 SPIDER_MIDDLEWARES = {
+    "middlewares.joining.Joining": 10,
     # Broad pages carry their depth in the frontier; a Referer would tell sites where the crawler has been.
     "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
     # Scope refuses long URLs where they are discovered.

@@ -30,7 +30,7 @@ _FILE_PREFIX = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 # Of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
 # What is wrong with them is told without what they are.
-_SECRET = {"KROWL_RING"}
+_SECRET = {"KROWL_CONSUL_TOKEN", "KROWL_RING", "REDIS_URL"}
 # Part of keys and names in Consul and Redis.
 _CLUSTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 _DAY = 86_400.0
@@ -97,7 +97,15 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_FOLLOW_NOFOLLOW": checkers.boolean,
     "KROWL_CLUSTER": checkers.text(_CLUSTER_NAME, "1 to 63 letters, digits, '_' and '-'"),
     "KROWL_NODE_ID": checkers.node_id,
+    "KROWL_CONSUL": checkers.server_url,
+    "KROWL_CONSUL_TOKEN": checkers.token,
+    # Consul takes no session of less.
+    "KROWL_CONSUL_TTL": integer(10, "seconds"),
+    "REDIS_URL": checkers.redis_url,
+    "KROWL_NODE_WEIGHT": checkers.weight,
+    "KROWL_DRAIN_TIMEOUT": number(0, _DAY, "seconds"),
     "KROWL_RING": checkers.ring,
+    "KROWL_CLUSTER_PAGES": integer(0, "pages"),
     "KROWL_INBOX_MAX": integer(1, "messages"),
     "KROWL_OUTBOX_MAX": integer(0, "URLs"),
     "KROWL_WARC_DIR": checkers.folder,
@@ -199,7 +207,14 @@ def _bare(value: str) -> str:
 
 
 def _contradictions(settings: BaseSettings) -> list[str]:
+    found = []
     low, high = settings.getfloat("KROWL_DELAY_MIN"), settings.getfloat("KROWL_DELAY_MAX")
     if low > high:
-        return [f"KROWL_DELAY_MIN={low:g} is more than KROWL_DELAY_MAX={high:g}"]
-    return []
+        found.append(f"KROWL_DELAY_MIN={low:g} is more than KROWL_DELAY_MAX={high:g}")
+    if settings["KROWL_CONSUL"] and settings.getlist("KROWL_RING"):
+        found.append("KROWL_CONSUL and KROWL_RING are both set: the members come from one of them")
+    if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
+        found.append(
+            "KROWL_CONSUL is set, and REDIS_URL is not: give this node's Redis, as the other nodes reach it"
+        )
+    return found

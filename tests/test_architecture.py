@@ -38,6 +38,10 @@ FACING = FOLDERS | {
     "stats",
     "turnstile",
     "codec",
+    "consulnode",
+    "exchange",
+    "governor",
+    "staticnode",
     "validation",
     "checkers",
 }

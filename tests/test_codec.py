@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest
 
 from krowlspider.codec import RequestCodec
@@ -109,3 +109,39 @@ def test_what_cannot_be_stored_is_refused_with_its_reason() -> None:
         through(Request(URL, callback=lambda response: None))
     with pytest.raises(ValueError, match="cannot be stored"):
         through(Request(URL, meta={"f": lambda: None}))
+
+
+def test_a_request_of_scrapys_own_goes_to_another_node_and_comes_back() -> None:
+    spider = Plain()
+    codec = RequestCodec(spider)
+    for request in (
+        Request(URL, method="POST", body=b"a=1", callback=spider.other),
+        JsonRequest(URL, data={"a": 1}),
+        FormRequest(URL, formdata={"a": "1"}),
+    ):
+        again = codec.portable(codec.entry(request, URL))
+        assert type(again) is type(request)
+        assert (again.body, again.callback) == (request.body, request.callback)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (b"P\x80\x05.", "a pickle"),
+        (b'J{"url": "http://a.test/", "_class": "subprocess.Popen"}', "no class of Scrapy"),
+        (b'J{"url": "http://a.test/", "_class": ["scrapy.Request"]}', ""),
+        (b'J{"url": "http://a.test/", "callback": "_set_crawler"}', "no callback"),
+        (b'J{"url": "http://a.test/", "callback": "update_settings"}', "no callback"),
+        (b'J{"url": "http://a.test/", "callback": ["parse"]}', "no callback"),
+        (
+            b'J{"url": "http://a.test/", "callback": "missing", "body": "", "headers": []}',
+            "missing",
+        ),
+        (b'J{"url": "http://a.test/", "body": 1, "headers": []}', ""),
+        (b"J[]", ""),
+        (b"J" + b"[" * 100_000, ""),
+    ],
+)
+def test_what_no_node_may_send_another_is_refused(request_: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said or None):
+        RequestCodec(Plain()).portable(Entry(URL, request=request_))

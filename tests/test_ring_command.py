@@ -1,45 +1,105 @@
-"""``scrapy ring``: members, their backlog, and who owns a URL."""
+"""``scrapy ring``: nodes, their backlog, who owns a URL, the signal, and whom a cluster waits for."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
+from scrapy.settings import Settings
 
+from krowlspider.cluster.consul import ConsulMembership
+from krowlspider.cluster.consulcalls import Agent
 from krowlspider.cluster.membership import parse_ring
-from krowlspider.cluster.ring import Ring
-from tests.cluster.servers import redis_server
+from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
+from krowlspider.commands.ring import Command
+from tests.cluster.servers import consul_agent, free_port, redis_server
 from tests.crawling import CONTACT, ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.cluster.servers import Server
 
 DOWN = "redis://:secret@127.0.0.1:1/0"
+# Seconds: the least that Consul takes for a lease.
+TTL = 10
+DOMAINS = [f"site{number}.co.uk" for number in range(40)]
+_numbers = count()
 
 
-def ring(*arguments: str, members: str) -> subprocess.CompletedProcess[str]:
-    settings = ["-s", f"KROWL_CONTACT={CONTACT}", "-s", f"KROWL_RING={members}"]
-    return subprocess.run(
-        [sys.executable, "-m", "scrapy", "ring", *settings, *arguments],
+def given(*arguments: str, **settings: str) -> list[str]:
+    pairs = {"KROWL_CONTACT": CONTACT, **settings}.items()
+    return [*arguments, *(part for name, value in pairs for part in ("-s", f"{name}={value}"))]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the command wrote, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def ring(*arguments: str, **settings: str) -> Result:
+    """The command in this process: one of its own takes seconds to start."""
+    command = Command()
+    command.settings = Settings()
+    command.settings.setmodule("krowlspider.settings", priority="project")
+    command.settings.setdict(command.default_settings, priority="command")
+    parser = ArgumentParser()
+    command.add_options(parser)
+    opts, urls = parser.parse_known_args(given(*arguments, **settings))
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        command.process_options(urls, opts)
+        command.run(urls, opts)
+    return Result(command.exitcode, out.getvalue(), err.getvalue())
+
+
+def ring_process(*arguments: str, **settings: str) -> Result:
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "ring", *given(*arguments, **settings)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with redis_server(tmp_path_factory.mktemp("redis") / "redis") as server:
+        yield server
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with redis_server(tmp_path / "redis") as server:
-        yield server
+def server(redis: Server) -> Iterator[Server]:
+    """A Redis that holds nothing."""
+    with Redis.from_url(redis.url) as client:
+        client.flushall()
+    return redis
+
+
+@pytest.fixture(scope="module")
+def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with consul_agent(tmp_path_factory.mktemp("consul") / "agent") as agent:
+        yield agent
+
+
+# --- By KROWL_RING
 
 
 def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Server) -> None:
@@ -51,51 +111,260 @@ def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Serve
         client.hset(
             "krowlspider:krowlspider:beats", "a", json.dumps({**said, "time": time.time() - 70})
         )
-    result = ring("--json", members=f"a={server.url},b={server.url[:-1]}1*3")
-    a, b = json.loads(result.stdout)
-    assert result.returncode == 0
-    waiting = {"requests": 3, "start_urls": 1, "processing": 0, "dead": 1}
+    result = ring("--json", KROWL_RING=f"a={server.url},b={server.url[:-1]}1*3")
+    found = json.loads(result.out)
+    a, b = found["nodes"]
+    assert result.code == 0
+    assert (found["cluster"], found["signal"]) == ("krowlspider", "RUNNING")
+    waiting = {"requests": 3, "start_urls": 1, "hosts": 0, "processing": 0, "dead": 1}
     assert {name: a[name] for name in (*waiting, *said)} == {**waiting, **said}
     assert 70 <= a["seconds_ago"] < 100
-    assert (a["id"], b["id"]) == ("a", "b")
+    assert (a["id"], b["id"], a["weight"], b["weight"]) == ("a", "b", 1, 3)
     assert a["share"] == pytest.approx(0.25, abs=0.03)
     assert a["share"] + b["share"] == pytest.approx(1, abs=0.001)
     assert "done" not in b
-    assert "start_urls" in ring(members=f"a={server.url}").stdout
+    text = ring_process(KROWL_RING=f"a={server.url}").out
+    assert text.startswith("cluster krowlspider: RUNNING, ring ")
+    assert "start_urls" in text
 
 
 def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_shown(
     server: Server,
 ) -> None:
-    result = ring("--json", members=f"a={server.url},b={DOWN}")
-    a, b = json.loads(result.stdout)
-    assert result.returncode == 1
-    assert a["requests"] == 0
-    assert b["trouble"].startswith("down: ")
-    assert "secret" not in result.stdout + result.stderr
+    for members in (f"a={server.url},b={DOWN}", f"b={DOWN},a={server.url}"):
+        result = ring("--json", KROWL_RING=members)
+        found = {row["id"]: row for row in json.loads(result.out)["nodes"]}
+        assert result.code == 1
+        assert found["a"]["requests"] == 0
+        assert found["b"]["trouble"].startswith("down: ")
+        assert "secret" not in result.out + result.err
 
 
 def test_it_says_who_owns_a_url_without_asking_anybody() -> None:
     members = f"a={DOWN},b={DOWN[:-1]}1"
-    urls = [f"https://www.site{number}.co.uk/x" for number in range(8)]
-    found = json.loads(ring("--json", *urls, members=members).stdout)
+    urls = [f"https://www.{domain}/x" for domain in DOMAINS[:8]]
+    found = json.loads(ring("--json", *urls, KROWL_RING=members).out)
     expected = Ring(parse_ring(members.split(",")))
-    assert [row["owner"] for row in found] == [
-        expected.owner(f"site{number}.co.uk") for number in range(8)
-    ]
-    assert {row["owner"] for row in found} == {"a", "b"}
+    owners = [expected.owner(domain) for domain in DOMAINS[:8]]
+    assert [row["owner"] for row in found] == [row["fetcher"] for row in found] == owners
+    assert set(owners) == {"a", "b"}
+
+
+def test_the_signal_and_the_budget_of_a_static_ring_are_in_its_first_members_redis(
+    server: Server,
+) -> None:
+    members = f"a={server.url},b={DOWN}"
+    assert ring("--signal", "PAUSED", KROWL_RING=members).code == 0
+    with Redis.from_url(server.url) as client:
+        assert client.get("krowlspider:krowlspider:signal") == b"PAUSED"
+        client.set("krowlspider:krowlspider:pages", 1200)
+    result = ring(KROWL_RING=f"a={server.url}", KROWL_CLUSTER_PAGES="5000")
+    assert result.out.startswith("cluster krowlspider: PAUSED, 1,200 of 5,000 pages taken, ring ")
+    down = ring("--signal", "STOP", KROWL_RING=f"a={DOWN}")
+    assert down.code == 1
+    assert down.err.startswith("krowlspider: Redis: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "members", "says"),
     [
-        ((), "", "no ring"),
+        ((), "", "no cluster"),
         ((), "a=http://x", "member 1 is not of the form"),
-        (("http://",), f"a={DOWN}", "http://"),
+        ((), "a=redis://h?x=1", "takes no query"),
+        (("--forget", "a"), f"a={DOWN}", "none can be forgotten"),
     ],
 )
 def test_what_is_wrong_is_named(arguments: tuple[str, ...], members: str, says: str) -> None:
-    result = ring(*arguments, members=members)
-    assert result.returncode == 2
-    assert says in result.stderr + result.stdout
-    assert "Traceback" not in result.stderr
+    result = ring(*arguments, KROWL_RING=members)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), [(("http://",), "http://"), (("--signal", "HALT"), "invalid choice")]
+)
+def test_what_is_no_url_or_no_signal_is_named(arguments: tuple[str, ...], says: str) -> None:
+    result = ring_process(*arguments, KROWL_RING=f"a={DOWN}")
+    assert result.code == 2
+    assert says in result.err + result.out
+    assert "Traceback" not in result.err
+
+
+# --- By Consul
+
+
+class Place:
+    """A cluster of its own in Consul, whose nodes run in the test's process while the command runs beside it."""
+
+    def __init__(self, consul: Server) -> None:
+        self.url = consul.url
+        self.name = f"ring{next(_numbers)}"
+
+    @asynccontextmanager
+    async def node(self, member: Member) -> AsyncIterator[ConsulMembership]:
+        agent = Agent(self.url)
+        node = ConsulMembership(agent, self.name, member, ttl=TTL)
+        try:
+            await node.start()
+            yield node
+        finally:
+            await node.leave()
+            agent.close()
+
+    async def ring(self, *arguments: str, **settings: str) -> Result:
+        settings = {"KROWL_CONSUL": self.url, "KROWL_CLUSTER": self.name, **settings}
+        return await asyncio.to_thread(ring, *arguments, **settings)
+
+    async def look(self, code: int) -> dict[str, Any]:
+        """What it shows, the nodes by id."""
+        result = await self.ring("--json")
+        assert result.code == code, result
+        found: dict[str, Any] = json.loads(result.out)
+        return {**found, "nodes": {row["id"]: row for row in found["nodes"]}}
+
+
+@pytest.fixture
+def place(consul: Server) -> Place:
+    return Place(consul)
+
+
+def test_members_are_shown_with_what_they_said_and_whether_they_agree(
+    place: Place, server: Server
+) -> None:
+    a, b = (
+        Member("a", 1, server.url, "a.example"),
+        Member("b", 3, f"{server.url[:-1]}1", "b.example"),
+    )
+    both = Ring([a, b])
+
+    async def main() -> None:
+        async with place.node(a) as one:
+            await one.publish((Ring([a]),))
+            async with place.node(b) as other:
+                await one.beat({"done": 7, "queued": 5, "epoch": 3, "time": time.time() - 70})
+                with Redis.from_url(server.url) as client:
+                    client.lpush("broad:hosts", "{}", "{}")
+                found = await place.look(1)
+                assert found["cluster"] == place.name
+                assert found["ring"] == both.checksum
+                first, second = found["nodes"]["a"], found["nodes"]["b"]
+                assert (first["state"], second["state"]) == ("handing over", "joining")
+                assert (first["done"], first["queued"], first["epoch"]) == (7, 5, 3)
+                assert 70 <= first["seconds_ago"] < 100
+                assert (first["hosts"], second["hosts"]) == (2, 0)
+                assert second["weight"] == 3
+                assert second["address"] == "b.example"
+                assert first["share"] + second["share"] == pytest.approx(1, abs=0.001)
+                await asyncio.gather(one.publish((both,)), other.publish((both,)))
+                assert {r["state"] for r in (await place.look(0))["nodes"].values()} == {"agreed"}
+                await other.publish((both,), leaving=True)
+                found = await place.look(1)
+                assert found["nodes"]["b"]["state"] == "leaving"
+                assert "share" not in found["nodes"]["b"]
+                assert found["nodes"]["a"]["share"] == 1
+
+    asyncio.run(main())
+
+
+def test_the_owner_of_a_url_and_who_may_fetch_it_follow_the_hand_over(place: Place) -> None:
+    a, b = Member("a", 1, DOWN), Member("b", 1, f"{DOWN}1")
+    alone, both = Ring([a]), Ring([a, b])
+
+    async def fetchers() -> dict[str, tuple[str, str]]:
+        result = await place.ring("--json", *(f"https://www.{d}/x" for d in DOMAINS))
+        assert result.code == 0
+        return {row["domain"]: (row["owner"], row["fetcher"]) for row in json.loads(result.out)}
+
+    async def main() -> None:
+        async with place.node(a) as one, place.node(b) as other:
+            await one.publish((alone,))
+            await other.publish((both,))
+            assert await fetchers() == {
+                d: ("a", "a") if both.owner(d) == "a" else ("b", None) for d in DOMAINS
+            }
+            await one.publish((both,))
+            assert await fetchers() == {d: (both.owner(d), both.owner(d)) for d in DOMAINS}
+            await other.publish((both,), leaving=True)
+            await one.publish((alone,))
+            assert await fetchers() == {
+                d: ("a", "a") if both.owner(d) == "a" else ("a", None) for d in DOMAINS
+            }
+
+    asyncio.run(main())
+
+
+def test_a_node_that_is_gone_is_shown_until_it_is_forgotten_and_a_live_one_cannot_be(
+    place: Place, server: Server
+) -> None:
+    async def main() -> None:
+        async with place.node(Member("a", 1, server.url)) as a:
+            # As after a crash: it has ended, and was not dismissed.
+            async with place.node(Member("b", 1, server.url, "b.example:9")):
+                pass
+            with Redis.from_url(server.url) as client:
+                client.lpush("broad:requests", "{}")
+            await a.publish((Ring([a.own]),))
+            b = (await place.look(1))["nodes"]["b"]
+            assert (b["state"], b["address"], b["requests"]) == ("gone", "b.example:9", 1)
+            for node, says in (("a", "node a is live"), ("z", "no node z is waited for")):
+                refused = await place.ring("--forget", node)
+                assert (refused.code, refused.err.count("\n")) == (2, 1)
+                assert says in refused.err
+            done = await place.ring("--forget", "b")
+            assert done == Result(0, "Node b is not waited for any more\n", "")
+            assert (await place.look(0))["nodes"].keys() == {"a"}
+            await a.beat({})
+            assert a.crew == {"a"}
+
+    asyncio.run(main())
+
+
+def test_the_signal_and_the_budget_are_shown_and_the_signal_is_sent(place: Place) -> None:
+    async def main() -> None:
+        agent = Agent(place.url)
+        async with place.node(Member("a", 1, DOWN)):
+            await ConsulBudget(agent, place.name, 5000).take(1200)
+            assert (await place.ring("--signal", "PAUSED")).code == 0
+            assert await ConsulSignals(agent, place.name).look() == "PAUSED"
+            shown = (await place.ring(KROWL_CLUSTER_PAGES="5000")).out
+            assert shown.startswith(
+                f"cluster {place.name}: PAUSED, 1,200 of 5,000 pages taken, epoch "
+            )
+            assert "secret" not in shown
+        agent.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("arguments", [(), ("--signal", "STOP"), ("http://a.test/",)])
+def test_a_cluster_that_nobody_knows_is_told_in_a_line_and_is_not_made(
+    place: Place, arguments: tuple[str, ...]
+) -> None:
+    for _ in range(2):
+        result = asyncio.run(place.ring(*arguments))
+        assert (result.code, result.out) == (2, "")
+        assert f"knows no cluster {place.name!r}" in result.err
+        assert result.err.count("\n") == 1
+
+
+def test_no_agent_is_told_in_a_line() -> None:
+    url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
+    result = ring_process(KROWL_CONSUL=url)
+    assert result.code == 1
+    assert url in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_member_whose_record_cannot_be_read_is_shown_as_such(place: Place) -> None:
+    async def main() -> None:
+        agent = Agent(place.url)
+        async with place.node(Member("a", 1, DOWN)):
+            key = f"krowlspider/{place.name}/nodes/a"
+            await agent.call(lambda consul: consul.kv.put(key, '{"version": 2}'))
+            row = (await place.look(1))["nodes"]["a"]
+            assert row["state"] == "unreadable"
+            assert "version 2" in row["trouble"]
+        agent.close()
+
+    asyncio.run(main())

@@ -93,8 +93,8 @@ def test_every_krowl_setting_has_exactly_one_checker():
 
 
 def test_every_other_setting_is_one_that_scrapy_knows():
-    # Those of Prometheus have the names that scrapy-prometheus-exporter gave them.
-    own = ("KROWL_", "PROMETHEUS_")
+    # Those of Prometheus and Redis have the names that scrapy-prometheus-exporter and scrapy-redis gave them.
+    own = ("KROWL_", "PROMETHEUS_", "REDIS_URL")
     ours = {name for name in vars(defaults) if name.isupper() and not name.startswith(own)}
     assert ours - set(vars(default_settings)) == set()
     assert {name for name in CHECKERS if not name.startswith(own)} - set(

@@ -79,4 +79,4 @@ class Census:
 
 
 def _without_counters(members: Mapping[str, Record]) -> dict[str, tuple[object, ...]]:
-    return {node: (record.member, record.claims) for node, record in members.items()}
+    return {node: (r.member, r.claims, r.leaving) for node, r in members.items()}

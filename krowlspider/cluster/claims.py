@@ -1,11 +1,12 @@
 """Which domains a node may fetch while the ring changes, so that never two nodes fetch one.
 
 Each live member publishes its *claims*: rings by which it may still be fetching. They lock every domain that one of
-them gives to it. A node may fetch a domain when the ring of all live members gives it to it, one of its own claims in
+them gives to it. A node may fetch a domain when the ring of the live members gives it to it, one of its own claims in
 force does, and no claim of another live member gives it to that other. A claim comes into force when it has been stored
 and the others' claims were read after that; it is out of force from the moment at which a publish begins that does not
 lock its domains. Of two nodes that claim one domain, the one that was stored later has read the other's claim, so at
-most one of them finds none.
+most one of them finds none. A member that leaves is in nobody's ring any more, but its claims stay until it is gone:
+what it had rests while it is handed over.
 
 Pure: what was read of the register is handed in, what to publish is handed back. The lease is the caller's: a node
 whose lease has ended fetches nothing, whatever is said here, and its claims are gone for the others.
@@ -17,12 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.ring import Ring
+from krowlspider.cluster.ring import Member, Ring
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from krowlspider.cluster.ring import Member
 
 # Rings that a node claims at most: with so many it takes no new domains until it has handed over the old ones.
 CLAIMS_MAX = 8
@@ -34,8 +33,8 @@ Claims = tuple[Ring, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the register held at one time: ``epoch``, which grows with each change of it, the live members, and the
-    claims of each by its id."""
+    """What the register held at one time: ``epoch``, which grows with each change of it, the live members that stay, and
+    the claims of each live one by its id."""
 
     epoch: int
     members: tuple[Member, ...]
@@ -43,17 +42,21 @@ class Reading:
 
 
 class View:
-    """The cluster as a node saw it last: ``ring`` of the live members, ``held``, its own claims in force, and the
+    """The cluster as a node saw it last: ``ring`` of the members that stay, ``held``, its own claims in force, and the
     others' claims. A view does not change; each change makes a new one.
+
+    ``leaving``: this node does not stay. It fetches nothing, and all it has is others'; when nobody stays, ``ring`` is of
+    this node alone: what is here stays here.
     """
 
     def __init__(self, own: str, reading: Reading, held: Claims) -> None:
         self.own = own
         self.reading = reading
         self.held = held
-        self.ring = Ring(reading.members)
+        self.ring = Ring(reading.members or (Member(own),))
+        self.leaving = own not in {member.id for member in reading.members}
         rivals = _rivals(own, self.ring, reading.claims)
-        decide = partial(_may_fetch, own, self.ring, held, rivals)
+        decide = partial(_may_fetch, own, self.ring, () if self.leaving else held, rivals)
         self._owner = lru_cache(maxsize=_KEPT)(self.ring.owner)
         self._may_fetch = lru_cache(maxsize=_KEPT)(decide)
 
@@ -64,9 +67,20 @@ class View:
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """The live members that do not yet claim this ring and no other; empty when all agree."""
-        claims, ring = self.reading.claims, (self.ring,)
-        return tuple(name for name, _ in self.ring.weights if claims.get(name) != ring)
+        """The live members that do not claim this ring and no other: those that have not read it, that hand over, or that
+        leave; empty when all agree."""
+        ring = (self.ring,)
+        return tuple(sorted(n for n, claims in self.reading.claims.items() if claims != ring))
+
+    @property
+    def unaware(self) -> tuple[str, ...]:
+        """The others that stay and claim no ring without this node: they may not have read that it leaves, and send to it.
+
+        Those that leave claim no new ring, so nothing tells when they have read it.
+        """
+        claims, names = self.reading.claims, (member.id for member in self.reading.members)
+        others = sorted(name for name in names if name != self.own)
+        return tuple(name for name in others if all(map(self._has_own, claims.get(name, ()))))
 
     def owner(self, domain: str) -> str:
         """The id of the node that a URL of the domain goes to."""
@@ -76,10 +90,23 @@ class View:
         """Whether a host of the domain may be popped, as long as the lease is good."""
         return self._may_fetch(domain)
 
+    def may_take(self, domain: str) -> bool:
+        """Whether what another node hands over of the domain is to be taken: it is ours, and a claim in force keeps others
+        from fetching it, until it is handed on, should it be another's by then.
+        """
+        return (
+            not self.leaving
+            and self.owner(domain) == self.own
+            and _gives(self.held, domain, self.own)
+        )
+
     def moving_out(self, domain: str) -> str | None:
         """The id of the node that a domain goes to which is still claimed here; None when it stays, or is not."""
         owner = self.owner(domain)
         return owner if owner != self.own and _gives(self.held, domain, self.own) else None
+
+    def _has_own(self, ring: Ring) -> bool:
+        return any(name == self.own for name, _ in ring.weights)
 
 
 class Claimant:
@@ -108,8 +135,9 @@ class Claimant:
     def wanted(self, moved: str | None) -> Claims | None:
         """The claims to publish now, None when they are in force and the register has no others. ``moved`` is the checksum
         of the ring by which nothing is left here to hand over: no request in transit, no state that is not acknowledged.
+        A node that leaves wants none.
         """
-        if self.view is None:
+        if self.view is None or self.view.leaving:
             return None
         claims = next_claims(self.own, self.view.held, self.view.ring, moved)
         return None if claims == self._stored == self.view.held else claims
@@ -123,6 +151,16 @@ class Claimant:
             held = self.view.held
             both = (*self._locked(held, claims), *self._locked(claims, held))
             self._hold(self.view.reading, tuple(dict.fromkeys(both)))
+
+    def leave(self) -> Claims:
+        """The claims to publish when this node leaves, which `begin` here: they lock all that is still to be handed over.
+
+        After the lease has ended they are what the register has of us, as the next lease begins with that.
+        """
+        view = self.view
+        claims = () if view is None else view.held or view.reading.claims.get(self.own, ())
+        self.begin(claims)
+        return claims
 
     def confirm(self, reading: Reading) -> None:
         """The publish last begun was stored, and the register read after that."""
@@ -141,7 +179,7 @@ class Claimant:
             self._hold(Reading(-1, last.members, last.claims), ())
 
     def _look(self, reading: Reading, held: Claims) -> None:
-        if self.own not in {member.id for member in reading.members}:
+        if self.own not in reading.claims:
             self.give_up()
             return
         stored = reading.claims.get(self.own, ())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.census import Census
 from krowlspider.cluster.consulcalls import Agent, SessionGoneError, Step, coded
+from krowlspider.cluster.crew import Crew
 from krowlspider.cluster.lease import Lease, in_use
 from krowlspider.cluster.membership import (
     SEED_SIZE,
@@ -64,7 +65,8 @@ class ConsulMembership:
         self._clock = clock
         self._cluster = cluster
         self._root = f"krowlspider/{cluster}"
-        self._lease = Lease(agent, self._root, own, ttl, clock)
+        self._crew = Crew(agent, self._root, own)
+        self._lease = Lease(agent, self._root, own, ttl, clock=clock, crew=self._crew)
         self._census = Census(own.id, ttl)
         self._service = Service(agent, cluster, own, ttl)
         # Consul takes a value that is the same for no change; with another number in its flags it is one.
@@ -84,6 +86,10 @@ class ConsulMembership:
         return self._census.epoch
 
     @property
+    def crew(self) -> frozenset[str]:
+        return frozenset(self._crew.known)
+
+    @property
     def good_until(self) -> float:
         return self._lease.good_until
 
@@ -98,13 +104,14 @@ class ConsulMembership:
             raise ClusterError(f"the cluster {self._cluster} cannot be joined: {error}") from error
         self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._watch())]
 
-    async def publish(self, claims: Claims) -> None:
+    async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
+        record = Record(self.own, claims, leaving=leaving)
         async with self._publishing:
             # What a new session begins with, should this one end meanwhile.
-            self._lease.claims = claims
+            self._lease.claims, self._lease.leaving = claims, leaving
             while True:
                 try:
-                    if self._lease.confirmed and await self._store(claims):
+                    if self._lease.confirmed and await self._store(record):
                         return
                 except (UnansweredError, SessionGoneError) as error:
                     self._told(error)
@@ -113,16 +120,28 @@ class ConsulMembership:
                     await asyncio.sleep(_GATHER)
 
     async def beat(self, counters: Counters) -> None:
-        session = self._lease.session
-        if session is None:
+        if not self._lease.confirmed:
             return
-        key, value, number = self._lease.beats_key, json.dumps(dict(counters)), next(self._numbers)
+        ours: Step = {
+            "Verb": "lock",
+            "Key": self._lease.beats_key,
+            "Value": coded(json.dumps(dict(counters))),
+            "Session": self._lease.session,
+            "Flags": next(self._numbers),
+        }
+        beats, crew = f"{self._root}/beats/", self._crew.prefix
+        all_: list[Step] = [{"Verb": "get-tree", "Key": prefix} for prefix in (beats, crew)]
         with suppress(UnansweredError, SessionGoneError):
-            await self._agent.call(
-                lambda consul: consul.kv.put(key, value, flags=number, acquire=session)
-            )
-            _, beats = await self._agent.list(f"{self._root}/beats/")
-            self._census.count(beats)
+            found = await self._agent.transact(ours, *all_)
+            if found is not None:
+                # The first tells of the write.
+                self._census.count([each for each in found[1:] if each.key.startswith(beats)])
+                self._crew.heard(each for each in found if each.key.startswith(crew))
+
+    async def dismiss(self) -> None:
+        if not self._lease.confirmed:
+            raise UnansweredError(f"node {self.own.id} has no lease")
+        await self._crew.dismiss(self._lease.in_hand())
 
     async def leave(self) -> None:
         session = self._lease.session
@@ -172,6 +191,8 @@ class ConsulMembership:
         elif not self._lease.confirmed:
             if holder := await self._lease.take():
                 raise UnansweredError(in_use(self.own.id, holder))
+            if self._lease.founding:
+                await self._crew.restore()
             await self._look()
         await self._lease.found()
         if self._census.stale(self._clock()):
@@ -180,8 +201,8 @@ class ConsulMembership:
         if renewing:
             await self._service.passed()
 
-    async def _store(self, claims: Claims) -> bool:
-        """Put the claims into our key and read the view; False when the key is another than in the last reading.
+    async def _store(self, record: Record) -> bool:
+        """Put the record into our key and read the view; False when the key is another than in the last reading.
 
         A store that Consul does only after it was given up finds a key that has changed since, or is done first.
         """
@@ -189,7 +210,7 @@ class ConsulMembership:
             "Verb": "cas",
             "Key": self._lease.key,
             "Index": self._census.modified,
-            "Value": coded(Record(self.own, claims).dumps()),
+            "Value": coded(record.dumps()),
             "Flags": next(self._numbers),
         }
         stored = await self._agent.change(self._lease.in_hand(), cas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -19,7 +19,7 @@ from krowlspider.cluster.census import Entry
 from krowlspider.cluster.membership import UnansweredError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _T = TypeVar("_T")
 # One step of a transaction: its Verb, Key, and what the verb takes besides.
@@ -86,12 +86,12 @@ class Agent:
     async def get(self, key: str) -> Entry | None:
         """A key as it stands now: the read is linearizable."""
         _, found = await self.call(lambda consul: consul.kv.get(key))
-        return None if found is None else _entry(found)
+        return None if found is None else _entry(found, found["Value"])
 
     async def list(self, prefix: str) -> tuple[int, list[Entry]]:
         """Consul's index, and the keys below ``prefix`` as they stand now: the read is linearizable."""
         index, found = await self.call(lambda consul: consul.kv.get(prefix, recurse=True))
-        return int(index), [_entry(each) for each in found or ()]
+        return int(index), [_entry(each, each["Value"]) for each in found or ()]
 
     async def change(self, *steps: Step) -> bool:
         """Do all the steps of a transaction or, if one of them does not hold, none; False for none.
@@ -99,17 +99,23 @@ class Agent:
         :raises SessionGoneError: the session named in it has ended
         :raises UnansweredError: it may have been done or not
         """
+        return await self.transact(*steps) is not None
+
+    async def transact(self, *steps: Step) -> Sequence[Entry] | None:
+        """As `change`; what the steps give, None for none. A step that writes gives its key without the value."""
         payload = [{"KV": step} for step in steps]
 
-        def ask(consul: Consul) -> bool:
+        def ask(consul: Consul) -> Sequence[Entry] | None:
             try:
-                consul.txn.put(payload)
+                given = consul.txn.put(payload)["Results"]
             except ClientError as error:
                 # 409: a step does not hold. What it names may be the session.
                 if str(error).startswith("409") and "invalid session" not in str(error):
-                    return False
+                    return None
                 raise
-            return True
+            return [
+                _entry(each["KV"], b64decode(each["KV"]["Value"] or "")) for each in given or ()
+            ]
 
         return await self.call(ask)
 
@@ -125,7 +131,5 @@ def coded(value: str | bytes) -> str:
     return b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
-def _entry(found: dict[str, Any]) -> Entry:
-    return Entry(
-        found["Key"], found["Value"] or b"", found.get("Session"), int(found["ModifyIndex"])
-    )
+def _entry(found: dict[str, Any], value: bytes | None) -> Entry:
+    return Entry(found["Key"], value or b"", found.get("Session"), int(found["ModifyIndex"]))

@@ -33,6 +33,10 @@ BATCH = 1000
 _TURN_BYTES = 4 << 20
 # Bytes that are decoded and stored in one step of the loop.
 _STEP_BYTES = 1 << 20
+# Chunks of hosts of one turn: 12 MB of the longest.
+_CHUNKS = 64
+# Bytes of a chunk: one may be of a single entry, with a long request in it. The worst JSON of so many takes 0.1 s to read.
+MAX_CHUNK = 4 << 20
 # Seconds between two looks at an empty list, or while paused. A look costs 0.1 ms.
 _POLL = 0.2
 # Seconds that a Redis in trouble is left alone.
@@ -50,6 +54,7 @@ class Lengths:
 
     requests: int
     start_urls: int
+    hosts: int
     processing: int
     dead: int
 
@@ -66,12 +71,18 @@ class InboxStats:
 
 @dataclass(slots=True, eq=False)
 class _List:
-    """``waiting`` and ``left`` are its length and that of its processing list, as Redis last told; None: to be asked."""
+    """``take`` gives a reason for each message that is to go to the dead list, ``most`` are taken in one turn, of at most
+    ``longest`` bytes each. ``waiting`` and ``left`` are its length and that of its processing list, as Redis last told;
+    None: to be asked."""
 
     key: str
     processing: str
-    read: Callable[[bytes], Message]
+    read: Callable[[bytes], Any]
+    take: Callable[[list[Any]], Awaitable[Sequence[str | None]]]
+    paused: Callable[[], bool]
     line: Line
+    most: int = BATCH
+    longest: int = MAX_MESSAGE
     waiting: int = 0
     left: int | None = None
     size: int = BATCH
@@ -81,13 +92,17 @@ def requests_key(spider: str) -> str:
     return f"{spider}:requests"
 
 
-def _keys(spider: str, node: str) -> tuple[tuple[str, str], tuple[str, str], str]:
-    requests, starts = requests_key(spider), f"{spider}:start_urls"
-    return (
-        (requests, f"{requests}:processing:{node}"),
-        (starts, f"{starts}:processing:{node}"),
-        f"{spider}:dead",
-    )
+def hosts_key(spider: str) -> str:
+    return f"{spider}:hosts"
+
+
+def processing_key(key: str, node: str) -> str:
+    """Where ``node`` keeps what it is taking in from the list ``key``."""
+    return f"{key}:processing:{node}"
+
+
+def _keys(spider: str) -> tuple[str, str, str, str]:
+    return requests_key(spider), f"{spider}:start_urls", hosts_key(spider), f"{spider}:dead"
 
 
 async def lengths(client: Redis, spider: str, node: str) -> Lengths:
@@ -95,21 +110,25 @@ async def lengths(client: Redis, spider: str, node: str) -> Lengths:
 
     :raises RedisTrouble: it does not tell
     """
-    (requests, processing), (starts, processing_starts), dead = _keys(spider, node)
+    *lists, dead_key = _keys(spider)
     line = Line(client)
     try:
-        keys = (requests, starts, processing, processing_starts, dead)
+        keys = (*lists, *(processing_key(key, node) for key in lists), dead_key)
         found = checked(await line.talk(*(("LLEN", key) for key in keys)))
     finally:
         await line.close()
-    return Lengths(found[0], found[1], found[2] + found[3], found[4])
+    requests, starts, hosts, *processing, dead = found
+    return Lengths(requests, starts, hosts, sum(processing), dead)
 
 
 class Inbox:
-    """The lists ``{spider}:requests`` and ``{spider}:start_urls`` in this node's own Redis.
+    """The lists ``{spider}:requests`` and ``{spider}:start_urls`` in this node's own Redis, and ``{spider}:hosts``, with the
+    chunks of hosts that come from other nodes.
 
     ``take`` decides on messages, oldest first, and returns when they are durable; those that it got twice look alike.
-    Nothing is asked for while ``paused`` says so. What cannot be read goes to ``{spider}:dead`` with its reason.
+    ``take_hosts`` does so with chunks, as parsed from JSON, and returns for each why it cannot be taken, or None; without it
+    they are left. Nothing is asked for while ``paused`` says so, no chunks while ``hosts_paused`` does. What cannot be read
+    or taken goes to ``{spider}:dead`` with its reason.
     ``wall`` gives the time in seconds since 1970, ``chance`` numbers from 0 to 1.
     """
 
@@ -120,19 +139,26 @@ class Inbox:
         node: str,
         take: Callable[[list[Message]], Awaitable[None]],
         *,
+        take_hosts: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         paused: Callable[[], bool] = lambda: False,
+        hosts_paused: Callable[[], bool] = lambda: False,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         poll: float = _POLL,
     ) -> None:
-        requests, starts, self._dead = _keys(spider, node)
-        self._lists = (
-            _List(*requests, decode, Line(client)),
-            _List(*starts, decode_start, Line(client)),
-        )
+        requests, starts, hosts, self._dead = _keys(spider)
+        self._lists = [
+            _List(key, processing_key(key, node), read, self._take_messages, paused, Line(client))
+            for key, read in ((requests, decode), (starts, decode_start))
+        ]
+        if take_hosts is not None:
+            processing, line = processing_key(hosts, node), Line(client)
+            each = _List(hosts, processing, _chunk, take_hosts, hosts_paused, line)
+            each.most = each.size = _CHUNKS
+            each.longest = MAX_CHUNK
+            self._lists.append(each)
         self._take = take
         self._taking = asyncio.Lock()
-        self._paused = paused
         self._wall = wall
         self._chance = chance
         self._poll = poll
@@ -153,7 +179,7 @@ class Inbox:
         is_failing = False
         while True:
             try:
-                wait = 0.0 if not self._paused() and await self._turn(each) else self._poll
+                wait = 0.0 if not each.paused() and await self._turn(each) else self._poll
                 backoff.worked()
                 if is_failing:
                     logger.info("Redis gives %s again", each.key)
@@ -200,7 +226,7 @@ class Inbox:
         if sum(map(len, messages)) > _TURN_BYTES:
             each.size = max(each.size // 2, 1)
         else:
-            each.size = min(each.size * 2, BATCH)
+            each.size = min(each.size * 2, each.most)
         return messages[::-1]
 
     async def _remove(self, each: _List, key: str, messages: list[bytes]) -> None:
@@ -237,28 +263,39 @@ class Inbox:
         return True
 
     async def _store(self, each: _List, messages: list[bytes]) -> None:
-        good: list[Message] = []
+        good: list[tuple[bytes, Any]] = []
         bad: list[tuple[bytes, str]] = []
         size = 0
         for data in messages:
             try:
-                good.append(each.read(data))
+                good.append((data, each.read(data)))
             except BadMessage as error:
                 bad.append((data, str(error)))
-            size += min(len(data), MAX_MESSAGE)
+            size += min(len(data), each.longest)
             if size >= _STEP_BYTES:
                 await self._step(each, good, bad)
                 good, bad, size = [], [], 0
         await self._step(each, good, bad)
 
-    async def _step(self, each: _List, good: list[Message], bad: list[tuple[bytes, str]]) -> None:
+    async def _step(
+        self, each: _List, good: list[tuple[bytes, Any]], bad: list[tuple[bytes, str]]
+    ) -> None:
         if good:
-            async with self._taking:
-                await self._take(good)
-            self.stats.taken += len(good)
+            reasons = await each.take([message for _, message in good])
+            bad += [
+                (data, reason)
+                for (data, _), reason in zip(good, reasons, strict=True)
+                if reason is not None
+            ]
         if bad:
             await self._bury(each, bad)
         await asyncio.sleep(0)
+
+    async def _take_messages(self, messages: list[Message]) -> list[None]:
+        async with self._taking:
+            await self._take(messages)
+        self.stats.taken += len(messages)
+        return [None] * len(messages)
 
     async def _bury(self, each: _List, bad: Sequence[tuple[bytes, str]]) -> None:
         """Put unreadable messages on the dead list. Where it takes none, they are gone: they are of no use to anybody."""
@@ -279,6 +316,16 @@ class Inbox:
         )
         if isinstance(replies[0], ResponseError):
             self.stats.dead_lost += len(bad)
+
+
+def _chunk(data: bytes) -> Any:
+    """:raises BadMessage: it is no JSON, or too long"""
+    if len(data) > MAX_CHUNK:
+        raise BadMessage(f"longer than {MAX_CHUNK} bytes")
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage(str(error)[:200]) from error
 
 
 def _unanswered(line: Line, commands: Sequence[bytes]) -> list[bytes]:

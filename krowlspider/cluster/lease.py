@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.census import Entry
     from krowlspider.cluster.claims import Claims
+    from krowlspider.cluster.crew import Crew
     from krowlspider.cluster.ring import Member
 
 logger = logging.getLogger(__name__)
@@ -42,17 +43,27 @@ class Lease:
     """Of ``ttl`` seconds at a time; the key of the node ``own`` is below ``root``/nodes/.
 
     ``session`` holds the key, None while it is to be taken (again). ``confirmed``: a reading of the register has shown
-    that; without it the lease is not good. ``claims`` are what the next `take` puts into the key.
+    that; without it the lease is not good. ``claims`` and ``leaving`` are what the next `take` puts into the key, and
+    ``crew`` gives what it does besides.
     """
 
     def __init__(
-        self, agent: Agent, root: str, own: Member, ttl: int, clock: Callable[[], float]
+        self,
+        agent: Agent,
+        root: str,
+        own: Member,
+        ttl: int,
+        *,
+        clock: Callable[[], float],
+        crew: Crew,
     ) -> None:
         self.key = f"{root}/nodes/{own.id}"
         self.beats_key = f"{root}/beats/{own.id}"
         self.session: str | None = None
         self.confirmed = False
         self.claims: Claims = ()
+        self.leaving = False
+        self._crew = crew
         self._agent = agent
         self._root = root
         self._own = own
@@ -75,6 +86,11 @@ class Lease:
     def due(self) -> bool:
         """Whether to renew."""
         return self._clock() >= self._renewed + self._ttl / _RENEWALS
+
+    @property
+    def founding(self) -> bool:
+        """Whether the register may have forgotten what it knew."""
+        return self._founding is not None
 
     def in_hand(self) -> Step:
         """The step of a transaction that holds if the key is ours."""
@@ -170,9 +186,9 @@ class Lease:
         as_found: Step = {"Verb": "check-not-exists", "Key": self.key}
         if found:
             as_found = {"Verb": "check-index", "Key": self.key, "Index": found.modified}
-        record = Record(self._own, self.claims).dumps()
+        record = Record(self._own, self.claims, leaving=self.leaving).dumps()
         lock: Step = {"Verb": "lock", "Key": self.key, "Value": coded(record), "Session": session}
-        return await self._agent.change(as_found, lock)
+        return await self._agent.change(as_found, lock, *self._crew.steps())
 
 
 def in_use(node: str, holder: Entry) -> str:

@@ -23,6 +23,8 @@ Counters: TypeAlias = Mapping[str, int | float]
 _RING_PART = re.compile(r"(?P<id>[^=]+)=(?P<redis>(rediss?|unix)://.+?)(\*(?P<weight>[0-9]{1,9}))?")
 # Bytes of the cluster's identity seed.
 SEED_SIZE = 8
+# Of the form of a record, the first in which nodes of one cluster may differ.
+_VERSION = 1
 
 
 class ClusterError(KrowlError):
@@ -43,31 +45,38 @@ class BadRecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A live member: what it is, what it claims, and the counters of its last heartbeat."""
+    """A live member: what it is, what it claims, the counters of its last heartbeat, and whether it is ``leaving``: no ring
+    has it any more, and its claims lock its domains until it has handed them over."""
 
     member: Member
     claims: Claims = ()
     counters: Counters = field(default_factory=dict)
+    leaving: bool = False
 
     def dumps(self) -> str:
         """JSON of all but the id, which its key has, and the counters, which have a place of their own."""
         member = self.member
         return json.dumps(
             {
+                "version": _VERSION,
                 "weight": member.weight,
                 "redis": member.redis,
                 "address": member.address,
+                "leaving": self.leaving,
                 "claims": [ring.to_json() for ring in self.claims],
             }
         )
 
     @classmethod
     def loads(cls, node: str, text: bytes) -> Record:
-        """:raises BadRecordError: not what :meth:`dumps` writes"""
+        """:raises BadRecordError: not what :meth:`dumps` writes, or of another version"""
         try:
             said = json.loads(text)
+            if said["version"] != _VERSION:
+                raise ValueError(f"it is of version {said['version']!r:.20}, not {_VERSION}")
             member = Member(node, said["weight"], _text(said["redis"]), _text(said["address"]))
-            return cls(member, tuple(map(Ring.from_json, said["claims"])))
+            claims = tuple(map(Ring.from_json, said["claims"]))
+            return cls(member, claims, leaving=_flag(said["leaving"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise BadRecordError(f"the record of {node} cannot be read: {error}") from error
 
@@ -79,6 +88,9 @@ class Membership(Protocol):
     this node is none, and leaves the last one. ``epoch`` grows with each view; between data lost by Consul and the next
     start it may fall. ``on_change`` is called after ``members`` changed in more than counters, and after the lease
     ended or came back.
+
+    The ``crew`` has every node with work that may be on its disk, as read with the last heartbeat: each member, and those
+    that have ended without `dismiss`.
     """
 
     own: Member
@@ -91,25 +103,35 @@ class Membership(Protocol):
     def epoch(self) -> int: ...
 
     @property
+    def crew(self) -> frozenset[str]: ...
+
+    @property
     def good_until(self) -> float:
         """By the clock handed in: the node may fetch until then, and no other takes its domains over before."""
 
     async def start(self) -> None:
-        """Join, and read the first view.
+        """Join, the crew too, and read the first view.
 
         :raises DuplicateNodeError: another live process has this id
         :raises ClusterError: nobody can be reached to join
         """
 
-    async def publish(self, claims: Claims) -> None:
-        """Store this node's claims where all read them, and read the view anew after that.
+    async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
+        """Store this node's claims where all read them, and whether it is leaving, and read the view anew after that.
 
         Of two nodes that publish at the same time at least one returns with the other's claims in ``members``. An
         outage is waited for.
         """
 
     async def beat(self, counters: Counters) -> None:
-        """Tell the others this node's counters, and read theirs; in an outage nothing happens."""
+        """Tell the others this node's counters, and read theirs and the crew, as all stood at one moment; in an outage
+        nothing happens."""
+
+    async def dismiss(self) -> None:
+        """Nothing is left on this node's disk, and nobody need wait for it: it is of the crew no more.
+
+        :raises UnansweredError: it may be or not
+        """
 
     async def leave(self) -> None:
         """Tell the others that this node fetches no more: they take over at once. It has no lease from here on."""
@@ -122,11 +144,11 @@ class Membership(Protocol):
 
 
 def reading(membership: Membership) -> Reading:
-    """What the register held when it was read last, as the claims want it."""
+    """What the register held when it was read last, as the claims want it: who is leaving has claims alone."""
     records = membership.members
     return Reading(
         membership.epoch,
-        tuple(record.member for record in records.values()),
+        tuple(record.member for record in records.values() if not record.leaving),
         {node: record.claims for node, record in records.items()},
     )
 
@@ -142,9 +164,9 @@ class Board(Protocol):
 
 
 class StaticMembership:
-    """Members by a setting: all are live at all times, with the one ring as their claim.
+    """Members by a setting: all are live at all times, and of the crew, with the one ring as their claim.
 
-    A member that is down keeps its domains; what is found for it waits in its inbox.
+    A member that is down keeps its domains, and so does one that leaves; what is found for it waits in its inbox.
     """
 
     epoch = 1
@@ -169,12 +191,13 @@ class StaticMembership:
         self.own = given[node]
         self.on_change = on_change
         self.members = {member.id: Record(member, (ring,)) for member in given.values()}
+        self.crew = frozenset(given)
         self._cluster = cluster
         self._board = board
 
     async def start(self) -> None: ...
 
-    async def publish(self, claims: Claims) -> None:
+    async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
         self._keep(self.own.id, claims=claims)
 
     async def beat(self, counters: Counters) -> None:
@@ -187,6 +210,8 @@ class StaticMembership:
             return
         for node in shown.keys() & self.members.keys():
             self._keep(node, counters=shown[node])
+
+    async def dismiss(self) -> None: ...
 
     async def leave(self) -> None:
         self.good_until = -inf
@@ -276,4 +301,10 @@ def load_counters(text: bytes | str) -> Counters:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
     return value

@@ -3,7 +3,18 @@
 A URL that one node has sent is in its outbox until it is in the other's inbox, and there until it is in the other's
 frontier: so it is over when all nodes are quiet at one moment. Nobody sees them at one moment. But a node that says
 twice that it is quiet, and has done nothing between, was quiet all the time between; and if the second word of each
-came after the first word of all, there was such a moment. Those that have left are not waited for.
+came after the first word of all, there was such a moment: that at which the first words were read.
+
+In a static ring those that have left are not waited for: what is theirs waits for them. In a ring whose members come and
+go, a node has work only while it is of the *crew*, which it is before anybody can send to it, and until it has nothing
+left (`crew`). So the nodes that count are the crew of that moment, and words and crew are read at once:
+
+- Who joins after it brings work of its own; but the crew is another then, and all begins anew.
+- Who joins before it is of the crew. Until its word is heard, the crawl is not over.
+- Who died stays in the crew, and its words end, the quiet ones too: a word counts with two later ones. It is waited for,
+  before and after the others see that it is gone. Started anew, it has another ``start``.
+- Who is cut off is for the others as one that died. It hears nothing new itself, its own word least of all.
+- Who hands over all it has, and leaves, was not quiet before; those who have got it since have done something since.
 """
 
 from __future__ import annotations
@@ -28,7 +39,8 @@ _MASK = (1 << 52) - 1
 class Word:
     """What a node says of itself: ``start``, a number of its process's own; ``beat`` counts its words; ``quiet`` that
     frontier, outbox and inbox are empty and nothing is in transit; ``activity`` counts what it has ever done; ``over``
-    is the `crew` for which it has found the crawl to be over, 0 for none; ``left`` that this is its last word."""
+    is the `run_number` for which it has found the crawl to be over, 0 for none; ``left``, in a static ring, that this is its
+    last word."""
 
     start: int
     beat: int
@@ -59,28 +71,41 @@ class Word:
         return cls(start, beat, quiet, activity, over, left)
 
 
-def crew(words: Mapping[str, Word]) -> int:
+def run_number(words: Mapping[str, Word]) -> int:
     """A number for these processes of these nodes, so that what one says of them counts for no other run."""
     text = ",".join(f"{node}={words[node].start}" for node in sorted(words)).encode()
     return (xxhash.xxh3_64_intdigest(text) & _MASK) or 1
 
 
 class Quiet:
-    """What one node makes of the words of all. `hear` them, the own one among them, after each beat."""
+    """What one node makes of the words of all. `hear` them, the own one among them, after each beat.
+
+    ``waiting_for`` has those of the crew that are away while the others have nothing left to do.
+    """
 
     def __init__(self) -> None:
-        # The words of a moment at which all were quiet.
+        # The words of a moment at which all were quiet, and the crew of that moment.
         self._first: dict[str, Word] | None = None
+        self._crew: frozenset[str] = frozenset()
+        self.waiting_for: tuple[str, ...] = ()
 
-    def hear(self, words: Mapping[str, Word | None]) -> int:
-        """The crew for which the crawl is over, or 0. It stays over for a crew only as long as nobody does anything."""
+    def hear(self, words: Mapping[str, Word | None], crew: frozenset[str] = frozenset()) -> int:
+        """The run for which the crawl is over, or 0. It stays over for a run only as long as nobody does anything. ``crew``
+        has the ids of all with work that may be on their disks."""
+        if crew != self._crew:
+            self._first, self._crew = None, crew
+        found = self._heard(words)
+        self.waiting_for = tuple(sorted(crew - words.keys())) if found else ()
+        return 0 if self.waiting_for else found
+
+    def _heard(self, words: Mapping[str, Word | None]) -> int:
         said = {node: word for node, word in words.items() if word is not None}
         if len(said) < len(words) or not said:
             self._first = None
             return 0
-        all_ = crew(said)
-        if any(word.over == all_ for word in said.values()):
-            return all_
+        run = run_number(said)
+        if any(word.over == run for word in said.values()):
+            return run
         first = self._first
         if first is None or not self._still(first, said):
             self._first = said if all(_does_nothing(word) for word in said.values()) else None
@@ -88,7 +113,7 @@ class Quiet:
         later = all(
             said[node].left or said[node].beat >= word.beat + _LATER for node, word in first.items()
         )
-        return all_ if later else 0
+        return run if later else 0
 
     @staticmethod
     def _still(first: Mapping[str, Word], said: Mapping[str, Word]) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from krowlspider.cluster.census import Entry
     from krowlspider.cluster.membership import Counters
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,15 @@ _WAIT = 2.0
 _TRIES = 20
 # Seconds, times the number of tries, that one waits at most before the next.
 _STEP = 0.01
+# For Redis, in one step: take up to ARGV[1] pages of ARGV[2] in all, or give them back when that is negative; the change.
+# What is taken never falls below 0, should some come back after a reset.
+_MOVE = """
+local taken = tonumber(redis.call('GET', KEYS[1]) or '0')
+local pages, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
+local change = math.max(-taken, math.min(pages, math.max(0, limit - taken)))
+if change ~= 0 then redis.call('INCRBY', KEYS[1], change) end
+return change
+"""
 
 
 class Signal(StrEnum):
@@ -62,9 +72,21 @@ class Budget(Protocol):
         """
 
     async def give_back(self, pages: int) -> None:
-        """Leave to others what was taken and not fetched.
+        """Leave to others what was taken and not fetched; who has found none left asks again.
 
         :raises UnansweredError: the pages may be lost
+        """
+
+    async def taken(self) -> int:
+        """Pages that all nodes have taken and not given back.
+
+        :raises UnansweredError:
+        """
+
+    async def reset(self) -> None:
+        """The crawl is over: the next one may take all pages again.
+
+        :raises UnansweredError: it may or not
         """
 
 
@@ -80,6 +102,13 @@ class Signals(ABC):
     @abstractmethod
     async def send(self, signal: Signal) -> None:
         """Tell all nodes.
+
+        :raises UnansweredError:
+        """
+
+    @abstractmethod
+    async def look(self) -> Signal:
+        """What stands there now.
 
         :raises UnansweredError:
         """
@@ -129,6 +158,10 @@ class ConsulSignals(Signals):
     async def send(self, signal: Signal) -> None:
         await self._agent.call(lambda consul: consul.kv.put(self._key, str(signal)))
 
+    async def look(self) -> Signal:
+        await self._next(None)
+        return self.signal
+
     async def _watch(self) -> None:
         index: str | None = None
         while True:
@@ -163,13 +196,22 @@ class ConsulBudget:
     async def give_back(self, pages: int) -> None:
         await self._move(lambda taken: -min(pages, taken))
 
+    async def taken(self) -> int:
+        return self._number(await self._agent.get(self._key))
+
+    async def reset(self) -> None:
+        await self._agent.call(lambda consul: consul.kv.delete(self._key))
+
+    def _number(self, entry: Entry | None) -> int:
+        try:
+            return int(entry.value) if entry else 0
+        except ValueError as error:
+            raise UnansweredError(f"Consul's key {self._key} holds no number") from error
+
     async def _move(self, step: Callable[[int], int]) -> int:
         for tries in range(1, _TRIES + 1):
             entry = await self._agent.get(self._key)
-            try:
-                taken = int(entry.value) if entry else 0
-            except ValueError as error:
-                raise UnansweredError(f"Consul's key {self._key} holds no number") from error
+            taken = self._number(entry)
             change = step(taken)
             if change == 0 or await self._put(taken + change, entry.modified if entry else 0):
                 return change
@@ -204,10 +246,14 @@ class RedisSignals(Signals):
     async def send(self, signal: Signal) -> None:
         await _answer(self._client.set(self._key, str(signal)))
 
+    async def look(self) -> Signal:
+        self._said(await _answer(self._client.get(self._key)))
+        return self.signal
+
     async def _watch(self) -> None:
         while True:
             with suppress(UnansweredError):
-                self._said(await _answer(self._client.get(self._key)))
+                await self.look()
             await asyncio.sleep(self._look)
 
 
@@ -220,15 +266,23 @@ class RedisBudget:
         self._limit = limit
 
     async def take(self, pages: int) -> int:
-        # Too many for a moment, which leaves others too few, never too many.
-        taken = int(await _answer(self._client.incrby(self._key, pages)))
-        granted = max(0, min(pages, self._limit - (taken - pages)))
-        if granted < pages:
-            await self.give_back(pages - granted)
-        return granted
+        return await self._move(pages)
 
     async def give_back(self, pages: int) -> None:
-        await _answer(self._client.decrby(self._key, pages))
+        await self._move(-pages)
+
+    async def taken(self) -> int:
+        found = await _answer(self._client.get(self._key))
+        try:
+            return int(found or 0)
+        except ValueError as error:
+            raise UnansweredError(f"Redis's key {self._key} holds no number") from error
+
+    async def reset(self) -> None:
+        await _answer(self._client.delete(self._key))
+
+    async def _move(self, pages: int) -> int:
+        return int(await _answer(self._client.eval(_MOVE, 1, self._key, pages, self._limit)))
 
 
 class RedisBoard:

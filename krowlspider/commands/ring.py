@@ -1,24 +1,21 @@
-"""``scrapy ring``: the members of KROWL_RING, what waits for each, and who owns a URL."""
+"""``scrapy ring``: the nodes of a cluster, what waits for each, and who owns a URL; its signal, and whom it waits for."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-import time
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from krowlspider.cluster.inbox import lengths
-from krowlspider.cluster.membership import UnansweredError, parse_ring
-from krowlspider.cluster.redisio import RedisTrouble, redis_client, shown
-from krowlspider.cluster.ring import Ring
-from krowlspider.cluster.signals import RedisBoard
+from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.signals import Signal
+from krowlspider.commands.clusters import cluster_of
 from krowlspider.commands.crawl import BAD_INPUT
-from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.commands.ringrows import as_text, with_inboxes
+from krowlspider.errors import KrowlError
 from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed
 from krowlspider.validation import validate
@@ -26,12 +23,10 @@ from krowlspider.validation import validate
 if TYPE_CHECKING:
     import argparse
 
-    from krowlspider.cluster.membership import Counters
-    from krowlspider.cluster.ring import Member
+    from scrapy.settings import BaseSettings
 
-# What a node says of itself in its heartbeats, and how it is called here.
-_SAID = {"done": "done", "queued": "queued", "outbox": "outbox"}
-_WAITING = ("requests", "start_urls", "processing", "dead")
+    from krowlspider.commands.clusters import Cluster
+    from krowlspider.commands.ringrows import Row
 
 
 class Command(ScrapyCommand):
@@ -43,10 +38,14 @@ class Command(ScrapyCommand):
         return "[options] [URL ...]"
 
     def short_desc(self) -> str:
-        return "Show the members of KROWL_RING and what waits for each, or who owns a URL"
+        return "Show the nodes of a cluster and what waits for each, or who owns a URL"
 
     def long_desc(self) -> str:
-        return f"{self.short_desc()}. The ring is given as for a crawl: -s KROWL_RING=..."
+        return (
+            f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=... -s KROWL_CLUSTER=..., or"
+            " -s KROWL_RING=... . Exit code 1: a node or a server does not answer, the nodes do not agree on the ring, or"
+            " one is gone; 2: bad input"
+        )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
@@ -54,27 +53,55 @@ class Command(ScrapyCommand):
         parser.add_argument(
             "--spider", default="broad", help="whose inboxes are looked at (default: broad)"
         )
+        parser.add_argument(
+            "--signal",
+            choices=[str(each) for each in Signal],
+            help="tell all nodes to go on, to pause or to stop",
+        )
+        parser.add_argument(
+            "--forget",
+            metavar="ID",
+            help="wait no longer for a node that is gone: what is on its disk is left out",
+        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         assert self.settings is not None
         try:
-            validate(self.settings)
-            members = parse_ring(self.settings.getlist("KROWL_RING"))
-            if not members:
-                raise SettingsError('no ring: give -s KROWL_RING="a=redis://host:6379/0,b=..."')
-            if args:
-                found = [_owned(url, Ring(members)) for url in args]
-            else:
-                found = asyncio.run(_look(members, self.settings["KROWL_CLUSTER"], opts.spider))
-        except KrowlError as error:
+            asyncio.run(self._run(args, opts, _checked(self.settings)))
+        except (KrowlError, UnansweredError) as error:
             print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = BAD_INPUT
-            return
-        print(json.dumps(found, indent=1) if opts.json else _text(found))
-        self.exitcode = int(any("trouble" in row for row in found))
+            self.exitcode = BAD_INPUT if isinstance(error, KrowlError) else 1
+
+    async def _run(self, args: list[str], opts: argparse.Namespace, settings: BaseSettings) -> None:
+        async with cluster_of(settings) as cluster:
+            if opts.forget:
+                await cluster.forget(opts.forget)
+                print(f"Node {opts.forget} is not waited for any more")
+            elif opts.signal:
+                await cluster.signals.send(Signal(opts.signal))
+                print(f"The signal of the cluster {cluster.name} is {opts.signal}")
+            elif args:
+                owned = [await _owned(url, cluster) for url in args]
+                print(json.dumps(owned, indent=1) if opts.json else as_text(owned))
+            else:
+                head, rows = await cluster.look()
+                rows = await with_inboxes(rows, opts.spider)
+                told = json.dumps({**head, "nodes": rows}, indent=1)
+                print(told if opts.json else _text(head, rows))
+                self.exitcode = int(any(_is_amiss(row) for row in (head, *rows)))
 
 
-def _owned(text: str, ring: Ring) -> dict[str, Any]:
+def _checked(settings: BaseSettings) -> BaseSettings:
+    """:raises SettingsError: one of them is wrong"""
+    if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
+        # A crawl must have one; who only looks has none of its own.
+        settings = settings.copy()
+        settings.set("REDIS_URL", "unix:///")
+    validate(settings)
+    return settings
+
+
+async def _owned(text: str, cluster: Cluster) -> Row:
     """:raises UsageError: it is no URL"""
     try:
         seed = parse_seed(text.encode())
@@ -83,50 +110,16 @@ def _owned(text: str, ring: Ring) -> dict[str, Any]:
     if seed is None:
         raise UsageError(f"{text!r} is no URL")
     domain = domain_of(host_of(seed.url))
-    return {"url": seed.url, "domain": domain, "owner": ring.owner(domain)}
+    return {"url": seed.url, "domain": domain, **await cluster.owner(domain)}
 
 
-async def _look(members: list[Member], cluster: str, spider: str) -> list[dict[str, Any]]:
-    """A row for each member."""
-    ring = Ring(members)
-    said = await _said(members[0], cluster)
-    rows = []
-    for member in members:
-        counters = said.get(member.id, {})
-        row: dict[str, Any] = {
-            "id": member.id,
-            "redis": shown(member.redis),
-            "share": round(ring.share(member.id), 4),
-            **{name: int(counters[key]) for key, name in _SAID.items() if key in counters},
-        }
-        if "time" in counters:
-            row["seconds_ago"] = max(0, round(time.time() - counters["time"]))
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(redis_client(member.redis))
-            try:
-                waiting = await lengths(client, spider, member.id)
-            except RedisTrouble as error:
-                row["trouble"] = f"{error.kind}: {error}"
-            else:
-                row |= {name: getattr(waiting, name) for name in _WAITING}
-        rows.append(row)
-    return rows
+def _is_amiss(said: Row) -> bool:
+    return "trouble" in said or said.get("state", "agreed") != "agreed"
 
 
-async def _said(first: Member, cluster: str) -> dict[str, Counters]:
-    """What the nodes have said of themselves; nothing while nobody knows."""
-    async with redis_client(first.redis) as client:
-        try:
-            return dict(await RedisBoard(client, cluster).read())
-        except UnansweredError:
-            return {}
-
-
-def _text(rows: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    table = [names, *([str(row.get(name, "")) for name in names] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in table
-    )
+def _text(head: Row, rows: list[Row]) -> str:
+    parts = [f"cluster {head['cluster']}: {head.get('signal', head.get('trouble'))}"]
+    if "pages_taken" in head:
+        parts.append(f"{head['pages_taken']:,} of {head['pages']:,} pages taken")
+    parts += [f"{name} {head[name]}" for name in ("epoch", "ring") if head.get(name)]
+    return "\n".join([", ".join(parts), as_text(rows) if rows else "no node is live"])

@@ -58,6 +58,8 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 _NEEDLESS_SPIDER_MIDDLEWARES = (
+    # It joins by itself.
+    "middlewares.joining.Joining",
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
@@ -178,6 +180,7 @@ class BroadSpider(Spider):
         scheduler.page_budget = self._max_pages or None
         if self.settings.getbool("KROWL_SITEMAPS"):
             scheduler.on_robots = self._sitemaps.look
+        await scheduler.join()
         if self._seeds is not None:
             await self._plant(self._seeds)
             if not (self._seeds.good or scheduler.has_pending_requests()):

@@ -23,8 +23,9 @@ def ring(*names: str) -> Ring:
     return Ring(Member(name) for name in names)
 
 
-def reading(epoch: int, **claims: Claims) -> Reading:
-    return Reading(epoch, tuple(Member(name) for name in claims), claims)
+def reading(epoch: int, *, leaving: str = "", **claims: Claims) -> Reading:
+    """``leaving`` has those who do not stay, by their letters."""
+    return Reading(epoch, tuple(Member(n) for n in claims if n not in leaving), claims)
 
 
 def moving(old: Ring, new: Ring, node: str) -> list[str]:
@@ -183,6 +184,82 @@ def test_claims_are_bounded_and_taken_up_again_after_the_hand_over() -> None:
     assert next_claims("a", held, rings[-1], moved=rings[-1].checksum) == (rings[-1],)
 
 
+def test_what_a_leaving_node_has_rests_until_it_is_gone_and_nobody_is_given_what_it_had_before() -> (
+    None
+):
+    node = settled("a", "a", "b", "c")
+    node.see(reading(2, leaving="c", a=(NEW,), b=(NEW,), c=(NEW,)))
+    assert view(node).ring == OLD
+    assert node.wanted(NEW.checksum) == (OLD,)
+    node.begin((OLD,))
+    node.confirm(reading(3, leaving="c", a=(OLD,), b=(OLD,), c=(NEW,)))
+    assert view(node).behind == ("c",)
+    assert all(view(node).may_fetch(domain) for domain in KEPT)
+    assert not any(view(node).may_fetch(domain) for domain in GOING)
+    node.see(reading(4, a=(OLD,), b=(OLD,)))
+    assert all(view(node).may_fetch(domain) for domain in KEPT + GOING)
+
+
+def test_a_leaving_node_fetches_nothing_gives_all_it_has_to_others_and_keeps_its_claims() -> None:
+    node = settled("c", "a", "b", "c")
+    assert node.leave() == (NEW,)
+    node.confirm(reading(2, leaving="c", a=(NEW,), b=(NEW,), c=(NEW,)))
+    going = moving(NEW, OLD, "c")
+    assert view(node).leaving
+    assert view(node).ring == OLD
+    assert view(node).held == (NEW,)
+    assert not any(view(node).may_fetch(domain) for domain in going)
+    assert {view(node).moving_out(domain) for domain in going} == {"a", "b"}
+    assert {view(node).owner(domain) for domain in DOMAINS} == {"a", "b"}
+    for moved in (None, OLD.checksum):
+        assert node.wanted(moved) is None
+
+
+def test_a_leaving_node_knows_who_may_not_have_read_that_yet() -> None:
+    node = settled("c", "a", "b", "c")
+    node.leave()
+    node.confirm(reading(2, leaving="c", a=(NEW,), b=(NEW, OLD), c=(NEW,)))
+    assert view(node).unaware == ("a",)
+    node.see(reading(3, leaving="c", a=(OLD,), b=(OLD,), c=(NEW,)))
+    assert view(node).unaware == ()
+
+
+def test_when_all_leave_everything_stays_where_it_is() -> None:
+    node = settled("a", "a", "b")
+    node.leave()
+    node.confirm(reading(2, leaving="ab", a=(OLD,), b=(OLD,)))
+    assert view(node).leaving
+    assert {view(node).owner(domain) for domain in DOMAINS} == {"a"}
+    assert not any(view(node).may_fetch(domain) for domain in KEPT + GOING)
+    assert view(node).moving_out(KEPT[0]) is None
+    assert node.wanted(None) is None
+    # One more comes while they go: what is here is its.
+    node.see(reading(3, leaving="ab", a=(OLD,), b=(OLD,), c=()))
+    assert view(node).owner(KEPT[0]) == "c"
+
+
+def test_a_node_whose_lease_has_ended_leaves_with_the_claims_that_its_next_one_begins_with() -> (
+    None
+):
+    node = settled("a", "a", "b")
+    node.give_up()
+    assert node.leave() == (OLD,)
+    node.confirm(reading(1, leaving="a", a=(OLD,), b=(OLD,)))
+    assert view(node).held == (OLD,)
+    assert not view(node).may_fetch(KEPT[0])
+
+
+def test_a_node_that_begins_to_leave_while_it_publishes_keeps_what_either_locks() -> None:
+    node = settled("a", "a", "b")
+    node.see(reading(2, a=(OLD,), b=(OLD,), c=()))
+    node.begin((NEW,))
+    assert node.leave() == (NEW,)
+    node = settled("a", "a", "b", "c")
+    node.see(reading(2, a=(NEW,), b=(NEW,)))
+    node.begin((OLD,))
+    assert node.leave() == (NEW,)
+
+
 @dataclass
 class Record:
     """A node's place in the register: the session that holds it, until when at least, and its last change."""
@@ -192,6 +269,7 @@ class Record:
     expires: int
     changed: int
     claims: Claims = ()
+    leaving: bool = False
 
 
 @dataclass
@@ -202,14 +280,17 @@ class Register:
     records: dict[str, Record] = field(default_factory=dict)
 
     def read(self) -> Reading:
-        members = tuple(record.member for record in self.records.values())
+        members = tuple(record.member for record in self.records.values() if not record.leaving)
         claims = {name: record.claims for name, record in self.records.items()}
         return Reading(self.index, members, claims)
 
-    def enter(self, member: Member, session: int, expires: int) -> None:
-        assert member.id not in self.records
+    def enter(self, node: Node, expires: int) -> None:
+        assert node.member.id not in self.records
         self.index += 1
-        self.records[member.id] = Record(member, session, expires, self.index)
+        # As it was told last: claims that nobody holds any more lock all the same.
+        self.records[node.member.id] = Record(
+            node.member, node.session, expires, self.index, node.told, node.leaving
+        )
 
     def remove(self, name: str) -> None:
         self.index += 1
@@ -224,6 +305,7 @@ class Register:
             return False
         self.index += 1
         record.claims, record.changed = publish.claims, self.index
+        record.leaving = publish.leaving
         return True
 
 
@@ -235,6 +317,7 @@ class Publish:
     session: int
     based_on: int
     claims: Claims
+    leaving: bool = False
     stored: bool = False
 
 
@@ -250,6 +333,9 @@ class Node:
     readings: list[Reading] = field(default_factory=list)
     publish: Publish | None = None
     read_back: Reading | None = None
+    # What it has published last, or tried to.
+    told: Claims = ()
+    leaving: bool = False
 
     def may_fetch(self, domain: str, now: int) -> bool:
         seen = self.claimant.view
@@ -290,7 +376,7 @@ class World:
     def _enter(self, node: Node) -> None:
         self.sessions += 1
         node.session = self.sessions
-        self.register.enter(node.member, node.session, self.now + TTL)
+        self.register.enter(node, self.now + TTL)
         node.good_until = self.now + TTL - MARGIN
 
     def _registered(self, node: Node) -> bool:
@@ -298,10 +384,24 @@ class World:
         return record is not None and record.session == node.session
 
     def leave(self, name: str) -> None:
+        """At once; what it has goes to nobody."""
         node = self.nodes.get(name)
         if node and self._registered(node):
             self.register.remove(name)
             del self.nodes[name]
+
+    def begin_to_leave(self, name: str) -> None:
+        """A publish under way is given up for it."""
+        node = self.nodes.get(name)
+        if node and self._registered(node) and node.claimant.view is not None:
+            node.leaving = True
+            self._publish(node, node.claimant.leave())
+
+    def hand_over_and_leave(self, name: str) -> None:
+        node = self.nodes.get(name)
+        seen = node.claimant.view if node else None
+        if node and seen and seen.leaving and node.publish is None and not node.transit:
+            self.leave(name)
 
     def crash(self, name: str) -> None:
         self.nodes.pop(name, None)
@@ -338,13 +438,17 @@ class World:
         node = self.nodes.get(name)
         if node is None or node.publish is not None or not self._registered(node):
             return
-        wanted = node.claimant.wanted(node.moved())
+        wanted = node.claimant.leave() if node.leaving else node.claimant.wanted(node.moved())
         if wanted is not None:
             node.claimant.begin(wanted)
-            changed = self.register.records[name].changed
-            node.publish = Publish(name, node.session, changed, wanted)
-            node.read_back = None
-            self.flying.append(node.publish)
+            self._publish(node, wanted)
+
+    def _publish(self, node: Node, claims: Claims) -> None:
+        name = node.member.id
+        changed = self.register.records[name].changed
+        node.publish = Publish(name, node.session, changed, claims, node.leaving)
+        node.told, node.read_back = claims, None
+        self.flying.append(node.publish)
 
     def land(self, which: int) -> None:
         if self.flying:
@@ -410,6 +514,7 @@ class World:
         self.land(0)
         self.read_back(name)
         self.confirm(name)
+        self.hand_over_and_leave(name)
 
     def _show_all(self, name: str) -> None:
         while name in self.nodes and self.nodes[name].readings:
@@ -436,7 +541,15 @@ class ClaimsModel(RuleBasedStateMachine):
     def join(self, name: str, weight: int) -> None:
         self.world.join(name, weight)
 
-    @rule(name=names, what=st.sampled_from(["leave", "crash", "rejoin", "expire", "abandon"]))
+    @rule(
+        name=names,
+        what=st.sampled_from(
+            [
+                *("leave", "crash", "rejoin", "expire", "abandon"),
+                *("begin_to_leave", "hand_over_and_leave"),
+            ]
+        ),
+    )
     def go(self, name: str, what: str) -> None:
         getattr(self.world, what)(name)
 
@@ -529,7 +642,9 @@ class Walk:
             world.abandon: 3,
             world.expire: 5,
             world.rejoin: 3,
-            world.leave: 0.3,
+            world.leave: 0.2,
+            world.begin_to_leave: 0.3,
+            world.hand_over_and_leave: 3,
             world.crash: 0.3,
         }
         self.steps = {

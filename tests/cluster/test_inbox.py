@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from krowlspider.cluster.inbox import BATCH, DEAD_BYTES, Inbox, Lengths, lengths, requests_key
+from krowlspider.cluster.inbox import (
+    BATCH,
+    DEAD_BYTES,
+    Inbox,
+    Lengths,
+    hosts_key,
+    lengths,
+    requests_key,
+)
 from krowlspider.cluster.message import MAX_MESSAGE, Message, encode
 from krowlspider.cluster.redisio import RedisTrouble
 
@@ -43,9 +51,10 @@ if TYPE_CHECKING:
 
 KEY = requests_key(SPIDER)
 STARTS = f"{SPIDER}:start_urls"
+HOSTS = hosts_key(SPIDER)
 DEAD = f"{SPIDER}:dead"
 PROCESSING = f"{KEY}:processing:{NODE}"
-EMPTY = Lengths(requests=0, start_urls=0, processing=0, dead=0)
+EMPTY = Lengths(requests=0, start_urls=0, hosts=0, processing=0, dead=0)
 
 
 @pytest.fixture
@@ -66,7 +75,7 @@ async def push(client: Redis, found: Sequence[bytes], key: str = KEY) -> None:
 async def emptied(client: Redis) -> Lengths:
     while True:
         found = await lengths(client, SPIDER, NODE)
-        if not (found.requests or found.start_urls or found.processing):
+        if not (found.requests or found.start_urls or found.hosts or found.processing):
             return found
         await asyncio.sleep(0.01)
 
@@ -101,7 +110,7 @@ def test_a_message_leaves_redis_only_when_it_has_been_taken(server: Server) -> N
             await push(client, messages(3))
             async with running(inbox(client, sink)):
                 await eventually(lambda: bool(sink.held))
-                assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 3, 0)
+                assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 0, 3, 0)
                 sink.gate.set()
                 await emptied(client)
         assert sink.urls == urls(3)
@@ -238,7 +247,7 @@ def test_nothing_is_taken_while_paused(server: Server) -> None:
             await push(client, messages(3))
             async with running(inbox(client, sink, paused=paused)):
                 await eventually(lambda: asked > 10)
-                assert await lengths(client, SPIDER, NODE) == Lengths(3, 0, 0, 0)
+                assert await lengths(client, SPIDER, NODE) == Lengths(3, 0, 0, 0, 0)
                 is_paused = False
                 await emptied(client)
         assert sink.urls == urls(3)
@@ -537,6 +546,80 @@ def test_what_the_taker_raises_comes_out_and_its_messages_stay(server: Server) -
             with pytest.raises(ExceptionGroup) as caught:
                 await Inbox(client, SPIDER, NODE, fail).run()
             assert caught.group_contains(OSError, match="disk")
-            assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 3, 0)
+            assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 0, 3, 0)
+
+    drive(main())
+
+
+def test_chunks_of_hosts_are_taken_in_order_and_what_is_refused_goes_to_the_dead_list(
+    server: Server,
+) -> None:
+    async def main() -> None:
+        found: list[Any] = []
+
+        async def take(chunks: list[Any]) -> list[str | None]:
+            found.extend(chunks)
+            return ["odd" if chunk["n"] % 2 else None for chunk in chunks]
+
+        async with clients(server.url) as (client,):
+            await push(client, [b'{"n": %d}' % n for n in range(300)], HOSTS)
+            worker = inbox(client, Sink(), take_hosts=take)
+            async with running(worker):
+                await eventually(lambda: len(found) == 300)
+                left = await emptied(client)
+            assert left == Lengths(0, 0, 0, 0, 150)
+            notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)][::-1]
+        assert [chunk["n"] for chunk in found] == list(range(300))
+        assert [json.loads(note["message"])["n"] for note in notes] == list(range(1, 300, 2))
+        assert {note["reason"] for note in notes} == {"odd"}
+        assert (worker.stats.taken, worker.stats.dead) == (0, 150)
+
+    drive(main())
+
+
+def test_chunks_are_left_where_nobody_takes_them_and_while_paused(server: Server) -> None:
+    async def main() -> None:
+        asked = 0
+
+        async def refuse(chunks: list[Any]) -> list[str | None]:
+            raise AssertionError(chunks)
+
+        def paused() -> bool:
+            nonlocal asked
+            asked += 1
+            return True
+
+        async with clients(server.url) as (client,):
+            await push(client, [b"{}"] * 3, HOSTS)
+            await push(client, messages(3))
+            sink = Sink()
+            for options in ({}, {"take_hosts": refuse, "hosts_paused": paused}):
+                async with running(inbox(client, sink, **options)):
+                    await eventually(lambda: len(sink.urls) >= 3)
+                    await eventually(lambda options=options: not options or asked > 10)
+            assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 3, 0, 0)
+
+    drive(main())
+
+
+def test_messages_are_taken_while_chunks_are_being_taken(server: Server) -> None:
+    async def main() -> None:
+        is_taking, may_end = asyncio.Event(), asyncio.Event()
+
+        async def take(chunks: list[Any]) -> list[str | None]:
+            is_taking.set()
+            await may_end.wait()
+            return [None] * len(chunks)
+
+        sink = Sink()
+        async with clients(server.url) as (client,):
+            await push(client, [b"{}"] * 3, HOSTS)
+            async with running(inbox(client, sink, take_hosts=take)):
+                await is_taking.wait()
+                await push(client, messages(3))
+                await eventually(lambda: sink.urls == urls(3))
+                assert await lengths(client, SPIDER, NODE) == Lengths(0, 0, 0, 3, 0)
+                may_end.set()
+                assert await emptied(client) == EMPTY
 
     drive(main())

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.quiet import Quiet, Word, crew
+from krowlspider.cluster.quiet import Quiet, Word, run_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass
@@ -110,7 +114,7 @@ def test_it_is_not_over_when_a_node(other: Word | None) -> None:
 
 def test_what_another_has_found_counts_for_these_processes_alone() -> None:
     mine, theirs = quiet(7), quiet(9, start=2)
-    found = crew({"a": mine, "b": theirs})
+    found = run_number({"a": mine, "b": theirs})
     assert Quiet().hear({"a": mine, "b": quiet(9, start=2, over=found)}) == found
     assert Quiet().hear({"a": quiet(7, start=3), "b": quiet(9, start=2, over=found)}) == 0
 
@@ -128,3 +132,306 @@ def test_those_that_have_left_are_not_waited_for() -> None:
     assert ears.hear({"a": quiet(2), "b": gone}) == 0
     assert ears.hear({"a": quiet(3), "b": gone}) != 0
     assert Word.of(gone.counters()) == gone
+
+
+def test_nobody_is_done_without_those_of_the_crew_that_are_away() -> None:
+    ears, crew = Quiet(), frozenset("ab")
+    for beat in (1, 3, 5):
+        assert ears.hear({"a": quiet(beat)}, crew) == 0
+    assert ears.waiting_for == ("b",)
+    assert ears.hear({"a": quiet(6), "b": None}, crew) == 0
+    assert ears.waiting_for == ()
+
+
+def test_those_who_are_away_are_not_named_while_others_have_work() -> None:
+    ears, crew = Quiet(), frozenset("abc")
+    for beat in (1, 3, 5):
+        assert ears.hear({"a": Word(1, beat, quiet=False, activity=beat)}, crew) == 0
+        assert ears.waiting_for == ()
+
+
+def test_what_another_has_found_does_not_count_while_one_of_the_crew_is_away() -> None:
+    mine, theirs = quiet(7), quiet(9, start=2)
+    found = run_number({"a": mine, "b": theirs})
+    words = {"a": mine, "b": quiet(9, start=2, over=found)}
+    assert Quiet().hear(words, frozenset("abc")) == 0
+    assert Quiet().hear(words, frozenset("ab")) == found
+    assert Quiet().hear(words, frozenset()) == found
+
+
+def test_a_quiet_word_of_a_node_that_died_after_it_counts_for_nothing() -> None:
+    ears, crew = Quiet(), frozenset("ab")
+    for beat in range(1, 9):
+        assert ears.hear({"a": quiet(beat), "b": quiet(4, start=2)}, crew) == 0
+    assert ears.hear({"a": quiet(9)}, crew) == 0
+    # It is back, and has told nothing else yet than what stood there.
+    assert ears.hear({"a": quiet(11), "b": quiet(4, start=2)}, crew) == 0
+    for beat in (1, 2):
+        assert ears.hear({"a": quiet(12 + beat), "b": quiet(beat, start=3)}, crew) == 0
+    assert ears.hear({"a": quiet(15), "b": quiet(3, start=3)}, crew) != 0
+
+
+def test_a_node_that_hears_nothing_new_does_not_find_the_end() -> None:
+    ears, words = Quiet(), {"a": quiet(5), "b": quiet(7, start=2)}
+    for _ in range(5):
+        assert ears.hear(words, frozenset("ab")) == 0
+
+
+@pytest.mark.parametrize("then", ["a", "abc"], ids=["one is dismissed", "one joins"])
+def test_all_begins_anew_when_the_crew_is_another(then: str) -> None:
+    ears = Quiet()
+    assert ears.hear({"a": quiet(1)}, frozenset("ab")) == 0
+    assert ears.hear({"a": quiet(3)}, frozenset(then)) == 0
+    assert ears.waiting_for == ()
+
+
+@dataclass(eq=False)
+class Process:
+    """A node of a ring whose members come and go: it works, sends to those who are in the ring as it saw it last, and ends
+    when it has handed over all it had, when the crawl is over, or at once."""
+
+    name: str
+    start: int
+    ring: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+    queued: int = 0
+    outbox: list[str] = field(default_factory=list)
+    beat: int = 0
+    activity: int = 0
+    over: int = 0
+    is_cut_off: bool = False
+    leaving: bool = False
+    ears: Quiet = field(default_factory=Quiet)
+    made: Word | None = None
+    words: dict[str, Word | None] = field(default_factory=dict)
+    crew: frozenset[str] = frozenset()
+
+
+class Cluster:
+    """Consul, Redis and disks, and processes that come and go. Each step is one node's, by chance."""
+
+    NAMES = ("a", "b", "c", "d")
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.running: dict[str, Process] = {}
+        # Consul: who is registered, the processes' last words, and the crew.
+        self.registered: dict[str, Process] = {}
+        self.board: dict[str, Word] = {}
+        self.crew: set[str] = set()
+        # Redis, and what a process that has ended left on its disk.
+        self.inboxes = dict.fromkeys(self.NAMES, 0)
+        self.disks: dict[str, tuple[int, list[str]]] = {}
+        self.budget = 60
+        # Of a page: many at once, or one at a time, so that nearly all are quiet while one is at work.
+        self.links = chance.choice([(0, 1, 2, 3), (1, 1, 1, 1, 1, 1, 0)])
+        # Steps so far; the last after which nothing was left anywhere; and at which each process joined.
+        self.now = self.empty = 0
+        self.joined: dict[int, int] = {}
+        self.ended = 0
+        self.steps = {
+            self.work: 12,
+            self.deliver: 12,
+            self.take: 12,
+            self.say: 30,
+            self.show: 30,
+            self.look: 15,
+            self.join: 1,
+            self.crash: 0.3,
+            self.expire: 2,
+            self.cut: 0.3,
+            self.mend: 2,
+            self.begin_to_leave: 0.5,
+            self.hand_over: 8,
+            self.leave: 8,
+            self.forget: 0.1,
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            any(self.inboxes.values())
+            or any(self.disks[name] != (0, []) for name in self.disks)
+            or any(each.queued or each.outbox for each in self.running.values())
+        )
+
+    def run(self, steps: int) -> None:
+        each = list(self.steps)
+        for step in self.chance.choices(each, weights=list(self.steps.values()), k=steps):
+            self.once(step, self.chance.choice(self.NAMES))
+
+    def once(self, step: Callable[[str], None], name: str) -> None:
+        self.now += 1
+        if step in {self.join, self.expire, self.forget} or name in self.running:
+            step(name)
+        if self.is_empty:
+            self.empty = self.now
+
+    def join(self, name: str) -> None:
+        """With what is on its disk, and with seeds when nothing is; an earlier process's lease has ended before."""
+        if name in self.running or name in self.registered:
+            return
+        self.crew.add(name)
+        process = Process(name, self.chance.randrange(1, 1 << 52))
+        process.queued, process.outbox = self.disks.pop(name, (self.chance.randrange(2), []))
+        self.running[name] = self.registered[name] = process
+        self.joined[process.start] = self.now
+        self.look(name)
+
+    def crash(self, name: str) -> None:
+        self._end(name)
+
+    def expire(self, name: str) -> None:
+        process = self.registered.get(name)
+        if process and (process.is_cut_off or self.running.get(name) is not process):
+            self._unregister(name)
+
+    def cut(self, name: str) -> None:
+        self.running[name].is_cut_off = True
+
+    def mend(self, name: str) -> None:
+        process = self.running[name]
+        process.is_cut_off = False
+        if name not in self.registered:
+            self.registered[name] = process
+            self.crew.add(name)
+        self.look(name)
+
+    def work(self, name: str) -> None:
+        process = self.running[name]
+        if process.queued and not process.leaving and not process.is_cut_off:
+            process.queued -= 1
+            process.activity += 1
+            for _ in range(self.chance.choice(self.links)):
+                if self.budget:
+                    self.budget -= 1
+                    process.outbox.append(self.chance.choice(sorted(process.ring)))
+
+    def deliver(self, name: str) -> None:
+        """Not without a lease: who has left may be in an old ring."""
+        process = self.running[name]
+        if process.outbox and name in self.registered and not process.is_cut_off:
+            self.inboxes[process.outbox.pop(0)] += 1
+            process.activity += 1
+
+    def take(self, name: str) -> None:
+        """A node that leaves forwards what comes in."""
+        process = self.running[name]
+        if self.inboxes[name]:
+            self.inboxes[name] -= 1
+            process.queued += 1
+            process.activity += 1
+
+    def say(self, name: str) -> None:
+        process = self.running[name]
+        if process.made is None:
+            process.beat += 1
+            quiet = not (self.inboxes[name] or process.queued or process.outbox)
+            process.made = Word(process.start, process.beat, quiet, process.activity, process.over)
+
+    def show(self, name: str) -> None:
+        """The heartbeat: a word is put, and all of them are read with the crew. In an outage those of the last one stand."""
+        process = self.running[name]
+        if process.made is None:
+            return
+        if not process.is_cut_off and name in self.registered:
+            self.board[name] = process.made
+            process.words = dict(self.board)
+            process.crew = frozenset(self.crew)
+        process.made = None
+        words = {member: process.words.get(member) for member in process.members}
+        process.over = process.ears.hear(words, process.crew)
+        if process.over:
+            starts = [word.start for word in words.values() if word]
+            assert self.empty >= max(self.joined[start] for start in starts), "over too early"
+            assert process.crew <= words.keys()
+            # As any other that leaves: one that has joined since may send it something.
+            self.begin_to_leave(name)
+
+    def look(self, name: str) -> None:
+        """Read who is there; what was to go to those who are not goes elsewhere."""
+        process = self.running[name]
+        if process.is_cut_off or name not in self.registered:
+            return
+        process.members = frozenset(self.registered)
+        staying = {n for n, other in self.registered.items() if not other.leaving}
+        process.ring = frozenset(staying or {name})
+        process.outbox = [
+            node if node in process.ring else self.chance.choice(sorted(process.ring))
+            for node in process.outbox
+        ]
+
+    def begin_to_leave(self, name: str) -> None:
+        if name in self.registered:
+            self.running[name].leaving = True
+            self.look(name)
+
+    def hand_over(self, name: str) -> None:
+        """A host is the new owner's as soon as it is in its Redis, and only then no more here."""
+        process = self.running[name]
+        others = sorted(process.ring - {name})
+        if process.leaving and process.queued and others:
+            process.queued -= 1
+            process.outbox.append(self.chance.choice(others))
+            process.activity += 1
+
+    def leave(self, name: str) -> None:
+        """Once nothing is here, and nobody can send anything here any more; or with what is here, when nobody stays."""
+        process = self.running[name]
+        others = [other for other in self.registered.values() if other is not process]
+        unaware = any(name in other.ring for other in others)
+        rest = unaware or process.queued or process.outbox or self.inboxes[name]
+        if process.leaving and name in self.registered and not (rest and process.ring != {name}):
+            self._finish(name)
+
+    def forget(self, name: str) -> None:
+        """By hand: what a node has that is gone is left out, once nobody sends it anything any more."""
+        rings = [other.ring for other in self.registered.values()]
+        if name in self.crew and name not in self.running and not any(name in r for r in rings):
+            self.crew.remove(name)
+            self.disks.pop(name, None)
+            self.inboxes[name] = 0
+
+    def _finish(self, name: str) -> None:
+        process = self.running[name]
+        if name in self.registered and not process.is_cut_off:
+            if not (process.queued or process.outbox or self.inboxes[name]):
+                self.crew.discard(name)
+            self._unregister(name)
+        self.ended += 1
+        self._end(name)
+
+    def _end(self, name: str) -> None:
+        process = self.running.pop(name)
+        if process.queued or process.outbox:
+            self.disks[name] = (process.queued, process.outbox)
+
+    def _unregister(self, name: str) -> None:
+        del self.registered[name]
+        self.board.pop(name, None)
+
+    def settle(self) -> None:
+        """Nobody comes or goes any more but to end, and those who are waited for are started again."""
+        for step in (self.crash, self.cut, self.begin_to_leave, self.forget, self.join):
+            self.steps[step] = 0
+        for _ in range(400):
+            self.run(100)
+            for name in self.NAMES:
+                self.once(self.expire, name)
+                if name in self.crew:
+                    self.once(self.join, name)
+            if not (self.running or self.crew):
+                break
+        assert not self.running, "it does not end"
+        assert not self.crew
+        assert self.is_empty
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_with_nodes_that_come_and_go_it_ends_and_never_before_a_moment_with_nothing_left(
+    seed: int,
+) -> None:
+    cluster = Cluster(random.Random(seed))
+    cluster.join("a")
+    cluster.run(3000)
+    cluster.settle()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from functools import cache
 from itertools import islice, product
@@ -218,24 +217,3 @@ def test_one_id_twice_is_refused_by_name() -> None:
 def test_the_share_of_no_member_is_an_error() -> None:
     with pytest.raises(KeyError):
         Ring(nodes(2)).share("node-2")
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-def test_a_ring_of_64_nodes_is_built_in_50_ms_and_one_of_a_thousand_in_a_second() -> None:
-    Ring([Member("first", WEIGHT_MAX)]).owner("example.org")
-    for count, most in ((64, 0.05), (1000, 1.0)):
-        begun = time.process_time()
-        Ring(nodes(count, f"of-{count}-{{}}")).owner("example.org")
-        assert time.process_time() - begun < most
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-def test_an_owner_is_found_in_a_microsecond() -> None:
-    ring, some = Ring(nodes(64)), domains()[:50_000]
-    ring.owner("example.org")
-    begun = time.process_time()
-    for domain in some:
-        ring.owner(domain)
-    assert (time.process_time() - begun) / len(some) < 1.2e-6

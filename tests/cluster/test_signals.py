@@ -236,12 +236,53 @@ def test_what_was_given_back_may_be_taken_again_and_no_more(place: Place):
     asyncio.run(main())
 
 
+def test_what_is_taken_is_told_and_nothing_is_after_a_reset(place: Place):
+    async def main() -> None:
+        async with place.budget(10) as budget, place.budget(10) as other:
+            assert await budget.taken() == 0
+            await budget.take(4)
+            await other.take(9)
+            assert await budget.taken() == await other.taken() == 10
+            await budget.give_back(3)
+            assert await other.taken() == 7
+            await other.reset()
+            assert await budget.taken() == 0
+            assert await budget.take(11) == 10
+
+    asyncio.run(main())
+
+
+def test_pages_that_come_back_after_a_reset_give_nobody_more_than_there_are(place: Place):
+    async def main() -> None:
+        async with place.budget(10) as budget:
+            await budget.take(8)
+            await budget.reset()
+            await budget.give_back(8)
+            assert await budget.taken() == 0
+            assert await budget.take(20) == 10
+
+    asyncio.run(main())
+
+
+def test_a_limit_that_is_lower_now_gives_none_and_takes_none_away(place: Place):
+    async def main() -> None:
+        async with place.budget(10) as before, place.budget(5) as now:
+            await before.take(8)
+            assert await now.take(1) == 0
+            assert await now.taken() == 8
+
+    asyncio.run(main())
+
+
 def test_a_budget_that_holds_no_number_gives_no_pages(place: Place):
     async def main() -> None:
         await place.write(b"many", "pages")
         async with place.budget(10) as budget:
-            with pytest.raises(UnansweredError):
-                await budget.take(1)
+            for ask in (budget.take(1), budget.give_back(1), budget.taken()):
+                with pytest.raises(UnansweredError):
+                    await ask
+            await budget.reset()
+            assert await budget.take(1) == 1
 
     asyncio.run(main())
 

@@ -1,0 +1,139 @@
+"""Takes in the hosts that other nodes hand over: chunk by chunk, each acknowledged when it is on the disk to stay."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from krowlspider.cluster.loopshare import SHARE, LoopShare
+from krowlspider.cluster.redisio import Line, RedisTrouble, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from redis.asyncio import Redis
+
+# Seconds that an acknowledgement is kept for a sender that is away; should it come later, it sends a chunk again.
+_KEPT = 3600
+# In place of the number of chunks that have come: this node cannot take the host.
+REFUSED = b"-"
+# Characters of a host in a key of Redis: of the longest URL that is taken.
+_HOST_MAX = 2048
+_TRANSFER = re.compile("[0-9a-f]{16}")
+
+
+def arrived_key(spider: str, host: str, transfer: str) -> str:
+    """Where the receiver says how many chunks of a host have come; ``transfer`` is 16 hex digits, which hosts of the same
+    record share."""
+    return f"{spider}:arrived:{host}:{transfer}"
+
+
+class Arrivals(Protocol):
+    """The hosts that come to a frontier."""
+
+    def take(self, said: Any) -> int:
+        """Take a chunk if it is the next of its host; return how many have come."""
+
+
+@dataclass(slots=True)
+class ArrivingStats:
+    """Of this start: chunks taken and hosts of which the last one came, repeats included; chunks of hosts that were on their
+    way out, and refused ones; troubles with the acknowledgements by kind."""
+
+    chunks: int = 0
+    hosts: int = 0
+    busy: int = 0
+    refused: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+class Arriving:
+    """Gives chunks to ``arrivals``, whose ``bad`` says that one cannot be taken, and whose ``busy`` that it cannot be taken
+    now. ``durable`` returns when all that they have written is on the disk to stay. ``came`` is told the host of
+    each chunk that is. ``client`` is of this node's own Redis, where the senders read what has come.
+    """
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        client: Redis,
+        spider: str,
+        durable: Callable[[], Awaitable[None]],
+        *,
+        bad: type[Exception],
+        busy: type[Exception],
+        share: Callable[[], float] = lambda: SHARE,
+        came: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._arrivals = arrivals
+        self._line = Line(client)
+        self._spider = spider
+        self._durable = durable
+        self._bad = bad
+        self._busy = busy
+        self._share = LoopShare(share, clock)
+        self._came = came
+        self.stats = ArrivingStats()
+
+    async def take(self, chunks: list[Any]) -> list[str | None]:
+        """Take chunks, as parsed from JSON; for each the reason why no node may take it, None for any other."""
+        # By key.
+        said: dict[str, bytes | int] = {}
+        came: list[str] = []
+        reasons: list[str | None] = []
+        for chunk in chunks:
+            async with self._share:
+                reasons.append(self._take(chunk, said, came))
+        await self._durable()
+        await self._acknowledge(said)
+        for host in came:
+            self._came(host)
+        return reasons
+
+    def _take(self, chunk: Any, said: dict[str, bytes | int], came: list[str]) -> str | None:
+        try:
+            arrived = self._arrivals.take(chunk)
+        except self._bad as error:
+            self.stats.refused += 1
+            if (key := self._key(chunk)) is not None:
+                said[key] = REFUSED
+            return str(error)[:200]
+        except self._busy:
+            # The sender sends it again.
+            self.stats.busy += 1
+            return None
+        if (key := self._key(chunk)) is not None:
+            said[key] = arrived
+        if arrived == chunk["number"] + 1:
+            came.append(chunk["host"])
+            self.stats.chunks += 1
+            self.stats.hosts += chunk["last"]
+        return None
+
+    def _key(self, chunk: Any) -> str | None:
+        """Where the sender looks for an answer, if it is one that may have one."""
+        if not isinstance(chunk, dict):
+            return None
+        host, transfer = chunk.get("host"), chunk.get("transfer")
+        if not (isinstance(host, str) and isinstance(transfer, str)):
+            return None
+        if len(host) > _HOST_MAX or not _TRANSFER.fullmatch(transfer):
+            return None
+        return arrived_key(self._spider, host, transfer)
+
+    async def _acknowledge(self, said: dict[str, bytes | int]) -> None:
+        """A sender that is not told sends a chunk again, and is told then."""
+        if not said:
+            return
+        commands = [("SET", key, value, "EX", _KEPT) for key, value in said.items()]
+        try:
+            checked(await self._line.talk(*commands))
+        except RedisTrouble as error:
+            self.stats.failed[error.kind] += 1
+
+    async def close(self) -> None:
+        await self._line.close()

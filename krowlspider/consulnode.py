@@ -1,0 +1,271 @@
+"""A node of a cluster whose members come and go, as Consul keeps them: each has what the ring of those that live gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.cluster.arriving import Arriving
+from krowlspider.cluster.consul import ConsulMembership
+from krowlspider.cluster.consulcalls import Agent
+from krowlspider.cluster.inbox import Inbox
+from krowlspider.cluster.membership import ClusterError, UnansweredError
+from krowlspider.cluster.mover import Mover
+from krowlspider.cluster.ring import Member
+from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
+from krowlspider.frontier.chunks import BadChunk
+from krowlspider.frontier.turns import HostBusyError
+from krowlspider.governor import Governor
+from krowlspider.node import Crawl, Node
+from krowlspider.notes import own_address
+from krowlspider.urls.host import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redis.asyncio import Redis
+    from scrapy.settings import BaseSettings
+
+    from krowlspider.cluster.claims import View
+    from krowlspider.cluster.quiet import Word
+    from krowlspider.frontier.arrival import Arrivals
+
+logger = logging.getLogger(__name__)
+
+# Of the loop's time, what handing over may take while the crawl goes on.
+_SHARE = 0.25
+# Seconds in which what others had on its way to us, when they read that we leave, has come.
+_ON_ITS_WAY = 3.0
+# Seconds between two looks whether all is handed over, or a ring is known; looks at most, for the ring.
+_LOOK = 0.2
+_LOOKS = 10
+
+
+class _OursOnly:
+    """Takes the chunks of hosts that are ours, and that our claims lock: of others another node might fetch what has not been
+    handed on."""
+
+    def __init__(self, arrivals: Arrivals, may_take: Callable[[Any], bool]):
+        self._arrivals = arrivals
+        self._may_take = may_take
+
+    def take(self, said: Any) -> int:
+        """:raises BadChunk: it is none
+        :raises HostBusyError: it is another's, or cannot be taken now
+        """
+        if not self._may_take(said):
+            raise HostBusyError(f"{said['host']!r} is another node's by now")
+        return self._arrivals.take(said)
+
+
+class ConsulNode(Node):
+    """A member of KROWL_CLUSTER, by the Consul of KROWL_CONSUL; its inbox is in REDIS_URL.
+
+    :raises ClusterError: a setting is wrong
+    """
+
+    mover: Mover
+    arriving: Arriving
+
+    def __init__(self, settings: BaseSettings, spider: str):
+        super().__init__(settings, spider)
+        self.cluster: str = settings["KROWL_CLUSTER"]
+        self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
+        redis: str = settings["REDIS_URL"]
+        own = Member(self.own, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
+        self._agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
+        self.membership: ConsulMembership = ConsulMembership(
+            self._agent, self.cluster, own, ttl=settings.getint("KROWL_CONSUL_TTL")
+        )
+        self._redis = self._client(redis)
+        self.governor = Governor(self.membership, self)
+        self.membership.on_change = self.governor.changed
+        self.signals = ConsulSignals(self._agent, self.cluster)
+        if self.pages:
+            self.budget = ConsulBudget(self._agent, self.cluster, self.pages)
+        # URLs of Redis that others have published and that are none.
+        self._refused: set[str] = set()
+        self._warned: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return f"{self.own} of {self.cluster}"
+
+    def prepare(self) -> None:
+        # Nothing else runs yet, and a folder of another cluster is to stop the start: it is waited for.
+        with ThreadPoolExecutor(1) as thread:
+            seed = thread.submit(asyncio.run, self.membership.agree_seed(None)).result()
+        self.seed = int.from_bytes(seed, "big")
+
+    # --- whose a domain is ---
+
+    @property
+    def view(self) -> View:
+        assert self.governor.view is not None
+        return self.governor.view
+
+    @property
+    def knows(self) -> bool:
+        return self.governor.view is not None
+
+    def may_fetch(self, domain: str) -> bool:
+        return self.governor.may_fetch(domain)
+
+    @property
+    def ready(self) -> bool:
+        return super().ready and self.governor.holds
+
+    def client_of(self, node: str) -> Redis | None:
+        if node == self.own:
+            return self._redis
+        record = self.membership.members.get(node)
+        if record is None or record.member.redis in self._refused:
+            return None
+        try:
+            return self._client(record.member.redis)
+        except ClusterError as error:
+            logger.error("What belongs to node %s waits in the outbox: %s", node, error)
+            self._refused.add(record.member.redis)
+            return None
+
+    # --- joining ---
+
+    def _make_inbox(self, crawl: Crawl) -> Inbox:
+        self.mover = Mover(
+            crawl.departures,
+            self.client_of,
+            self._spider,
+            busy=HostBusyError,
+            paused=lambda: crawl.stalled,
+            share=lambda: 1.0 if self.governor.leaving else _SHARE,
+        )
+        self.arriving = Arriving(
+            _OursOnly(crawl.arrivals, self._may_take),
+            self._redis,
+            self._spider,
+            crawl.make_durable,
+            bad=BadChunk,
+            busy=HostBusyError,
+            share=lambda: _SHARE,
+            came=lambda _: self.on_change(),
+        )
+        return Inbox(
+            self._redis,
+            self._spider,
+            self.own,
+            crawl.take_in,
+            paused=lambda: crawl.full,
+            take_hosts=self._take_hosts,
+        )
+
+    async def _take_hosts(self, chunks: list[Any]) -> Sequence[str | None]:
+        """Take hosts that are ours, when the ring by which they come is known here, and claimed."""
+        for _ in range(_LOOKS):
+            if all(map(self._may_take, chunks)):
+                break
+            await asyncio.sleep(_LOOK)
+        return await self.arriving.take(chunks)
+
+    def _may_take(self, chunk: Any) -> bool:
+        host = chunk.get("host") if isinstance(chunk, dict) else None
+        # What is no chunk is refused as such.
+        return not isinstance(host, str) or self.view.may_take(domain_of(host))
+
+    async def _join(self) -> None:
+        """Return when the ring is known, and with it whose a link is."""
+        await self.membership.start()
+        self._spawn(self.governor.run())
+        await self.governor.seen.wait()
+        self.known.set()
+
+    # --- what the governor asks for ---
+
+    def stop_moving(self) -> None:
+        self._crawl.departures.stop()
+
+    def ring_changed(self) -> None:
+        self._crawl.ring_changed()
+        self.on_change()
+
+    async def move(self, owner_of: Callable[[str], str | None]) -> None:
+        for ours in self._crawl.outbox.rebucket(owner_of):
+            if ours:
+                self._crawl.take_back(ours)
+            await asyncio.sleep(0)
+        await self.mover.send_all(owner_of)
+        await self._crawl.make_durable()
+
+    # --- how it goes ---
+
+    async def _check(self) -> None: ...
+
+    def _rests(self) -> bool:
+        return self.governor.settled and not self.mover.open and self._crawl.rests
+
+    def _hear(self, words: dict[str, Word | None]) -> None:
+        self._crew = self._quiet.hear(words, self.membership.crew)
+        waits = self._quiet.waiting_for
+        if waits and waits != self._warned:
+            logger.warning(
+                "All is done but for what is on the disks of nodes %s, which are gone: start them again, or give them up"
+                " by scrapy ring --forget NODE",
+                ", ".join(waits),
+            )
+        self._warned = waits
+
+    # --- leaving ---
+
+    async def part(self, *, drain: bool) -> None:
+        if not (drain and self.joined and self._drain_timeout and self._has_others()):
+            return
+        logger.info(
+            "Leaving the cluster %s: %d URLs are handed over to the others",
+            self.cluster,
+            self._crawl.left,
+        )
+        try:
+            async with asyncio.timeout(self._drain_timeout):
+                await self._drain()
+        except TimeoutError:
+            pass
+        if left := self._crawl.left:
+            logger.warning(
+                "%d URLs could not be handed over: they wait in the job folder for the next start of node %s",
+                left,
+                self.own,
+            )
+
+    def _has_others(self) -> bool:
+        return any(
+            name != self.own and not record.leaving
+            for name, record in self.membership.members.items()
+        )
+
+    async def _drain(self) -> None:
+        """Return when nothing is left here, or nobody is there to take it."""
+        await self._crawl.commit()
+        self.governor.leave()
+        gone_since: float | None = None
+        while self._has_others():
+            await asyncio.sleep(_LOOK)
+            if not (self.governor.gone and not self._crawl.left and await self.is_inbox_empty()):
+                gone_since = None
+            elif gone_since is None:
+                gone_since = time.monotonic()
+            elif time.monotonic() >= gone_since + _ON_ITS_WAY:
+                return
+
+    async def _depart(self) -> None:
+        await self.arriving.close()
+        if self.joined:
+            with suppress(UnansweredError):
+                if self.over or not (self._crawl.left or not await self.is_inbox_empty()):
+                    await self.membership.dismiss()
+                if self.over and self.budget is not None:
+                    await self.budget.reset()
+        await self.membership.leave()
+        self._agent.close()

@@ -1,0 +1,218 @@
+"""What tests of the hand-over share: frontiers on disk, a receiver, and both sides as processes that can be killed.
+
+``python -m tests.cluster.moving send URL FOLDER`` hands all hosts of the frontier in FOLDER/here over to the node ``there``,
+and says a word for each thing it does with one; ``receive URL FOLDER [STEP]`` is that node, and takes them into
+FOLDER/there, but says "here" and does nothing more when it comes to a step for the second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.cluster.arriving import Arriving
+from krowlspider.cluster.inbox import Inbox
+from krowlspider.cluster.mover import Mover
+from krowlspider.cluster.redisio import redis_client
+from krowlspider.frontier import schema
+from krowlspider.frontier.chunks import BadChunk
+from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.turns import HostBusyError
+from tests.crawling import ROOT
+from tests.frontier.conftest import LIMITS, World
+
+from .forwarding import SPIDER, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from redis.asyncio import Redis
+
+    from krowlspider.frontier.departure import Chunk, Departure
+
+# In the order in which a receiver comes to them.
+STEPS = ("asked", "stored", "durable", "acknowledged")
+_KINDS = (
+    schema.HOST,
+    schema.QUEUE,
+    schema.SEEN,
+    schema.ROBOTS,
+    schema.POISON,
+    schema.PUT_OFF,
+    schema.DUE,
+)
+
+
+def frontier(folder: Path, node: str) -> World:
+    folder.mkdir(exist_ok=True)
+    return World(lambda: LevelStore(folder / node, create=True), limits=LIMITS, node=node)
+
+
+def content(world: World) -> dict[bytes, bytes]:
+    """All that is on disk of hosts, by key."""
+    return dict(item for kind in _KINDS for item in world.store.items(kind))
+
+
+def urls(world: World) -> list[str]:
+    """All that is queued on disk."""
+    names = [key[1:].decode() for key in world.store.keys(schema.HOST)]
+    return sorted(url for name in names for url in world.queued(name))
+
+
+def pages(hosts: int, each: int = 3) -> list[str]:
+    return sorted(f"http://h{host}.test/{page}" for host in range(hosts) for page in range(each))
+
+
+def mover(world: World, client_for: Callable[[str], Redis | None], **options: Any) -> Mover:
+    options = {"share": lambda: 1.0, **options}
+    return Mover(world.departures, client_for, SPIDER, busy=HostBusyError, **options)
+
+
+class Watched:
+    """A frontier's arrivals; ``taken`` is told how many chunks have been given to them."""
+
+    def __init__(self, world: World, taken: Callable[[int], object]) -> None:
+        self._world = world
+        self._taken = taken
+        self.count = 0
+
+    def take(self, said: Any) -> int:
+        arrived = self._world.arrivals.take(said)
+        self.count += 1
+        self._taken(self.count)
+        return arrived
+
+
+@asynccontextmanager
+async def receiving(
+    world: World, client: Redis, taken: Callable[[int], object] = lambda _: None, **options: Any
+) -> AsyncIterator[Arriving]:
+    """The node of a frontier at work."""
+
+    async def durable() -> None:
+        world.store.batch(sync=True).write()
+
+    options = {"share": lambda: 1.0, "durable": durable, **options}
+    arriving = Arriving(
+        Watched(world, taken), client, SPIDER, bad=BadChunk, busy=HostBusyError, **options
+    )
+    try:
+        async with running(inbox(world, client, arriving)):
+            yield arriving
+    finally:
+        await arriving.close()
+
+
+def inbox(world: World, client: Redis, arriving: Arriving) -> Inbox:
+    return Inbox(client, SPIDER, world.node, _no_messages, take_hosts=arriving.take, poll=0.01)
+
+
+async def _no_messages(found: list[Any]) -> None:
+    raise AssertionError(found)
+
+
+@contextmanager
+def process(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """This module as a process, killed at the end."""
+    command = [sys.executable, "-m", "tests.cluster.moving", *map(str, words)]
+    started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+        started.stdout.close()
+
+
+class _TellingDepartures:
+    """A frontier's departures, which say what is done with them."""
+
+    def __init__(self, world: World) -> None:
+        self._all = world.departures
+        self.kept = self._all.kept
+        self.moving = self._all.moving
+
+    def begin(self, name: str) -> _TellingDeparture:
+        departure = _TellingDeparture(self._all.begin(name))
+        print("begin", flush=True)
+        return departure
+
+
+class _TellingDeparture:
+    def __init__(self, departure: Departure) -> None:
+        self._departure = departure
+        self.transfer = departure.transfer
+        self.abort = departure.abort
+
+    def chunk(self, arrived: int) -> Chunk | None:
+        chunk = self._departure.chunk(arrived)
+        print("chunk", flush=True)
+        return chunk
+
+    def end(self) -> Iterator[None]:
+        for _ in self._departure.end():
+            print("end", flush=True)
+            yield
+
+
+async def _send(url: str, folder: Path) -> None:
+    world = frontier(folder, "here")
+    client = redis_client(url)
+    sender = Mover(_TellingDepartures(world), lambda _: client, SPIDER, busy=HostBusyError)
+    await sender.send_all(lambda _: "there")
+    world.store.close()
+    print("all", flush=True)
+
+
+class _Stopping:
+    """Steps, of which one is the last."""
+
+    def __init__(self, last: str) -> None:
+        self._last = last
+        self._count = 0
+
+    def __call__(self, step: str) -> None:
+        self._count += step == self._last
+        if self._count == 2:
+            print("here", flush=True)
+            signal.pause()
+
+
+async def _receive(url: str, folder: Path, last: str = "") -> None:
+    world = frontier(folder, "there")
+    come_to = _Stopping(last)
+    client = redis_client(url)
+
+    async def durable() -> None:
+        come_to("stored")
+        world.store.batch(sync=True).write()
+        come_to("durable")
+
+    class Asked(Watched):
+        def take(self, said: Any) -> int:
+            come_to("asked")
+            return super().take(said)
+
+    class Told(Arriving):
+        async def take(self, chunks: list[Any]) -> list[str | None]:
+            reasons = await super().take(chunks)
+            come_to("acknowledged")
+            return reasons
+
+    arriving = Told(
+        Asked(world, lambda _: None), client, SPIDER, durable, bad=BadChunk, busy=HostBusyError
+    )
+    print("begun", flush=True)
+    await inbox(world, client, arriving).run()
+
+
+if __name__ == "__main__":
+    what, url, path, *rest = sys.argv[1:]
+    main = {"send": _send, "receive": _receive}[what]
+    asyncio.run(main(url, Path(path), *rest))

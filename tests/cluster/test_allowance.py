@@ -1,0 +1,123 @@
+"""All nodes together take the budget and no more, and what one has not fetched others may."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from krowlspider.cluster.allowance import Allowance
+from krowlspider.cluster.membership import UnansweredError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+class Purse:
+    """A budget in this process; what is real is held to the same in test_signals."""
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.spent = 0
+        self.answers = True
+
+    async def take(self, pages: int) -> int:
+        if not self.answers:
+            raise UnansweredError("it is down")
+        granted = min(pages, self.limit - self.spent)
+        self.spent += granted
+        return granted
+
+    async def give_back(self, pages: int) -> None:
+        if not self.answers:
+            raise UnansweredError("it is down")
+        self.spent -= pages
+
+    async def taken(self) -> int:
+        return self.spent
+
+    async def reset(self) -> None:
+        self.spent = 0
+
+
+@asynccontextmanager
+async def allowance(
+    purse: Purse, on_change: Callable[[], None] = lambda: None
+) -> AsyncIterator[Allowance]:
+    made = Allowance(purse, purse.limit, on_change)
+    running = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await made.close()
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - it is another task's
+            await asyncio.sleep(0)
+
+
+def test_pages_are_taken_before_they_are_needed_until_all_are_spent() -> None:
+    async def main() -> None:
+        purse = Purse(1000)
+        heard = []
+        async with allowance(purse, lambda: heard.append(purse.spent)) as mine:
+            fetched = 0
+            while not mine.spent:
+                await soon(lambda: mine.left > 0 or mine.spent)
+                if mine.left:
+                    mine.take()
+                    fetched += 1
+            assert fetched == purse.spent == 1000
+            assert heard[0] == 5
+            assert heard[-1] == 1000
+
+    asyncio.run(main())
+
+
+def test_what_was_not_fetched_goes_back() -> None:
+    async def main() -> None:
+        purse = Purse(1000)
+        async with allowance(purse) as mine:
+            await soon(lambda: mine.left == 5)
+            mine.take()
+            mine.take()
+            mine.give_back()
+        assert purse.spent == 1
+        assert mine.left == 0
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_down_leaves_what_was_taken_and_is_asked_again() -> None:
+    async def main() -> None:
+        purse = Purse(1000)
+        async with allowance(purse) as mine:
+            await soon(lambda: mine.left == 5)
+            purse.answers = False
+            for _ in range(5):
+                mine.take()
+            await asyncio.sleep(0)
+            assert (mine.left, mine.spent) == (0, False)
+            purse.answers = True
+            await soon(lambda: mine.left == 5)
+
+    asyncio.run(main())
+
+
+def test_pages_that_others_give_back_are_had_again() -> None:
+    async def main() -> None:
+        purse = Purse(1)
+        async with allowance(purse) as mine:
+            await soon(lambda: mine.left == 1)
+            mine.take()
+            await soon(lambda: mine.spent)
+            purse.spent -= 1
+            await soon(lambda: mine.left == 1)
+            assert not mine.spent
+
+    asyncio.run(main())

@@ -1,0 +1,101 @@
+"""Redis servers of a cluster that freeze, and inboxes with rubbish in them: nobody is held up, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+from redis import Redis
+
+from tests.cluster.nodes import Cluster
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.test_crawl import QUICK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+NODES = ("a", "b", "c")
+DELAY = 1.5
+OUTAGE = 60.0
+
+
+def test_a_redis_frozen_for_a_minute_holds_up_nobody_not_even_its_own_node(tmp_path: Path) -> None:
+    graph = Graph(hosts=60, pages=45, seed=12, features=QUICK)
+    with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:
+        for node in NODES:
+            cluster.start(node)
+        cluster.until(lambda: all(len(cluster.entries(node)) > 50 for node in NODES))
+        began = time.monotonic()
+        with cluster.redis["b"].frozen():
+            cluster.meanwhile(OUTAGE)
+        # Half of the pace at which a third of the hosts may be asked, in the half of the minute in which nothing of what
+        # they began with is wanting.
+        enough = OUTAGE / 2 / DELAY * graph.hosts / len(NODES) / 2
+        during = {node: len(cluster.entries(node, since=began)) for node in NODES}
+        assert {node for node, pages in during.items() if pages < enough} == set(), during
+        cluster.wait_all()
+        assert cluster.faults(delay=DELAY) == []
+        assert cluster.lag("p99") < 250
+
+
+CHUNK = {"host": "nobody.test", "transfer": "00" * 8, "number": 0, "last": True}
+RUBBISH = {
+    "broad:requests": [
+        b"\x80\x04\x95not a pickle that anybody reads.",
+        b"{",
+        b"[1, 2]",
+        b'{"url": "file:///etc/passwd"}',
+        b'{"url": "http://a.test/", "meta": ' + b"[" * 500 + b"]" * 500 + b"}",
+        b"x" * 20_000_000,
+    ],
+    "broad:start_urls": [b"\x80\x04", b'{"url": 7}', b"ftp://nobody.test/"],
+    "broad:hosts": [
+        b"\x80\x04",
+        b"{",
+        b"[]",
+        b'"nobody.test"',
+        json.dumps({**CHUNK, "host": "../etc"}).encode(),
+        json.dumps({**CHUNK, "transfer": "no number"}).encode(),
+        json.dumps({**CHUNK, "entries": [{"url": "http://another.test/"}]}).encode(),
+        b"x" * 20_000_000,
+    ],
+}
+
+
+def test_rubbish_in_the_inboxes_is_put_aside_with_its_reason_and_the_crawl_goes_on(
+    tmp_path: Path,
+) -> None:
+    graph = Graph(hosts=40, pages=12, seed=6, features=QUICK)
+    with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=1) as cluster:
+        for node in NODES[:2]:
+            cluster.start(node)
+        cluster.go_on(by=40)
+        # Of hosts that no page links to, and in order.
+        urls = [web.url(f"unknown{number}.test", "/") for number in range(4)]
+        for server in cluster.redis.values():
+            with Redis.from_url(server.url) as client:
+                for key, messages in RUBBISH.items():
+                    client.lpush(key, *messages)
+                client.lpush("broad:requests", *(json.dumps({"url": url}) for url in urls[:2]))
+                client.lpush("broad:start_urls", *urls[2:])
+        # One that comes has hosts handed over to it, past all that.
+        cluster.start("c")
+        cluster.wait_all()
+        assert cluster.faults(delay=1) == sorted(
+            f"page {url}: 1 requests instead of 0" for url in urls
+        ) + sorted(f"robots.txt {urlsplit(url).netloc}: 1 requests instead of 0" for url in urls)
+        bad = [message for messages in RUBBISH.values() for message in messages]
+        for node in NODES[:2]:
+            with Redis.from_url(cluster.redis[node].url) as client:
+                dead = [json.loads(note) for note in client.lrange("broad:dead", 0, -1)]
+            assert len(dead) == len(bad)
+            assert all(note["reason"] and note["time"] for note in dead)
+            assert max(len(note["message"]) for note in dead) < 100_000
+        counted = [run.crawl.stats.get("krowl/cluster/dead_count", 0) for run in cluster.runs]
+        assert sum(counted) == 2 * len(bad)

@@ -1,0 +1,125 @@
+"""What one person says to all nodes, and the pages that they fetch together: by Consul, and by the Redis of a static ring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.nodes import TTL
+from tests.cluster.servers import consul_agent, redis_server
+from tests.crawling import CONTACT, ROOT, Crawl, write_seeds
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.mockweb.oracle import reachable
+from tests.test_crawl import QUICK, pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NODES = ("a", "b")
+# Seconds in which a signal is honoured.
+HONOURED = 5.0
+GRAPH = Graph(hosts=30, pages=10, seed=3, features=QUICK)
+
+
+class Pair:
+    """Two nodes of one cluster, and the web that they crawl."""
+
+    def __init__(self, folder: Path, places: dict[str, dict[str, Any]], web: MockWeb):
+        self.folder = folder
+        self.places = places
+        self.web = web
+
+    def start(self, **settings: Any) -> list[Crawl]:
+        return [
+            Crawl(
+                self.folder / node,
+                arguments={"seeds": write_seeds(self.folder / "seeds.txt", self.web.seeds())},
+                settings={**self.places[node], **settings},
+                feed=False,
+            ).start()
+            for node in NODES
+        ]
+
+    def fetched(self) -> int:
+        return len(pages(self.web.log()))
+
+    def ring(self, *arguments: str) -> str:
+        given = {"KROWL_CONTACT": CONTACT, **self.places["a"]}
+        pairs = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
+        command = [sys.executable, "-m", "scrapy", "ring", *pairs, *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    def quiet_for(self, seconds: float) -> None:
+        """Nothing is fetched for that long."""
+        before = self.fetched()
+        time.sleep(seconds)
+        assert self.fetched() == before
+
+
+@pytest.fixture(params=["consul", "static"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    with ExitStack() as stack:
+        redis = {
+            node: stack.enter_context(redis_server(tmp_path / f"redis-{node}")) for node in NODES
+        }
+        if request.param == "consul":
+            agent = stack.enter_context(consul_agent(tmp_path / "consul"))
+            common: dict[str, Any] = {"KROWL_CONSUL": agent.url, "KROWL_CONSUL_TTL": TTL}
+        else:
+            ring = ",".join(f"{node}={server.url}" for node, server in redis.items())
+            common = {"KROWL_RING": ring}
+        places = {
+            node: {
+                **common,
+                "KROWL_NODE_ID": node,
+                **({"REDIS_URL": server.url} if request.param == "consul" else {}),
+            }
+            for node, server in redis.items()
+        }
+        yield Pair(tmp_path, places, stack.enter_context(MockWeb(graph=GRAPH)))
+
+
+def test_all_nodes_pause_within_five_seconds_and_go_on_and_fetch_all(pair: Pair) -> None:
+    crawls = pair.start(KROWL_DELAY_MIN=1)
+    for crawl in crawls:
+        crawl.wait_until(lambda: pair.fetched() > 20)
+    assert "PAUSED" in pair.ring("--signal", "PAUSED")
+    time.sleep(HONOURED)
+    pair.quiet_for(4)
+    assert all(crawl.process.poll() is None for crawl in crawls)
+    pair.ring("--signal", "RUNNING")
+    for crawl in crawls:
+        crawl.wait()
+        assert crawl.stats["finish_reason"] == "finished"
+    assert reachable(pair.web.graph, pair.web.seeds()).differences(pair.web.log()) == []
+
+
+def test_all_nodes_stop_and_go_on_when_they_are_told_to_run_again(pair: Pair) -> None:
+    crawls = pair.start(KROWL_DELAY_MIN=1)
+    for crawl in crawls:
+        crawl.wait_until(lambda: pair.fetched() > 20)
+    pair.ring("--signal", "STOP")
+    for crawl in crawls:
+        crawl.wait()
+        assert crawl.stats["finish_reason"] == "cluster_stop"
+        assert "scrapy ring --signal RUNNING" in crawl.log
+    pair.ring("--signal", "RUNNING")
+    for crawl in pair.start():
+        crawl.wait()
+        assert crawl.stats["finish_reason"] == "finished"
+    assert reachable(pair.web.graph, pair.web.seeds()).differences(pair.web.log()) == []
+
+
+def test_all_nodes_together_fetch_as_many_pages_as_the_cluster_may_and_no_more(pair: Pair) -> None:
+    for crawl in pair.start(KROWL_CLUSTER_PAGES=60):
+        crawl.wait()
+        assert crawl.stats["finish_reason"] == "cluster_pages"
+    # A node that ends gives back what it has not fetched when others may have ended before.
+    assert 55 <= pair.fetched() <= 60

@@ -1,0 +1,842 @@
+"""Hosts go from node to node through Redis: whole, once, whatever dies, freezes or fills up on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.cluster.arriving import arrived_key
+from krowlspider.cluster.delivery import WINDOW, Delivery, MoverStats
+from krowlspider.cluster.inbox import MAX_CHUNK, hosts_key, lengths, processing_key
+from krowlspider.cluster.loopshare import LoopShare
+from krowlspider.cluster.redisio import Line
+from krowlspider.frontier.arrival import Arrivals
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.poison import POISON_STRIKES, strike
+from krowlspider.frontier.turns import HostBusyError
+from krowlspider.politeness.robots import RobotsRecord
+
+from .forwarding import SPIDER, clients, drive, eventually, lag
+from .moving import STEPS, content, frontier, mover, pages, process, receiving, urls
+from .servers import redis_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.frontier.conftest import World
+
+    from .servers import Server
+
+KEY = hosts_key(SPIDER)
+DEAD = f"{SPIDER}:dead"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with redis_server(tmp_path / "redis") as made:
+        yield made
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    world = frontier(tmp_path, "here")
+    yield world
+    world.store.close()
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[World]:
+    world = frontier(tmp_path, "there")
+    yield world
+    world.store.close()
+
+
+def to_there(_: str) -> str:
+    return "there"
+
+
+def do(world: World, count: int) -> None:
+    """Fetch so many pages and commit."""
+    for _ in range(count):
+        world.clocks.pass_(5)
+        assert world.fetch() is not None
+    world.commit()
+
+
+def fill(world: World) -> None:
+    """Hosts with all that a host may have."""
+    for host in range(40):
+        name = f"http://h{host}.test"
+        world.add(*(f"{name}/{page}" for page in range(host % 7 + 1)), priority=host % 3)
+        world.add(f"{name}/first", priority=9)
+        rules = b"User-agent: *\nDisallow: /%d\n" % host
+        wall = world.clocks.wall
+        record = RobotsRecord("rules", wall, wall + 500, 200, rules)
+        world.frontier.put_robots(name, record.encode())
+    do(world, 25)
+    for wait in (0.0, 500.0):
+        world.clocks.pass_(5)
+        host = world.frontier.pop_host()
+        assert host is not None
+        world.frontier.put_off(host, wait)
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.release(lease.host, 90.0)
+    due = world.frontier.now() + 100
+    world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+    world.add("http://poison.test/")
+    key = next(key for key in world.store.keys(b"q") if b"poison" in key)
+    for _ in range(POISON_STRIKES):
+        strike(world.store, key)
+    world.commit()
+    world.crash()
+
+
+def left_of(world: World) -> dict[bytes, bytes]:
+    return {key: value for key, value in content(world).items() if key[:1] != b"e"}
+
+
+def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
+    server: Server, here: World, there: World, tmp_path: Path
+) -> None:
+    twin, handed = frontier(tmp_path / "twin", "here"), frontier(tmp_path / "twin", "there")
+    for world in (here, twin):
+        fill(world)
+    names = [key[1:].decode() for key in twin.store.keys(b"h")]
+    for name in names:
+        twin.hand_over(name, handed)
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client) as arriving:
+            sender = mover(here, lambda _: client)
+            await sender.send_all(to_there)
+            assert sender.stats.hosts == arriving.stats.hosts == len(names)
+            assert sender.stats.chunks == arriving.stats.chunks > len(names)
+            assert (sender.open, sender.stays, sender.stats.again) == (0, 0, 0)
+            assert not sender.stats.failed
+            assert await client.keys(f"{SPIDER}:*") == []
+
+    drive(main())
+    assert content(there) == content(handed)
+    assert there.frontier.put_off_queued == handed.frontier.put_off_queued > 0
+    assert left_of(here) == {}
+    assert (here.frontier.pending, here.frontier.host_count) == (0, 0)
+    for world in (twin, handed):
+        world.store.close()
+
+
+def test_hosts_of_several_owners_go_to_each_and_ours_stay(
+    tmp_path: Path, here: World, there: World
+) -> None:
+    other = frontier(tmp_path, "other")
+    here.add(*pages(60))
+    owners = {
+        f"h{host}.test": name
+        for host in range(60)
+        if (name := ("there", "other", None)[host % 3]) is not None
+    }
+
+    async def main(first: Server, second: Server) -> None:
+        async with (
+            clients(first.url, second.url) as (one, two),
+            receiving(there, one),
+            receiving(other, two),
+        ):
+            await mover(here, {"there": one, "other": two}.get).send_all(owners.get)
+
+    with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
+        drive(main(first, second))
+    for rest, world in enumerate((there, other, here)):
+        assert urls(world) == sorted(
+            page for page in pages(60) if int(page[8:].partition(".")[0]) % 3 == rest
+        )
+    other.store.close()
+
+
+def test_the_order_of_a_host_that_goes_in_many_chunks_is_kept(
+    server: Server, here: World, there: World
+) -> None:
+    for page in range(200):
+        here.add(f"http://a.test/{page}", priority=page % 3)
+    before = here.queued("a.test")
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            await mover(here, lambda _: client).send_all(to_there)
+
+    drive(main())
+    assert there.queued("a.test") == before
+    assert len(before) == 200
+
+
+def freeze(server: Server) -> None:
+    server.freeze()
+
+
+def kill(server: Server) -> None:
+    server.kill()
+
+
+@pytest.mark.parametrize(("begin", "kind"), [(freeze, "timeout"), (kill, "down")])
+def test_a_redis_in_trouble_is_gone_on_with(
+    server: Server, here: World, there: World, begin: Callable[[Server], None], kind: str
+) -> None:
+    here.add(*pages(300))
+
+    async def main() -> None:
+        async with clients(server.url, patience=0.3) as (client,):
+            sender = mover(here, lambda _: client)
+
+            def taken(count: int) -> None:
+                if count == 30:
+                    begin(server)
+
+            async with receiving(there, client, taken), lag() as late:
+                sending = asyncio.create_task(sender.send_all(to_there))
+                await eventually(lambda: sender.stats.failed[kind] > 1)
+                assert not sending.done()
+                assert here.frontier.queued > 0
+                if begin is freeze:
+                    server.thaw()
+                else:
+                    server.start()
+                await sending
+        assert late[0] < 0.25
+
+    drive(main())
+    assert urls(there) == pages(300)
+    assert urls(here) == []
+
+
+def test_what_a_redis_lost_is_sent_again(server: Server, here: World, there: World) -> None:
+    here.add(*pages(100))
+    held = asyncio.Event()
+
+    async def main() -> None:
+        flushed = False
+
+        async def durable() -> None:
+            there.store.batch(sync=True).write()
+            if not flushed:
+                await held.wait()
+
+        async with (
+            clients(server.url) as (client,),
+            receiving(there, client, durable=durable) as arriving,
+        ):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await eventually(lambda: sender.open == 100)
+            await client.flushall()
+            flushed = True
+            held.set()
+            await sending
+            assert sender.stats.again > 0
+            assert arriving.stats.refused == 0
+
+    drive(main())
+    assert urls(there) == pages(100)
+    assert urls(here) == []
+
+
+def test_a_full_redis_is_waited_for(tmp_path: Path, here: World, there: World) -> None:
+    here.add(*pages(100))
+
+    async def main(server: Server) -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await eventually(lambda: sender.stats.failed["full"] > 0)
+            assert urls(here) == pages(100)
+            await client.config_set("maxmemory", "0")
+            await sending
+
+    with redis_server(tmp_path / "redis", "--maxmemory", "1") as server:
+        drive(main(server))
+    assert urls(there) == pages(100)
+
+
+def test_acknowledgements_that_a_full_redis_refuses_hold_up_nothing_else(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await eventually(lambda: sender.open == 20)
+            await client.config_set("maxmemory", "1")
+            async with receiving(there, client) as arriving:
+                await eventually(lambda: arriving.stats.failed["full"] > 0)
+                while (await lengths(client, SPIDER, "there")).hosts:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert urls(here) == pages(20)
+                await client.config_set("maxmemory", "0")
+                await sending
+
+    drive(main())
+    assert urls(there) == pages(20)
+
+
+def test_one_that_is_stopped_leaves_nothing_dangling_and_goes_on_when_begun_again(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(150))
+
+    async def main() -> None:
+        reached = asyncio.Event()
+        goal = 0
+
+        def taken(count: int) -> None:
+            if count >= goal:
+                reached.set()
+
+        async with clients(server.url) as (client,), receiving(there, client, taken):
+            sender = mover(here, lambda _: client)
+            for goal in (0, 1, 40, 90, 150, 220, 290):
+                sending = asyncio.create_task(sender.send_all(to_there))
+                await (reached.wait() if goal else asyncio.sleep(0))
+                reached.clear()
+                sending.cancel()
+                with suppress(asyncio.CancelledError):
+                    await sending
+                here.departures.stop()
+                assert not [task for task in asyncio.all_tasks() if "Mover" in repr(task)]
+                assert (sender.open, here.departures.under_way) == (0, {})
+                # What is in neither has been removed here before it was there.
+                assert set(urls(here)) | set(urls(there)) == set(pages(150))
+            await sender.send_all(to_there)
+
+    drive(main())
+    assert urls(there) == pages(150)
+    assert urls(here) == []
+    assert there.frontier.queued == 450
+
+
+def test_a_host_that_was_stopped_halfway_goes_to_another_owner_whole(
+    tmp_path: Path, here: World, there: World
+) -> None:
+    other = frontier(tmp_path, "other")
+    here.add(*(f"http://a.test/{page}" for page in range(30)))
+
+    async def main(first: Server, second: Server) -> None:
+        async with clients(first.url, second.url) as (one, two):
+            reached = asyncio.Event()
+
+            def taken(count: int) -> None:
+                if count == 3:
+                    reached.set()
+
+            sender = mover(here, {"there": one, "other": two}.get)
+            async with receiving(there, one, taken):
+                sending = asyncio.create_task(sender.send_all(to_there))
+                await reached.wait()
+                sending.cancel()
+                with suppress(asyncio.CancelledError):
+                    await sending
+            here.departures.stop()
+            async with receiving(other, two):
+                await sender.send_all(lambda _: "other")
+                # What the first has of it goes on to the new owner too.
+                back = mover(there, {"other": two}.get)
+                await back.send_all(lambda _: "other")
+
+    with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
+        drive(main(first, second))
+    assert other.queued("a.test") == [f"http://a.test/{page}" for page in range(30)]
+    assert (urls(here), urls(there)) == ([], [])
+    other.store.close()
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[World, World]]:
+    here, there = frontier(folder, "here"), frontier(folder, "there")
+    try:
+        yield here, there
+    finally:
+        here.store.close()
+        there.store.close()
+
+
+def end(*words: str | Path, word: str) -> None:
+    """Have a process go on until it says so."""
+    with process(*words) as running:
+        assert running.stdout is not None
+        assert word in (line.strip() for line in running.stdout)
+
+
+def test_a_sender_that_is_killed_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
+    with opened(tmp_path) as (here, _):
+        here.add(*pages(60))
+        here.commit()
+    with process("receive", server.url, tmp_path):
+        for words in (1, 7, 61, 200, 290):
+            with process("send", server.url, tmp_path) as sender:
+                assert sender.stdout is not None
+                # The later ones may have come to their end.
+                for _ in range(words):
+                    sender.stdout.readline()
+        end("send", server.url, tmp_path, word="all")
+    with opened(tmp_path) as (here, there):
+        assert urls(here) == []
+        assert urls(there) == pages(60)
+        assert there.frontier.queued == 180
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_receiver_that_is_killed_between_two_steps_loses_and_doubles_nothing(
+    server: Server, tmp_path: Path, step: str
+) -> None:
+    with opened(tmp_path) as (here, _):
+        here.add(*pages(100))
+        here.commit()
+    with process("send", server.url, tmp_path) as sender:
+        end("receive", server.url, tmp_path, step, word="here")
+        with process("receive", server.url, tmp_path):
+            assert sender.stdout is not None
+            assert "all\n" in sender.stdout
+    with opened(tmp_path) as (here, there):
+        assert urls(here) == []
+        assert urls(there) == pages(100)
+        assert there.frontier.queued == 300
+
+
+def test_what_a_receiver_lost_with_its_disk_is_sent_again(
+    server: Server, tmp_path: Path, here: World, there: World
+) -> None:
+    here.add(*(f"http://a.test/{page}" for page in range(40)))
+    new = frontier(tmp_path / "new", "there")
+
+    async def main() -> None:
+        reached = asyncio.Event()
+        held = asyncio.Event()
+
+        async def durable() -> None:
+            if reached.is_set():
+                await held.wait()
+
+        def taken(count: int) -> None:
+            if count == 12:
+                reached.set()
+
+        async with clients(server.url) as (client,):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            async with receiving(there, client, taken, durable=durable):
+                await reached.wait()
+            async with receiving(new, client):
+                await sending
+
+    drive(main())
+    assert new.queued("a.test") == [f"http://a.test/{page}" for page in range(40)]
+    new.store.close()
+
+
+def cut(world: World) -> list[bytes]:
+    """All chunks of all hosts, as JSON."""
+    found = []
+    for name in [key[1:].decode() for key in world.store.keys(b"h")]:
+        departure = world.departures.begin(name)
+        count = 0
+        while (chunk := departure.chunk(count)) is not None:
+            found.append(json.dumps(chunk).encode())
+            count += 1
+        departure.abort()
+    return found
+
+
+def test_chunks_that_come_twice_and_out_of_order_change_nothing(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(30, 7))
+    found = cut(here)
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            await client.lpush(KEY, *found[::-1], *found[::2], *found[10:])
+            async with receiving(there, client):
+                await mover(here, lambda _: client).send_all(to_there)
+
+    drive(main())
+    assert urls(there) == pages(30, 7)
+    assert there.frontier.queued == 210
+
+
+def test_junk_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+    junk = [
+        b"junk",
+        b"\xff",
+        b"[" * 100_000,
+        b"5",
+        b"{}",
+        b'{"host": "a.test", "transfer": "00", "number": 0, "last": true}',
+        b'{"host": "a.test", "transfer": ["0000000000000000"], "number": 0, "last": true}',
+        b'{"host": "a.test", "transfer": "0000000000000000", "number": -1, "last": true}',
+        b'"' + b"x" * MAX_CHUNK + b'"',
+    ]
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), lag() as late:
+            await client.lpush(KEY, *junk)
+            async with receiving(there, client) as arriving:
+                await mover(here, lambda _: client).send_all(to_there)
+                found = await lengths(client, SPIDER, "there")
+                assert (found.hosts, found.processing, found.dead) == (0, 0, len(junk))
+                assert arriving.stats.refused == 5
+            notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)]
+            assert all(0 < len(note["reason"]) <= 200 for note in notes)
+            assert await client.get(arrived_key(SPIDER, "a.test", "0" * 16)) == b"-"
+        assert late[0] < 0.25
+
+    drive(main())
+    assert urls(there) == pages(20)
+
+
+def test_a_host_with_a_request_in_transit_goes_when_its_page_is_done(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+    here.clocks.pass_(5)
+    lease = here.pop()
+    assert lease is not None
+    asked = 0
+
+    def owner_of(_: str) -> str:
+        nonlocal asked
+        asked += 1
+        return "there"
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(owner_of))
+            await eventually(lambda: sender.stats.hosts == 19)
+            assert not sending.done()
+            here.frontier.release(lease.host, 0.25)
+            here.frontier.acknowledge(lease)
+            here.commit()
+            await sending
+
+    drive(main())
+    # All hosts were looked at once, and then there were none.
+    assert asked == 20
+    assert urls(there) == sorted(set(pages(20)) - {lease.entry.url})
+    assert urls(here) == []
+
+
+def test_a_host_that_is_leaving_the_receiver_is_sent_again_until_it_may_come(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+    there.add("http://h3.test/other")
+    leaving = there.departures.begin("h3.test")
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client) as arriving:
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await eventually(lambda: sender.stats.hosts == 19 and arriving.stats.busy > 3)
+            assert not sending.done()
+            leaving.abort()
+            await sending
+
+    drive(main())
+    assert urls(there) == sorted([*pages(20), "http://h3.test/other"])
+
+
+def test_a_host_that_its_owner_refuses_stays_until_the_ring_is_another(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20), "http://h3.test/" + "x" * 500)
+    wide = there.arrivals
+    there.arrivals = Arrivals(there.frontier, there.store, there.gate, there.identify, url_max=300)
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client) as arriving:
+            sender = mover(here, lambda _: client)
+            await sender.send_all(to_there)
+            assert (sender.stays, sender.stats.refused, arriving.stats.refused) == (1, 1, 1)
+            assert len(here.queued("h3.test")) == 4
+            assert not here.frontier.host("h3.test").leaving
+            (note,) = await client.lrange(DEAD, 0, -1)
+            assert "300" in json.loads(note)["reason"]
+            there.arrivals = wide
+            here.departures.stop()
+            await sender.send_all(to_there)
+            assert sender.stays == 0
+
+    drive(main())
+    assert urls(there) == sorted([*pages(20), "http://h3.test/" + "x" * 500])
+
+
+def test_an_entry_that_is_too_long_for_a_chunk_stays_with_its_host(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+    long = Entry("http://h3.test/long", request=b"J" + b"x" * MAX_CHUNK)
+    here.frontier.queue([Candidate("h3.test", b"12345678", long)])
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            sender = mover(here, lambda _: client)
+            await sender.send_all(to_there)
+            assert (sender.stays, sender.stats.refused) == (1, 1)
+
+    drive(main())
+    assert len(here.queued("h3.test")) == 4
+    assert set(urls(there)) >= {page for page in pages(20) if "/h3." not in page}
+
+
+def test_requests_that_only_this_job_can_read_stay_and_are_counted(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(3))
+    pickled = Entry("http://h1.test/pickled", request=b"Ppickle")
+    here.frontier.queue([Candidate("h1.test", b"12345678", pickled)])
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            sender = mover(here, lambda _: client)
+            await sender.send_all(to_there)
+            assert (sender.stays, sender.stats.hosts) == (1, 3)
+
+    drive(main())
+    assert urls(here) == ["http://h1.test/pickled"]
+    assert urls(there) == pages(3)
+
+
+def test_hosts_of_a_node_that_is_no_member_wait_and_those_of_others_go(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+    owners = {f"h{host}.test": "there" if host % 2 else "away" for host in range(20)}
+
+    async def main() -> None:
+        known: dict[str, Any] = {}
+        async with clients(server.url) as (client,), receiving(there, client):
+            known["there"] = client
+            sender = mover(here, known.get)
+            sending = asyncio.create_task(sender.send_all(owners.get))
+            await eventually(lambda: sender.stats.hosts == 10)
+            assert not sending.done()
+            assert len(urls(here)) == 30
+            known["away"] = client
+            await sending
+
+    drive(main())
+    assert urls(there) == pages(20)
+
+
+def test_a_node_in_trouble_holds_up_no_other(
+    tmp_path: Path, here: World, there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("krowlspider.cluster.mover._WAITING", 10)
+    other = frontier(tmp_path, "other")
+    here.add(*pages(100))
+    owners = {f"h{host}.test": "there" if host % 2 else "other" for host in range(100)}
+
+    async def main(first: Server, second: Server) -> None:
+        async with clients(first.url, second.url, patience=0.3) as (one, two):
+            sender = mover(here, {"there": one, "other": two}.get)
+            async with receiving(there, one), receiving(other, two):
+                with second.frozen():
+                    sending = asyncio.create_task(sender.send_all(owners.get))
+                    await eventually(lambda: sender.stats.hosts == 50)
+                    assert len(urls(there)) == 150
+                    assert sender.stats.failed["timeout"] > 0
+                await sending
+
+    with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
+        drive(main(first, second))
+    assert sorted([*urls(there), *urls(other)]) == pages(100)
+    other.store.close()
+
+
+def test_nothing_is_begun_sent_or_removed_while_paused(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(20))
+
+    async def main() -> None:
+        asked, is_paused = 0, True
+
+        def paused() -> bool:
+            nonlocal asked
+            asked += 1
+            return is_paused
+
+        async with clients(server.url) as (client,), receiving(there, client):
+            sender = mover(here, lambda _: client, paused=paused)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await eventually(lambda: asked > 10)
+            assert (sender.open, sender.stats.chunks) == (0, 0)
+            is_paused = False
+            await sending
+
+    drive(main())
+    assert urls(there) == pages(20)
+
+
+def test_no_more_is_under_way_than_the_window_has_room_for(
+    server: Server, here: World, there: World
+) -> None:
+    count = WINDOW + 100
+    here.add(*pages(count, 1))
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await eventually(lambda: sender.open == WINDOW)
+            found = await lengths(client, SPIDER, "there")
+            assert found.hosts <= WINDOW
+            assert here.frontier.queued == count
+            async with receiving(there, client):
+                await sending
+                assert sender.stats.hosts == count
+
+    drive(main())
+    assert urls(there) == pages(count, 1)
+
+
+def test_less_is_pushed_at_a_time_where_pushes_had_no_answer_in_time(
+    server: Server, here: World
+) -> None:
+    here.add(*pages(10, 1))
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            delivery = Delivery(
+                "there",
+                here.departures,
+                SPIDER,
+                error=HostBusyError,
+                share=LoopShare(lambda: 1.0, time.monotonic),
+                stats=MoverStats(),
+                clock=time.monotonic,
+            )
+            for _ in range(30):
+                delivery.slow_down()
+            delivery.waiting.extend(f"h{host}.test" for host in range(10))
+            line = Line(client)
+            await delivery.turn(line)
+            await line.close()
+            assert await client.llen(KEY) == 10
+            assert (await client.info("commandstats"))["cmdstat_lpush"]["calls"] > 5
+
+    drive(main())
+
+
+def test_acknowledgements_that_are_none_are_not_believed(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(1))
+    transfer = json.loads(cut(here)[0])["transfer"]
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            sender = mover(here, lambda _: client)
+            for junk in ("soon", "-1", "9" * 5000, "1.0"):
+                await client.set(arrived_key(SPIDER, "h0.test", transfer), junk)
+                sent = sender.stats.again
+                sending = asyncio.create_task(sender.send_all(to_there))
+                while sender.stats.again == sent:
+                    await client.delete(KEY)
+                    await asyncio.sleep(0.01)
+                assert urls(here) == pages(1)
+                sending.cancel()
+                with suppress(asyncio.CancelledError):
+                    await sending
+                here.departures.stop()
+            async with receiving(there, client):
+                await mover(here, lambda _: client).send_all(to_there)
+
+    drive(main())
+    assert urls(there) == pages(1)
+
+
+def test_a_chunk_is_acknowledged_only_when_it_is_durable_and_removed_only_then(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*pages(1, 1))
+    came: list[str] = []
+
+    async def main() -> None:
+        asked, may_go = asyncio.Event(), asyncio.Event()
+
+        async def durable() -> None:
+            asked.set()
+            await may_go.wait()
+
+        async with (
+            clients(server.url) as (client,),
+            receiving(there, client, durable=durable, came=came.append),
+        ):
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            await asked.wait()
+            assert await client.keys(f"{SPIDER}:arrived:*") == []
+            assert await client.llen(processing_key(KEY, "there")) == 1
+            assert (came, urls(here)) == ([], pages(1, 1))
+            may_go.set()
+            await sending
+        assert came == ["h0.test"]
+
+    drive(main())
+    assert urls(there) == pages(1, 1)
+
+
+def test_what_the_frontier_raises_comes_out(server: Server, here: World, there: World) -> None:
+    here.add(*pages(3))
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            here.store.failure = OSError("the disk is gone")
+            with pytest.raises(ExceptionGroup, match="unhandled") as caught:
+                await mover(here, lambda _: client).send_all(to_there)
+            assert "the disk is gone" in repr(caught.value.exceptions)
+
+    drive(main())
+
+
+def test_work_has_its_share_of_the_loop_and_no_more() -> None:
+    """Each step takes 10 ms by its clock: of 20 of them, a share of 1/10 takes 2 s."""
+
+    async def main() -> None:
+        for share, least in ((0.1, 1.5), (1.0, 0.0)):
+            ticks = iter(range(1000))
+            working = LoopShare(lambda share=share: share, lambda ticks=ticks: next(ticks) / 100)
+            turns = 0
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(others())
+            begun = asyncio.get_running_loop().time()
+
+            async def work(working: LoopShare = working) -> None:
+                for _ in range(10):
+                    async with working:
+                        pass
+
+            await asyncio.gather(work(), work())
+            assert asyncio.get_running_loop().time() - begun >= least
+            assert turns >= 20
+            task.cancel()
+
+    drive(main())

@@ -1,0 +1,349 @@
+"""Of all nodes that come, go and lose their leases at any moment, at most one may fetch a domain, and in the end its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.cluster.membership import Record
+from krowlspider.cluster.ring import Member
+from krowlspider.governor import Governor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from krowlspider.cluster.claims import Claims
+    from krowlspider.cluster.membership import Counters
+
+DOMAINS = [f"site{number}.test" for number in range(24)]
+
+
+@dataclass
+class Register:
+    """What Consul would keep, in this process: records of live nodes, each change of it another epoch."""
+
+    chance: random.Random
+    records: dict[str, Record] = field(default_factory=dict)
+    epoch: int = 0
+    places: list[Place] = field(default_factory=list)
+
+    def put(self, node: str, record: Record | None) -> None:
+        self.epoch += 1
+        if record is None:
+            self.records.pop(node, None)
+        else:
+            self.records[node] = record
+
+    async def some_time(self) -> None:
+        for _ in range(self.chance.randrange(4)):
+            await asyncio.sleep(0)
+
+
+class Place:
+    """A node's membership in a `Register`: `read` shows it what stands there, when that comes."""
+
+    def __init__(self, node: str, register: Register):
+        self.own = Member(node)
+        self.members: Mapping[str, Record] = {}
+        self.crew: frozenset[str] = frozenset()
+        self.epoch = 0
+        self.good_until = -1.0
+        self.on_change: Callable[[], None] = lambda: None
+        self._register = register
+        register.places.append(self)
+
+    async def start(self) -> None:
+        old = self._register.records.get(self.own.id)
+        self._register.put(self.own.id, old or Record(self.own))
+        self.good_until = 1.0
+        self.read()
+
+    def read(self) -> None:
+        if self.own.id in self._register.records:
+            self.members = dict(self._register.records)
+            self.epoch = self._register.epoch
+            self.on_change()
+
+    def lose(self) -> None:
+        """The lease ends; the others hear of it later."""
+        self.good_until = -1.0
+        self.on_change()
+
+    async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
+        await self._register.some_time()
+        while self.good_until < 0:  # noqa: ASYNC110 - turns of the loop are the model's time
+            await asyncio.sleep(0)
+        self._register.put(self.own.id, Record(self.own, claims, leaving=leaving))
+        await self._register.some_time()
+        self.read()
+
+    async def beat(self, counters: Counters) -> None: ...
+
+    async def dismiss(self) -> None: ...
+
+    async def leave(self) -> None:
+        self.good_until = -1.0
+
+    async def agree_seed(self, seed: bytes | None) -> bytes:
+        return seed or bytes(8)
+
+
+class Home:
+    """A household whose hosts are domains: it keeps each until another has it."""
+
+    def __init__(self, node: str, register: Register, homes: dict[str, Home]):
+        self.has: set[str] = set()
+        self.steps: list[str] = []
+        self.takes: Callable[[str], bool] = lambda _: False
+        # What it has cannot be handed over while this is not set.
+        self.free = asyncio.Event()
+        self.free.set()
+        self._node = node
+        self._register = register
+        self._homes = homes
+
+    def stop_moving(self) -> None:
+        self.steps.append("stop")
+
+    def ring_changed(self) -> None:
+        self.steps.append("ring")
+
+    async def move(self, owner_of: Callable[[str], str | None]) -> None:
+        self.steps.append("move")
+        await self.free.wait()
+        for domain in sorted(self.has):
+            owner = owner_of(domain)
+            if owner is None:
+                continue
+            await self._register.some_time()
+            while not self._taken(owner, domain):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0)
+            self.has.discard(domain)
+        await self._register.some_time()
+
+    def _taken(self, owner: str, domain: str) -> bool:
+        home = self._homes.get(owner)
+        if home is None or not home.takes(domain):
+            return False
+        home.has.add(domain)
+        return True
+
+
+@dataclass
+class Node:
+    place: Place
+    home: Home
+    governor: Governor
+    task: asyncio.Task[None]
+
+    def may_fetch(self, domain: str) -> bool:
+        return self.governor.may_fetch(domain)
+
+
+class World:
+    def __init__(self, seed: int):
+        self.chance = random.Random(seed)
+        self.register = Register(self.chance)
+        self.nodes: dict[str, Node] = {}
+        self.homes: dict[str, Home] = {}
+        # No node dies or loses its lease: what is fetched has been handed over.
+        self.in_order = False
+
+    async def join(self, name: str) -> Node:
+        place = Place(name, self.register)
+        home = self.homes[name] = Home(name, self.register, self.homes)
+        governor = Governor(place, home, clock=lambda: 0.0)
+        place.on_change = governor.changed
+        home.takes = lambda domain: governor.view is not None and governor.view.may_take(domain)
+        await place.start()
+        node = Node(place, home, governor, asyncio.create_task(governor.run()))
+        self.nodes[name] = node
+        return node
+
+    async def end(self, name: str) -> None:
+        """A node dies, or is gone."""
+        node = self.nodes.pop(name)
+        node.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await node.task
+        self.register.put(name, None)
+        self.homes.pop(name, None)
+
+    async def go_on(self, turns: int) -> None:
+        for _ in range(turns):
+            if self.chance.random() < 0.3 and self.nodes:
+                self.chance.choice(list(self.nodes.values())).place.read()
+            await asyncio.sleep(0)
+            self.check()
+
+    def check(self) -> None:
+        for domain in DOMAINS:
+            found = [name for name, node in self.nodes.items() if node.may_fetch(domain)]
+            assert len(found) <= 1, f"{domain} may be fetched by {found}"
+            for name in found:
+                if self.in_order:
+                    others = {each for each, home in self.homes.items() if domain in home.has}
+                    assert others <= {name}, f"{name} fetches {domain}, which is with {others}"
+                self.nodes[name].home.has.add(domain)
+
+    async def settle(self) -> None:
+        for _ in range(5000):
+            for node in self.nodes.values():
+                node.place.read()
+                node.governor.changed()
+                assert not node.task.done() or node.task.result() is None
+            # What they have been shown, they take in by the next turns.
+            for _ in range(10):
+                await asyncio.sleep(0)
+                self.check()
+            if all(node.governor.settled for node in self.nodes.values()):
+                return
+        raise AssertionError("they never agree")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_at_most_one_may_fetch_a_domain_and_in_the_end_its_owner_may(seed: int) -> None:
+    async def main() -> None:
+        world = World(seed)
+        chance = world.chance
+        await world.join("n0")
+        names = iter(f"n{number}" for number in range(1, 100))
+        for _ in range(25):
+            await world.go_on(chance.randrange(40))
+            some = chance.choice(list(world.nodes))
+            deed = chance.random()
+            if deed < 0.4 and len(world.nodes) < 6:
+                await world.join(next(names))
+            elif deed < 0.6:
+                world.nodes[some].place.lose()
+                await world.go_on(chance.randrange(30))
+                await world.nodes[some].place.start()
+            elif deed < 0.8 and len(world.nodes) > 1:
+                # Others hear of a death when its lease is over.
+                world.nodes[some].place.lose()
+                await world.go_on(3)
+                await world.end(some)
+            elif len(world.nodes) > 1 and not world.nodes[some].governor.leaving:
+                await leave(world, some)
+        await world.settle()
+        for domain in DOMAINS:
+            found = [name for name, node in world.nodes.items() if node.may_fetch(domain)]
+            assert len(found) == 1
+            node = world.nodes[found[0]]
+            assert node.governor.owner_of(domain) is None
+        for name in list(world.nodes):
+            await world.end(name)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_without_deaths_a_domain_is_fetched_when_its_former_owner_has_handed_it_over(
+    seed: int,
+) -> None:
+    async def main() -> None:
+        world = World(seed)
+        world.in_order = True
+        chance = world.chance
+        await world.join("n0")
+        names = iter(f"n{number}" for number in range(1, 100))
+        for _ in range(25):
+            await world.go_on(chance.randrange(60))
+            staying = [name for name, node in world.nodes.items() if not node.governor.leaving]
+            if chance.random() < 0.5 and len(staying) < 5:
+                await world.join(next(names))
+            elif len(staying) > 1:
+                world.nodes[chance.choice(staying)].governor.leave()
+            await end_those_gone(world)
+        for _ in range(80):
+            await world.go_on(10)
+            await end_those_gone(world)
+        assert not [name for name, node in world.nodes.items() if node.governor.leaving]
+        for name in list(world.nodes):
+            await world.end(name)
+
+    asyncio.run(main())
+
+
+async def end_those_gone(world: World) -> None:
+    for name in [name for name, node in world.nodes.items() if node.governor.gone]:
+        assert world.nodes[name].home.has == set()
+        await world.end(name)
+
+
+async def leave(world: World, name: str) -> None:
+    """It is gone when it has nothing left, and others know."""
+    node = world.nodes[name]
+    node.governor.leave()
+    for _ in range(5000):
+        for each in world.nodes.values():
+            each.place.read()
+            each.governor.changed()
+        await asyncio.sleep(0)
+        world.check()
+        if node.governor.gone:
+            break
+    assert node.governor.gone
+    assert node.home.has == set()
+    await world.end(name)
+
+
+def test_hosts_on_their_way_are_stopped_before_anything_goes_by_a_new_ring() -> None:
+    async def main() -> None:
+        world = World(1)
+        first = await world.join("n0")
+        await world.settle()
+        assert first.home.steps[0] == "stop"
+        await world.join("n1")
+        del first.home.steps[:]
+        await world.settle()
+        assert first.home.steps[:2] == ["stop", "ring"]
+        assert "move" in first.home.steps
+        for name in list(world.nodes):
+            await world.end(name)
+
+    asyncio.run(main())
+
+
+def test_a_node_without_a_lease_fetches_nothing_and_goes_on_when_it_has_one() -> None:
+    async def main() -> None:
+        world = World(1)
+        node = await world.join("n0")
+        await world.settle()
+        assert node.may_fetch("site0.test")
+        node.place.lose()
+        assert not node.may_fetch("site0.test")
+        await world.go_on(5)
+        await node.place.start()
+        await world.settle()
+        assert node.may_fetch("site0.test")
+        await world.end("n0")
+
+    asyncio.run(main())
+
+
+def test_a_ring_that_comes_back_is_looked_through_again() -> None:
+    async def main() -> None:
+        world = World(1)
+        first = await world.join("n0")
+        await world.settle()
+        first.home.free.clear()
+        second = await world.join("n1")
+        await world.go_on(100)
+        assert {first.governor.owner_of(domain) for domain in DOMAINS} == {None, "n1"}
+        await world.end("n1")
+        first.place.read()
+        await world.go_on(100)
+        assert {first.governor.owner_of(domain) for domain in DOMAINS} == {None}
+        assert not first.governor.settled
+        assert second.task.done()
+        first.home.free.set()
+        await world.settle()
+        await world.end("n0")
+
+    asyncio.run(main())
