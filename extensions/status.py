@@ -84,8 +84,9 @@ class Status:
             return f" | paused: no room in {full}{room_needed(self._job)}"
         if self._job.outages.paused:
             return " | paused: no host answers"
-        waits = self._job.node is not None and self._scheduler().rests
-        return " | waits for the other nodes" if waits else ""
+        node = self._job.node
+        waits = "" if node is None or not node.running else node.waits_for
+        return f" | waits {waits}" if waits else ""
 
     def _figures(self, counted: Counter[str], rate: float) -> dict[str, object]:
         frontier = self._job.frontier
@@ -163,16 +164,10 @@ class Status:
 
     def _publish_cluster(self, node: Node, foreign: int) -> None:
         put = self._crawler.stats.set_value
-        sent, taken = node.forwarder.stats, node.inbox.stats
         put("krowl/frontier/foreign_count", foreign)
         put("krowl/frontier/outbox", self._job.frontier.outbox.depth)
-        put("krowl/cluster/sent_count", sent.sent)
-        put("krowl/cluster/taken_count", taken.taken)
-        put("krowl/cluster/held_count", sent.held)
-        put("krowl/cluster/dead_count", taken.dead)
-        put("krowl/cluster/dead_lost_count", taken.dead_lost)
-        for kind in sent.failed.keys() | taken.failed.keys():
-            put(f"krowl/cluster/failed_count/{kind}", sent.failed[kind] + taken.failed[kind])
+        for name, count in node.counts().items():
+            put(f"krowl/cluster/{name}", count)
 
     def _finish(self, spider: Spider, reason: str) -> None:
         if self._task is not None:

@@ -25,6 +25,7 @@ from krowlspider.notes import own_address
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Sequence
 
     from redis.asyncio import Redis
@@ -216,6 +217,26 @@ class ConsulNode(Node):
                 ", ".join(waits),
             )
         self._warned = waits
+
+    @property
+    def waits_for(self) -> str:
+        if self.joined and not self.governor.holds:
+            return "for a lease from Consul"
+        return super().waits_for
+
+    def counts(self) -> dict[str, int]:
+        moved, came = self.mover.stats, self.arriving.stats
+        return {
+            **super().counts(),
+            "members": len(self.membership.members),
+            "moved_count": moved.hosts,
+            "moving": self.mover.open,
+            "stays": self.mover.stays,
+            "arrived_count": came.hosts,
+        }
+
+    def _failed(self) -> Counter[str]:
+        return super()._failed() + self.mover.stats.failed + self.arriving.stats.failed
 
     # --- leaving ---
 

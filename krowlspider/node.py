@@ -21,6 +21,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Awaitable, Callable, Sequence
 
     from redis.asyncio import Redis
@@ -280,6 +281,35 @@ class Node(ABC):
 
     def _rests(self) -> bool:
         return self._crawl.rests
+
+    @property
+    def waits_for(self) -> str:
+        """Why nothing is fetched now; empty when something may be."""
+        if not self.joined:
+            return "to be a member of the cluster"
+        if self.signals.signal is not Signal.RUNNING:
+            return "as the cluster's signal says"
+        if self.allowance is not None and not self.allowance.left:
+            return "for pages of the cluster's"
+        return "for the other nodes" if self._crawl.rests else ""
+
+    def counts(self) -> dict[str, int]:
+        """What went out and came in since this start, by the names of the stats below ``krowl/cluster/``."""
+        sent, taken = self.forwarder.stats, self.inbox.stats
+        counts = {
+            "sent_count": sent.sent,
+            "taken_count": taken.taken,
+            "held_count": sent.held,
+            "dead_count": taken.dead,
+            "dead_lost_count": taken.dead_lost,
+        }
+        for kind, failed in self._failed().items():
+            counts[f"failed_count/{kind}"] = failed
+        return counts
+
+    def _failed(self) -> Counter[str]:
+        """Troubles with Redis, by kind."""
+        return self.forwarder.stats.failed + self.inbox.stats.failed
 
     async def is_inbox_empty(self) -> bool:
         """Whether nothing waits in this node's Redis; not when it does not tell."""
