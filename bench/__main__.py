@@ -4,7 +4,8 @@ crawler and others, each printed and written as JSON to bench-results/.
 ``python -m bench frontier --urls 1000000 10000000`` runs one of them; ``page`` is the cost of a page by how much is
 queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
 this one with more hosts, more requests in transit and a slower web, ``pair`` one process and two of a cluster, ``profile`` a
-flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis.
+flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis,
+``handover`` hosts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bench import (
     forwarding,
     frontier,
     growth,
+    handover,
     page,
     pair,
     plot,
@@ -128,6 +130,12 @@ def _forwarding(args: argparse.Namespace) -> None:
     _write("forwarding", rows)
 
 
+def _handover(args: argparse.Namespace) -> None:
+    rows = handover.measure(args.hosts[0], args.urls[0], args.scratch)
+    print(handover.table(rows))
+    _write("handover", rows)
+
+
 def _all(args: argparse.Namespace) -> None:
     for measure in (_frontier, _page, _archive, _crawl):
         measure(args)
@@ -159,10 +167,12 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "stages": _stages,
     "ring": _ring,
     "forwarding": _forwarding,
+    "handover": _handover,
 }
 # Other defaults than those of the rest.
 _OWN: dict[str, dict[str, Any]] = {
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 60_000, "per_host": 300},
+    "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
     "transit": {
         "concurrency": [50, 200, 500, 1000, 2000],
         "latency": [0.0, 0.1, 1.0],
@@ -182,14 +192,16 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("what", nargs="?", choices=WHAT, default="all")
     add("--rounds", "--runs", type=int, default=3, help="runs, of which the median counts")
     add("--scratch", type=Path, help="folder for what is written meanwhile")
-    queued = parser.add_argument_group("frontier, page").add_argument
+    queued = parser.add_argument_group("frontier, page, handover").add_argument
     queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="queued")
     queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
-    add = parser.add_argument_group("crawl, growth, transit, profile, stages").add_argument
+    add = parser.add_argument_group(
+        "crawl, growth, transit, profile, stages, handover"
+    ).add_argument
     add("--pages", type=int, default=10_000, help="of a run")
     add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="for krowlspider alone")
-    add("--hosts", type=int, nargs="+", default=[2000], help="of the web")
+    add("--hosts", type=int, nargs="+", default=[2000], help="of the web; handed over")
     add("--per-host", type=int, default=100, help="pages that each host has")
     add("--concurrency", type=int, nargs="+", default=[256], help="requests in transit")
     add("--latency", type=float, nargs="+", default=[0.0], help="seconds before an answer")

@@ -120,11 +120,17 @@ class ConsulNode(Node):
     def ready(self) -> bool:
         return super().ready and self.governor.holds
 
+    @property
+    def may_send(self) -> bool:
+        # By a ring that is over, a URL may go to a node that is gone.
+        return self.governor.holds
+
     def client_of(self, node: str) -> Redis | None:
         if node == self.own:
             return self._redis
         record = self.membership.members.get(node)
-        if record is None or record.member.redis in self._refused:
+        # Who leaves may not see what comes now.
+        if record is None or record.leaving or record.member.redis in self._refused:
             return None
         try:
             return self._client(record.member.redis)
@@ -161,6 +167,8 @@ class ConsulNode(Node):
             crawl.take_in,
             paused=lambda: crawl.full,
             take_hosts=self._take_hosts,
+            # A host has its places already, at its former owner: no cap keeps it there, and its domain unfetched.
+            hosts_paused=lambda: crawl.lacks_room,
         )
 
     async def _take_hosts(self, chunks: list[Any]) -> Sequence[str | None]:
@@ -203,6 +211,10 @@ class ConsulNode(Node):
     # --- how it goes ---
 
     async def _check(self) -> None: ...
+
+    def _activity(self) -> int:
+        # A host that comes has no URL that was not counted where it was.
+        return super()._activity() + self.mover.stats.hosts + self.arriving.stats.chunks
 
     def _rests(self) -> bool:
         return self.governor.settled and not self.mover.open and self._crawl.rests
@@ -284,9 +296,12 @@ class ConsulNode(Node):
         await self.arriving.close()
         if self.joined:
             with suppress(UnansweredError):
-                if self.over or not (self._crawl.left or not await self.is_inbox_empty()):
-                    await self.membership.dismiss()
                 if self.over and self.budget is not None:
                     await self.budget.reset()
+            with suppress(UnansweredError):
+                # URLs of hosts that do not answer keep no crawl from its end, and nobody waiting.
+                nothing = self._crawl.rests if self.over else not self._crawl.left
+                if nothing and await self.is_inbox_empty():
+                    await self.membership.dismiss()
         await self.membership.leave()
         self._agent.close()

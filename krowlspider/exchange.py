@@ -83,7 +83,12 @@ class Exchange:
         """Whether nothing is to be taken in: what waits in Redis is not lost, and what a cap refuses here, its sender
         would not offer again."""
         frontier = self._job.frontier
-        return self._job.full is not None or frontier.queued >= self._most or frontier.outbox.full
+        return self.lacks_room or frontier.queued >= self._most or frontier.outbox.full
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether there is no room on a disk, or less than the disk guard wants."""
+        return self._job.full is not None
 
     @property
     def stalled(self) -> bool:

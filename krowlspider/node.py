@@ -78,6 +78,10 @@ class Crawl(Protocol):
         """Whether nothing is to be taken in."""
 
     @property
+    def lacks_room(self) -> bool:
+        """Whether there is no room on a disk, or less than is wanted."""
+
+    @property
     def stalled(self) -> bool:
         """Whether nothing may be written, so nothing can leave the outbox."""
 
@@ -165,6 +169,11 @@ class Node(ABC):
         return self.joined and paged and self.signals.signal is Signal.RUNNING
 
     @property
+    def may_send(self) -> bool:
+        """Whether it is known whose a URL is now."""
+        return True
+
+    @property
     def spent(self) -> bool:
         """Whether the pages of the whole cluster have been fetched."""
         return self.allowance is not None and self.allowance.spent
@@ -191,7 +200,7 @@ class Node(ABC):
             self.client_of,
             requests_key(self._spider),
             inbox_max=self._inbox_max,
-            paused=lambda: crawl.stalled,
+            paused=lambda: crawl.stalled or not self.may_send,
         )
         self.inbox = self._make_inbox(crawl)
         self.running = True
@@ -272,12 +281,15 @@ class Node(ABC):
     async def _tell(self, *, left: bool = False) -> None:
         # What was done is read first, and the inbox before the frontier: what moves from the one to the other
         # meanwhile is seen in one of them, or as activity.
-        activity = self._crawl.activity()
-        quiet = await self.is_inbox_empty() and self._rests() and activity == self._crawl.activity()
+        activity = self._activity()
+        quiet = await self.is_inbox_empty() and self._rests() and activity == self._activity()
         self._beat += 1
         word = Word(self._start, self._beat, quiet, activity, self._crew, left)
         figures = {**self._crawl.figures(), "time": round(time.time())}
         await self.membership.beat({**figures, **word.counters()})
+
+    def _activity(self) -> int:
+        return self._crawl.activity()
 
     def _rests(self) -> bool:
         return self._crawl.rests

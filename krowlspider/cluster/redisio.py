@@ -131,6 +131,9 @@ class Line:
 
     async def close(self) -> None:
         """It may be used again."""
+        if (writer := self._connection._writer) is not None:
+            # No word of goodbye is waited for, as TLS has one, nor sent to a server that takes none.
+            writer.transport.abort()
         await self._connection.disconnect(nowait=True)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SPIDER, NODE = "s", "n"
 # Seconds; far above what any step takes.
 _BOUND = 30.0
+# Seconds that the loop may be late on a machine that does other things: a call that blocked would take 2.
+LATE = 1.0
 # Ends a line of the consumer's file.
 _WHOLE = " ."
 

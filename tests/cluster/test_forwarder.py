@@ -47,7 +47,8 @@ KEY = requests_key(SPIDER)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    with redis_server(tmp_path / "redis") as made:
+    # By default it may put off writing what it has acknowledged, while an older fsync lasts.
+    with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
         yield made
 
 
@@ -174,7 +175,7 @@ def test_a_peer_that_is_frozen_holds_up_neither_the_loop_nor_the_others_and_lose
                     await eventually(lambda: not outbox.depth("c"))
                     assert outbox.depth("b") == len(sent)
                 await eventually(lambda: not outbox.depth("b"))
-        assert late[0] < 0.25
+        assert late[0] < LATE
 
     with redis_server(tmp_path / "other") as other:
         drive(main(other))

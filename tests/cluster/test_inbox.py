@@ -59,7 +59,8 @@ EMPTY = Lengths(requests=0, start_urls=0, hosts=0, processing=0, dead=0)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    with redis_server(tmp_path / "redis") as made:
+    # By default it may put off writing what it has acknowledged, while an older fsync lasts.
+    with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
         yield made
 
 
@@ -279,7 +280,7 @@ def test_poison_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
                 left = await emptied(client)
             assert left.dead == len(poison)
             notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)][::-1]
-        assert late[0] < 0.25
+        assert late[0] < LATE
         assert sink.urls == urls(len(poison))
         assert worker.stats.dead == len(poison)
         assert not worker.stats.dead_lost
@@ -324,7 +325,7 @@ def test_a_message_too_long_for_its_turn_is_got_by_itself(server: Server) -> Non
         assert left.dead == 1
         assert sink.urls == urls(6)
         assert worker.stats.failed["timeout"] >= 3
-        assert late[0] < 0.25
+        assert late[0] < LATE
 
     drive(main())
 
@@ -340,7 +341,7 @@ def test_long_messages_are_taken_in_small_steps(server: Server) -> None:
                 await emptied(client)
         assert sink.urls == urls(200)
         assert max(map(len, sink.held)) <= 17
-        assert late[0] < 0.25
+        assert late[0] < LATE
 
     drive(main())
 
@@ -360,7 +361,7 @@ def test_a_frozen_redis_holds_up_nothing_else_and_is_gone_on_with(server: Server
                     assert caught.value.kind == "timeout"
                 await emptied(client)
         assert set(sink.urls) == set(urls(4000))
-        assert late[0] < 0.25
+        assert late[0] < LATE
 
     drive(main())
 

@@ -38,6 +38,7 @@ from krowlspider.cluster.membership import (
     reading,
 )
 from krowlspider.cluster.ring import Member, Ring
+from tests.cluster.forwarding import LATE
 from tests.crawling import ROOT
 from tests.test_settings import refusal
 
@@ -832,7 +833,7 @@ def test_an_agent_that_is_frozen_for_longer_than_a_ttl_ends_every_lease_and_no_m
                         await Agent(server.url, timeout=0.2).get("any")
                 await until(lambda: good(a) and good(b), 10)
                 assert a.members.keys() == b.members.keys() == {"a", "b"}
-                assert longest[0] < 0.25
+                assert longest[0] < LATE
 
     asyncio.run(main())
 

@@ -41,7 +41,8 @@ DEAD = f"{SPIDER}:dead"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    with redis_server(tmp_path / "redis") as made:
+    # By default it may put off writing what it has acknowledged, while an older fsync lasts.
+    with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
         yield made
 
 
@@ -207,9 +208,9 @@ def test_a_redis_in_trouble_is_gone_on_with(
                 if begin is freeze:
                     server.thaw()
                 else:
-                    server.start()
+                    await asyncio.to_thread(server.start)
                 await sending
-        assert late[0] < 0.25
+        assert late[0] < LATE
 
     drive(main())
     assert urls(there) == pages(300)
@@ -498,7 +499,7 @@ def test_junk_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
             notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)]
             assert all(0 < len(note["reason"]) <= 200 for note in notes)
             assert await client.get(arrived_key(SPIDER, "a.test", "0" * 16)) == b"-"
-        assert late[0] < 0.25
+        assert late[0] < LATE
 
     drive(main())
     assert urls(there) == pages(20)

@@ -1,0 +1,256 @@
+"""Hosts from one node's frontier to another's, through a real redis-server: how long it takes, and what it costs whom.
+
+Sender and receiver are processes of their own, each with a frontier on disk; the sender's is filled once and copied for
+each run. A run has a ``share`` of the event loop on both sides; in a ``busy`` one both loops have work without end besides,
+as a crawl has, and ``kept`` is the part of the thread's CPU time that this work has meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from bench.frontier import LIMITS, RULE
+from krowlspider.cluster.arriving import Arriving
+from krowlspider.cluster.inbox import Inbox
+from krowlspider.cluster.mover import Mover
+from krowlspider.cluster.redisio import redis_client
+from krowlspider.frontier.arrival import Arrivals
+from krowlspider.frontier.chunks import BadChunk
+from krowlspider.frontier.departure import Departures
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.frontier import Candidate, Frontier
+from krowlspider.frontier.robots import Patience, RobotsGate
+from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.turns import HostBusyError
+from krowlspider.urls.canonical import IdentityHasher
+from tests.cluster.servers import redis_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HOSTS, URLS = 100_000, 2_000_000
+# Share of the loop, and whether it is busy.
+RUNS = ((1.0, False), (0.25, False), (0.25, True))
+# Part of its rate that a crawl is to keep.
+MIN_KEPT = 0.7
+_SPIDER = "bench"
+_HOSTS_A_BATCH = 5
+# Seconds between two looks at how late the loop is, and of CPU of a piece of work of a busy loop.
+_TICK = 0.005
+_WORK = 0.001
+
+
+class Node:
+    """A frontier in a folder, with what a hand-over takes."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self.store = LevelStore(folder / "db", create=create)
+        seen = SeenSet(self.store, 1_000_000, file=FilterFile(folder / "seen"))
+        self.frontier = Frontier(
+            self.store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time
+        )
+        self.hasher = IdentityHasher(1)
+        gate = RobotsGate(
+            self.frontier,
+            agent="krowlspider",
+            ttl=86_400.0,
+            patience=Patience(2, 5),
+            crawl_delay_max=300.0,
+            wall=time.time,
+        )
+        self.departures = Departures(
+            self.frontier, self.store, gate, node="here", identify=self._identify
+        )
+        self.arrivals = Arrivals(self.frontier, self.store, gate, self._identify, url_max=2048)
+
+    def _identify(self, entry: Entry) -> bytes:
+        return self.hasher.key(entry.url)
+
+    async def durable(self) -> None:
+        await asyncio.to_thread(self.store.batch(sync=True).write)
+
+
+def fill(folder: Path, hosts: int, urls: int) -> None:
+    folder.mkdir()
+    node = Node(folder, create=True)
+    for at in range(0, hosts, _HOSTS_A_BATCH):
+        names = [f"www.site-{host}.example" for host in range(at, at + _HOSTS_A_BATCH)]
+        node.frontier.queue(
+            [
+                Candidate(name, node.hasher.key(url), Entry(url, 3))
+                for name in names
+                for url in (
+                    f"https://{name}/section/{page}/the-title.html" for page in range(urls // hosts)
+                )
+            ]
+        )
+    node.frontier.close()
+
+
+class Meter:
+    """What a loop does while it is measured: how late it is at most, and how much of other work it gets done."""
+
+    def __init__(self) -> None:
+        self.stall = 0.0
+        self.done = 0
+
+    async def watch(self) -> None:
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(_TICK)
+            self.stall = max(self.stall, time.monotonic() - begun - _TICK)
+
+    async def work(self) -> None:
+        while True:
+            end = time.thread_time() + _WORK
+            while time.thread_time() < end:
+                pass
+            self.done += 1
+            await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def at_work(self, *, busy: bool) -> AsyncIterator[dict[str, float]]:
+        """Figures of what happens inside, when it is over."""
+        tasks = [asyncio.create_task(self.watch())]
+        if busy:
+            tasks.append(asyncio.create_task(self.work()))
+        figures: dict[str, float] = {}
+        cpu, thread = time.process_time(), time.thread_time()
+        try:
+            yield figures
+        finally:
+            figures["cpu"] = round(time.process_time() - cpu - self.done * _WORK, 1)
+            figures["stall_ms"] = round(1000 * self.stall)
+            if busy:
+                figures["kept"] = round(self.done * _WORK / (time.thread_time() - thread), 3)
+            for task in tasks:
+                task.cancel()
+
+
+async def _send(url: str, folder: Path, share: float, *, busy: bool) -> None:
+    node, client = Node(folder), redis_client(url)
+    mover = Mover(
+        node.departures, lambda _: client, _SPIDER, busy=HostBusyError, share=lambda: share
+    )
+    async with Meter().at_work(busy=busy) as figures:
+        begun = time.monotonic()
+        await mover.send_all(lambda _: "there")
+        figures["seconds"] = time.monotonic() - begun
+    stats = mover.stats
+    print(json.dumps({**figures, "again": stats.again, "mb": round(stats.bytes / 1e6)}))
+
+
+async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
+    """Take hosts in until a line comes."""
+
+    async def no_messages(_: list[Any]) -> None:
+        """There are none."""
+
+    folder.mkdir()
+    node, client = Node(folder, create=True), redis_client(url)
+    arriving = Arriving(
+        node.arrivals,
+        client,
+        _SPIDER,
+        node.durable,
+        bad=BadChunk,
+        busy=HostBusyError,
+        share=lambda: share,
+    )
+    inbox = Inbox(client, _SPIDER, "there", no_messages, take_hosts=arriving.take)
+    async with Meter().at_work(busy=busy) as figures:
+        print("ready", flush=True)
+        task = asyncio.create_task(inbox.run())
+        await asyncio.to_thread(sys.stdin.readline)
+        task.cancel()
+    print(json.dumps({**figures, "queued": node.frontier.queued}))
+
+
+def _process(what: str, url: str, folder: Path, run: tuple[float, bool]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.handover", what, url, folder, *map(str, run)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _run(url: str, folder: Path, run: tuple[float, bool], urls: int) -> dict[str, Any]:
+    """:raises RuntimeError: not all has come"""
+    os.sync()
+    with _process("receive", url, folder / "there", run) as receiver:
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        with _process("send", url, folder / "here", run) as sender:
+            output, _ = sender.communicate()
+            sent = json.loads(output)
+        output, _ = receiver.communicate("end\n")
+        received = json.loads(output)
+    if received.pop("queued") != urls:
+        raise RuntimeError("not all has come")
+    seconds = sent.pop("seconds")
+    return {
+        "share": run[0],
+        "busy": run[1],
+        "seconds": round(seconds, 1),
+        "sender": sent,
+        "receiver": received,
+    }
+
+
+def measure(
+    hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None
+) -> list[dict[str, Any]]:
+    """A row for each of RUNS."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
+        folder = Path(name)
+        fill(folder / "filled", hosts, urls)
+        for run in RUNS:
+            shutil.copytree(folder / "filled", folder / "here")
+            with redis_server(folder / "redis", "--appendfsync", "everysec") as server:
+                rows.append({"hosts": hosts, "urls": urls, **_run(server.url, folder, run, urls)})
+            for part in ("here", "there", "redis"):
+                shutil.rmtree(folder / part)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        f"{rows[0]['hosts']:,} hosts with {rows[0]['urls']:,} URLs, {rows[0]['sender']['mb']} MB"
+    ]
+    for row in rows:
+        seconds, sides = row["seconds"], (row["sender"], row["receiver"])
+        lines.append(
+            f"share {row['share']}{', busy' if row['busy'] else ''}: {seconds} s,"
+            f" {row['hosts'] / seconds:,.0f} hosts/s, {row['urls'] / seconds:,.0f} URLs/s;"
+            " CPU {} s and {} s, longest stall {} ms and {} ms, sent again {}".format(
+                *(side["cpu"] for side in sides),
+                *(side["stall_ms"] for side in sides),
+                row["sender"]["again"],
+            )
+        )
+        if row["busy"]:
+            kept = min(side["kept"] for side in sides)
+            verdict = "kept" if kept >= MIN_KEPT else "MISSED"
+            lines.append(
+                f"  of other work {row['sender']['kept']:.0%} and {row['receiver']['kept']:.0%} are done"
+                f" meanwhile, at least {MIN_KEPT:.0%}: {verdict}"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    what, at, path, share, is_busy = sys.argv[1:]
+    side = {"send": _send, "receive": _receive}[what]
+    uvloop.run(side(at, Path(path), float(share), busy=is_busy == "True"))
