@@ -21,6 +21,7 @@ from krowlspider.cluster.queues import MessageQueue
 from krowlspider.cluster.redisio import Backoff, redis_client, shown, trouble
 
 from .forwarding import (
+    LATE,
     SPIDER,
     MemoryOutbox,
     clients,

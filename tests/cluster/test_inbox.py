@@ -25,6 +25,7 @@ from krowlspider.cluster.message import MAX_MESSAGE, Message, encode
 from krowlspider.cluster.redisio import RedisTrouble
 
 from .forwarding import (
+    LATE,
     NODE,
     SPIDER,
     Sink,

@@ -23,7 +23,7 @@ from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.turns import HostBusyError
 from krowlspider.politeness.robots import RobotsRecord
 
-from .forwarding import SPIDER, clients, drive, eventually, lag
+from .forwarding import LATE, SPIDER, clients, drive, eventually, lag
 from .moving import STEPS, content, frontier, mover, pages, process, receiving, urls
 from .servers import redis_server
 
