@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.claims import View
+    from krowlspider.cluster.membership import Counters
     from krowlspider.cluster.quiet import Word
     from krowlspider.frontier.arrival import Arrivals
 
@@ -91,6 +92,8 @@ class ConsulNode(Node):
         # URLs of Redis that others have published and that are none.
         self._refused: set[str] = set()
         self._warned: tuple[str, ...] = ()
+        # Whether others have all that was here, and know that nobody is here any more.
+        self._handed_over = False
 
     @property
     def place(self) -> str:
@@ -181,12 +184,22 @@ class ConsulNode(Node):
 
     def _may_take(self, chunk: Any) -> bool:
         host = chunk.get("host") if isinstance(chunk, dict) else None
-        # What is no chunk is refused as such.
-        return not isinstance(host, str) or self.view.may_take(domain_of(host))
+        try:
+            return not isinstance(host, str) or self.view.may_take(domain_of(host))
+        except ValueError:
+            # What is no chunk is refused as such.
+            return True
 
     async def _join(self) -> None:
         """Return when the ring is known, and with it whose a link is."""
         await self.membership.start()
+        own = self.membership.own
+        for name, record in self.membership.members.items():
+            if name != self.own and record.member.redis == own.redis:
+                raise ClusterError(
+                    f"node {name} has the same REDIS_URL: give each node a Redis of its own, as the others reach it, or a"
+                    " database of its own (/0, /1)"
+                )
         self._spawn(self.governor.run())
         await self.governor.seen.wait()
         self.known.set()
@@ -210,6 +223,10 @@ class ConsulNode(Node):
 
     # --- how it goes ---
 
+    def _figures(self) -> Counters:
+        epoch = {"epoch": self.view.epoch} if self.knows else {}
+        return {**super()._figures(), **epoch}
+
     async def _check(self) -> None: ...
 
     def _activity(self) -> int:
@@ -220,7 +237,7 @@ class ConsulNode(Node):
         return self.governor.settled and not self.mover.open and self._crawl.rests
 
     def _hear(self, words: dict[str, Word | None]) -> None:
-        self._crew = self._quiet.hear(words, self.membership.crew)
+        self._crew = self._quiet.hear(words, self.membership.crew) if self._was_quiet else 0
         waits = self._quiet.waiting_for
         if waits and waits != self._warned:
             logger.warning(
@@ -243,7 +260,7 @@ class ConsulNode(Node):
             "members": len(self.membership.members),
             "moved_count": moved.hosts,
             "moving": self.mover.open,
-            "stays": self.mover.stays,
+            "stays": self._crawl.stays,
             "arrived_count": came.hosts,
         }
 
@@ -265,7 +282,7 @@ class ConsulNode(Node):
                 await self._drain()
         except TimeoutError:
             pass
-        if left := self._crawl.left:
+        if left := self._crawl.left + self._crawl.stays:
             logger.warning(
                 "%d URLs could not be handed over: they wait in the job folder for the next start of node %s",
                 left,
@@ -278,6 +295,15 @@ class ConsulNode(Node):
             for name, record in self.membership.members.items()
         )
 
+    def _is_nothing_left(self) -> bool:
+        """Whether nobody need wait for this node to come back."""
+        if self.over:
+            # URLs of hosts that do not answer keep no crawl from its end.
+            return self._crawl.rests
+        alone = not self.membership.members.keys() - {self.own}
+        nothing = not (self._crawl.left or self._crawl.stays)
+        return nothing and (self._handed_over or alone or not self.joined)
+
     async def _drain(self) -> None:
         """Return when nothing is left here, or nobody is there to take it."""
         await self._crawl.commit()
@@ -285,23 +311,34 @@ class ConsulNode(Node):
         gone_since: float | None = None
         while self._has_others():
             await asyncio.sleep(_LOOK)
-            if not (self.governor.gone and not self._crawl.left and await self.is_inbox_empty()):
+            if not (self._is_gone() and not self._crawl.left and await self.is_inbox_empty()):
                 gone_since = None
             elif gone_since is None:
                 gone_since = time.monotonic()
             elif time.monotonic() >= gone_since + _ON_ITS_WAY:
+                self._handed_over = True
                 return
+
+    def _is_gone(self) -> bool:
+        """Whether nothing is ours, and all others have said that they go by a ring without us."""
+        since = self.governor.left_at
+        return (
+            self.governor.gone
+            and since is not None
+            and all(
+                record.counters.get("epoch", 0) >= since
+                for name, record in self.membership.members.items()
+                if name != self.own
+            )
+        )
 
     async def _depart(self) -> None:
         await self.arriving.close()
-        if self.joined:
-            with suppress(UnansweredError):
-                if self.over and self.budget is not None:
-                    await self.budget.reset()
-            with suppress(UnansweredError):
-                # URLs of hosts that do not answer keep no crawl from its end, and nobody waiting.
-                nothing = self._crawl.rests if self.over else not self._crawl.left
-                if nothing and await self.is_inbox_empty():
-                    await self.membership.dismiss()
+        with suppress(UnansweredError):
+            if self.over and self.budget is not None:
+                await self.budget.reset()
+        with suppress(UnansweredError):
+            if self._is_nothing_left() and await self.is_inbox_empty():
+                await self.membership.dismiss()
         await self.membership.leave()
         self._agent.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from krowlspider.cluster.inbox import BATCH
 from krowlspider.cluster.message import MAX_URL, BadMessage, decode, encode
 from krowlspider.frontier.arrival import Arrivals
 from krowlspider.frontier.departure import Departures
@@ -83,7 +84,9 @@ class Exchange:
         """Whether nothing is to be taken in: what waits in Redis is not lost, and what a cap refuses here, its sender
         would not offer again."""
         frontier = self._job.frontier
-        return self.lacks_room or frontier.queued >= self._most or frontier.outbox.full
+        # A turn of both lists brings so many.
+        room = min(2 * BATCH, self._most // 2)
+        return self.lacks_room or frontier.queued + room >= self._most or frontier.outbox.full
 
     @property
     def lacks_room(self) -> bool:
@@ -97,8 +100,15 @@ class Exchange:
 
     @property
     def left(self) -> int:
-        """URLs in the frontier and the outbox."""
-        return self._job.frontier.pending + self._job.frontier.outbox.depth
+        """URLs in the frontier and the outbox, which other nodes can read."""
+        frontier = self._job.frontier
+        return frontier.pending - self.stays + frontier.outbox.depth
+
+    @property
+    def stays(self) -> int:
+        """Entries of hosts that belong to others, which no other node can read or takes."""
+        kept, host = self.departures.kept, self._job.frontier.host
+        return sum(max(count, host(name).queued) for name, count in kept.items()) if kept else 0
 
     @property
     def rests(self) -> bool:

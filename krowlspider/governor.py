@@ -60,6 +60,8 @@ class Governor:
         # Whether the lease is good, and this node is on its way out.
         self.leased = False
         self.leaving = False
+        # The register's epoch at which all can read that this node leaves.
+        self.left_at: int | None = None
         # The checksum of the ring by which nothing is left here to hand over.
         self.moved: str | None = None
         self._last: Reading | None = None
@@ -74,8 +76,8 @@ class Governor:
         self._changed.set()
 
     def may_fetch(self, domain: str) -> bool:
-        """Whether a host of the domain may be popped now."""
-        return self.holds and self.view is not None and self.view.may_fetch(domain)
+        """Whether a host of the domain may be popped, while the node `holds` its lease."""
+        return self.view is not None and self.view.may_fetch(domain)
 
     @property
     def holds(self) -> bool:
@@ -157,6 +159,9 @@ class Governor:
         elif self._last is None or _content(now) != _content(self._last):
             self._last = now
             self._claimant.see(now)
+        view = self._claimant.view
+        if self.left_at is None and view is not None and view.leaving:
+            self.left_at = now.epoch
         self._apply()
 
     async def _fenced(self) -> None:
@@ -165,7 +170,7 @@ class Governor:
         await _end(self._publishing)
         await _end(self._moving)
         self._household.stop_moving()
-        self._publishing = self._moving = self.moved = self._last = None
+        self._publishing = self._moving = self.moved = self._last = self.left_at = None
         self._claimant.give_up()
         self._apply()
 

@@ -71,7 +71,11 @@ class Crawl(Protocol):
 
     @property
     def left(self) -> int:
-        """URLs in the frontier and the outbox."""
+        """URLs in the frontier and the outbox, which other nodes can read."""
+
+    @property
+    def stays(self) -> int:
+        """Entries of others' hosts that no other node can read or takes."""
 
     @property
     def full(self) -> bool:
@@ -122,6 +126,8 @@ class Node(ABC):
         # Of this process, among all that have this id.
         self._start = secrets.randbits(52)
         self._beat = 0
+        # What the last word said: that others find all to be over counts for nothing while there is work here.
+        self._was_quiet = False
         # The processes for which the crawl is over.
         self._crew = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -226,7 +232,9 @@ class Node(ABC):
         for work in (self.forwarder.run(), self.inbox.run(), self._keep_telling()):
             self._spawn(work)
         if self.budget is not None:
-            self.allowance = Allowance(self.budget, self.pages, self.on_change)
+            self.allowance = Allowance(
+                self.budget, self.pages, self.on_change, wanted=lambda: not self._crawl.rests
+            )
             self._spawn(self.allowance.run())
         self.on_change()
 
@@ -283,10 +291,14 @@ class Node(ABC):
         # meanwhile is seen in one of them, or as activity.
         activity = self._activity()
         quiet = await self.is_inbox_empty() and self._rests() and activity == self._activity()
+        self._was_quiet = quiet
         self._beat += 1
         word = Word(self._start, self._beat, quiet, activity, self._crew, left)
-        figures = {**self._crawl.figures(), "time": round(time.time())}
-        await self.membership.beat({**figures, **word.counters()})
+        await self.membership.beat({**self._figures(), **word.counters()})
+
+    def _figures(self) -> Counters:
+        """For people, and those who leave."""
+        return {**self._crawl.figures(), "time": round(time.time())}
 
     def _activity(self) -> int:
         return self._crawl.activity()
@@ -301,9 +313,10 @@ class Node(ABC):
             return "to be a member of the cluster"
         if self.signals.signal is not Signal.RUNNING:
             return "as the cluster's signal says"
-        if self.allowance is not None and not self.allowance.left:
-            return "for pages of the cluster's"
-        return "for the other nodes" if self._crawl.rests else ""
+        if self._crawl.rests:
+            return "for the other nodes"
+        is_spent = self.allowance is not None and not self.allowance.left
+        return "for pages of the cluster's" if is_spent else ""
 
     def counts(self) -> dict[str, int]:
         """What went out and came in since this start, by the names of the stats below ``krowl/cluster/``."""

@@ -15,6 +15,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.codec import RequestCodec
 from krowlspider.exchange import Exchange
 from krowlspider.frontier.entry import Entry
@@ -197,7 +198,7 @@ class Scheduler(BaseScheduler):
         if self._node is not None and self._job.failure is None:
             try:
                 await self._node.part(drain=reason not in _FOR_ALL)
-            except STORE_ERRORS as error:
+            except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
         await self._job.close()
 
@@ -417,8 +418,17 @@ class Scheduler(BaseScheduler):
     def rests(self) -> bool:
         """Whether nothing is left to do here, and nothing to send to other nodes."""
         is_starting = self._crawler.engine._start is not None
+        frontier = self._frontier
+        # A budget that is used up leaves work for others, and what only this node can read is for nobody.
+        stays = self._exchange.stays
+        is_hopeful = frontier.hopeful and not 0 < frontier.queued - frontier.put_off_queued <= stays
         return not (
-            is_starting or self._has_work() or self._frontier.leased or self._frontier.outbox.depth
+            is_starting
+            or is_hopeful
+            or self._job.stalled is not None
+            or self._transits
+            or frontier.leased
+            or frontier.outbox.depth
         )
 
     def has_pending_requests(self) -> bool:

@@ -113,7 +113,7 @@ class StaticNode(Node):
             raise self._double()
 
     def _hear(self, words: dict[str, Word | None]) -> None:
-        self._crew = self._quiet.hear(words)
+        self._crew = self._quiet.hear(words) if self._was_quiet else 0
         self.left = sorted(
             name for name, word in words.items() if word is not None and word.left and not word.over
         )

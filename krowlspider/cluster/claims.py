@@ -139,7 +139,9 @@ class Claimant:
         """
         if self.view is None or self.view.leaving:
             return None
-        claims = next_claims(self.own, self.view.held, self.view.ring, moved)
+        # After a lease has ended the register's claims lock what is still here, as they did before.
+        held = self.view.held or self.view.reading.claims.get(self.own, ())
+        claims = next_claims(self.own, held, self.view.ring, moved)
         return None if claims == self._stored == self.view.held else claims
 
     def begin(self, claims: Claims) -> None:

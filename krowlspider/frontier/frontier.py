@@ -275,7 +275,8 @@ class Frontier(HostTurns):
                 if mark in in_batch or self.seen.known(*mark):
                     self.counters["known"] += 1
                     continue
-            if self.outbox.full:
+            # What is known elsewhere as sent here is not found again.
+            if self.outbox.full and item.key is not None:
                 self.counters["dropped/outbox"] += 1
                 continue
             if item.key is not None:

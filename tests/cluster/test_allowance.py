@@ -42,9 +42,11 @@ class Purse:
 
 @asynccontextmanager
 async def allowance(
-    purse: Purse, on_change: Callable[[], None] = lambda: None
+    purse: Purse,
+    on_change: Callable[[], None] = lambda: None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Allowance]:
-    made = Allowance(purse, purse.limit, on_change)
+    made = Allowance(purse, purse.limit, on_change, wanted=wanted, again=0.01)
     running = asyncio.create_task(made.run())
     try:
         yield made
@@ -119,5 +121,23 @@ def test_pages_that_others_give_back_are_had_again() -> None:
             purse.spent -= 1
             await soon(lambda: mine.left == 1)
             assert not mine.spent
+
+    asyncio.run(main())
+
+
+def test_a_node_with_nothing_to_fetch_leaves_its_pages_to_others_and_sees_when_all_are_spent() -> (
+    None
+):
+    async def main() -> None:
+        purse = Purse(1000)
+        has_work = True
+        async with allowance(purse, wanted=lambda: has_work) as mine:
+            await soon(lambda: mine.left == 5)
+            has_work = False
+            await soon(lambda: purse.spent == 0)
+            assert mine.left == 0
+            assert not mine.spent
+            purse.spent = 1000
+            await soon(lambda: mine.spent)
 
     asyncio.run(main())
