@@ -269,7 +269,8 @@ class Scheduler(BaseScheduler):
         False when it is known or refused; each refusal is counted with its reason.
         """
         transit = self._transits.get(request)
-        if transit is not None and (transit.unpopped or transit.turned_back):
+        if transit is not None and (transit.unpopped or transit.turned_back or transit.errand):
+            # It is back where it was, or over.
             return True
         url = normalise(request.url)
         if url is None:
