@@ -16,6 +16,7 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.python import global_object_name
 from twisted.internet.defer import Deferred
 
+from krowlspider.courier import Courier
 from krowlspider.fetch.errors import AddressBusy
 from krowlspider.job import Job
 from krowlspider.listeners import is_heard
@@ -63,15 +64,21 @@ class Downloader:
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
         self.handlers = DownloadHandlers(crawler)
         self.middleware = build_from_crawler(_Middlewares, crawler)
+        crawler.signals.connect(self._employ_courier, signals.spider_opened)
+
+    def _employ_courier(self) -> None:
+        engine = self._crawler.engine
+        engine._start_scheduled_request = Courier(engine, self).start_request  # type: ignore[method-assign]
 
     def needs_backout(self) -> bool:
         return len(self.active) >= self.total_concurrency or self._job.archive.full
 
     def fetch(self, request: Request) -> Deferred[Response | Request]:
         self.active.add(request)
-        return Deferred.fromFuture(self._loop.create_task(self._fetch(request)))
+        return Deferred.fromFuture(self._loop.create_task(self.download(request)))
 
-    async def _fetch(self, request: Request) -> Response | Request:
+    async def download(self, request: Request) -> Response | Request:
+        """Download a request that is among the ``active`` ones, and take it from them."""
         scheduler = self._scheduler()
         transit = scheduler.transit(request)
         try:
