@@ -177,6 +177,9 @@ class BroadSpider(Spider):
         scheduler = self.scheduler
         scheduler.scope = self.scope
         self._yields_items = type(self) is not BroadSpider or wants_items(self.crawler)
+        self._plan = reading_plan(
+            self._agent, follow_nofollow=self._follow_nofollow, described=self._yields_items
+        )
         scheduler.page_budget = self._max_pages or None
         if self.settings.getbool("KROWL_SITEMAPS"):
             scheduler.on_robots = self._sitemaps.look
