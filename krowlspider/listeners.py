@@ -24,7 +24,7 @@ def wants_items(crawler: Crawler) -> bool:
     if scraper.itemproc.middlewares or len(scraper.spidermw.middlewares) > 1 or shows_pages():
         return True
     receivers = liveReceivers(getAllReceivers(crawler, signals.item_scraped))
-    return any(type(getattr(each, "__self__", None)) is not CoreStats for each in receivers)
+    return any(not isinstance(getattr(each, "__self__", None), CoreStats) for each in receivers)
 
 
 def is_heard(crawler: Crawler, signal: object) -> bool:
@@ -37,3 +37,16 @@ def is_heard(crawler: Crawler, signal: object) -> bool:
         if receivers and (signal in receivers or Any in receivers):
             return True
     return False
+
+
+def send_where_heard(crawler: Crawler) -> None:
+    """Have a crawler's signals sent only where somebody hears them: Scrapy sends some for each request."""
+    manager = crawler.signals
+    send = manager.send_catch_log
+
+    def send_catch_log(signal: object = Any, **values: object) -> list[tuple[object, object]]:
+        if values.get("sender", crawler) is crawler and not is_heard(crawler, signal):
+            return []
+        return send(signal, **values)
+
+    manager.send_catch_log = send_catch_log  # type: ignore[method-assign]

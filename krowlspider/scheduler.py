@@ -25,9 +25,10 @@ from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.robots import Errand, Verdict
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
+from krowlspider.listeners import send_where_heard
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
-from krowlspider.processing import mark_work, tell
+from krowlspider.processing import PageReader, mark_work, tell
 from krowlspider.turnstile import AT_ONCE
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.exclude import Exclusions
@@ -168,7 +169,9 @@ class Scheduler(BaseScheduler):
             self._node.on_stop = self._all_stop
             self._crawler.signals.connect(self._idle, signals.spider_idle)
         self._job.on_room = self.wake
-        mark_work(self._crawler.engine.scraper, self._job, self.transit)
+        reader = spider if isinstance(spider, PageReader) else None
+        mark_work(self._crawler.engine.scraper, self._job, self.transit, reader)
+        send_where_heard(self._crawler)
         if self._job.folder.temporary:
             logger.warning(
                 "No JOBDIR: this crawl is kept in %s and cannot go on after another start without"
@@ -270,7 +273,8 @@ class Scheduler(BaseScheduler):
         False when it is known or refused; each refusal is counted with its reason.
         """
         transit = self._transits.get(request)
-        if transit is not None and (transit.unpopped or transit.turned_back):
+        if transit is not None and (transit.unpopped or transit.turned_back or transit.errand):
+            # It is back where it was, or over.
             return True
         url = normalise(request.url)
         if url is None:

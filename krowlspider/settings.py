@@ -303,7 +303,7 @@ DEFAULT_REQUEST_HEADERS = {
 # frontier keeps what must last), AutoThrottle, and RemoteControl, which would run Python that is posted to it: set to
 # None in EXTENSIONS they would be imported all the same, a fifth of a start.
 EXTENSIONS_BASE = {
-    "scrapy.extensions.corestats.CoreStats": 0,
+    "extensions.corestats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
     "scrapy.extensions.telnet.TelnetConsole": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,

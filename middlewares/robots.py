@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import IgnoreRequest
-
 from krowlspider.fetch.errors import AddressForbidden, TooLarge
 from krowlspider.handler import is_final
 from krowlspider.job import Job
@@ -30,7 +28,11 @@ _WARNINGS = 5
 
 
 class RobotsMiddleware:
-    """Hands what came, or did not come, of a robots.txt to the gate, and ends the request there."""
+    """Hands what came, or did not come, of a robots.txt to the gate, and ends the request there.
+
+    It ends by going back to the scheduler, which knows that it is over: a tenth of what an exception costs on its way
+    through Scrapy's scraper.
+    """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
@@ -41,25 +43,20 @@ class RobotsMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    def process_response(self, request: Request, response: Response) -> Request | Response:
         transit, errand = self._errand(request)
         if transit is None or errand is None:
             return response
         self._crawler.stats.inc_value("robotstxt/response_count")
         self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
-        location = response.headers.get(b"Location")
-        transit.hold = self._job.robots.answered(
-            errand,
-            response.status,
-            response.body,
-            _text(location),
-        )
-        raise IgnoreRequest("robots.txt has been read")
+        location = _text(response.headers.get(b"Location"))
+        transit.hold = self._job.robots.answered(errand, response.status, response.body, location)
+        return request
 
-    def process_exception(self, request: Request, exception: Exception) -> None:
+    def process_exception(self, request: Request, exception: Exception) -> Request | None:
         transit, errand = self._errand(request)
         if transit is None or errand is None:
-            return
+            return None
         cause = exception.__cause__
         if isinstance(cause, TooLarge) and cause.exchange is not None:
             cut = cause.exchange
@@ -69,15 +66,15 @@ class RobotsMiddleware:
                 transit.hold = self._job.robots.answered(
                     errand, cut.status, cut.body, _text(named.get(b"location"))
                 )
-                raise IgnoreRequest("robots.txt has been read as far as it goes") from exception
+                return request
         if isinstance(cause, AddressForbidden):
             self._warn(errand, cause)
         self._crawler.stats.inc_value("robotstxt/exception_count")
         if transit.blameless:
             transit.hold = self._job.robots.postponed(errand)
-            raise IgnoreRequest("robots.txt could not be fetched now") from exception
+            return request
         transit.hold = self._job.robots.failed(errand, final=transit.resting or is_final(exception))
-        raise IgnoreRequest("robots.txt could not be fetched") from exception
+        return request
 
     def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
         self._warned += 1

@@ -355,7 +355,7 @@ class Simulation:
                 self.clocks.pass_(0.001)
             else:
                 self.downloader.active.add(request)
-                self._step(self.downloader._fetch(request), request)
+                self._step(self.downloader.download(request), request)
         self.busiest = max(self.busiest, len(self.downloader.active))
 
     def _step(self, work: Coroutine[Any, Any, Any], request: Request) -> None:

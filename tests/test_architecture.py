@@ -22,6 +22,7 @@ FOLDERS = {"spiders", "commands", "extensions", "middlewares"}
 FACING = FOLDERS | {
     "scheduler",
     "dupefilter",
+    "courier",
     "downloader",
     "handler",
     "job",

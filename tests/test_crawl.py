@@ -227,6 +227,8 @@ def test_pages_are_items_where_something_takes_them(
         done = crawl.stats["krowl/frontier/done_count"]
         assert done == len(pages(web.log()))
         assert crawl.stats.get("item_scraped_count", 0) == items * done
+        # Not the answers to robots.txt.
+        assert crawl.stats["response_received_count"] == done
         assert_archived(crawl.jobdir, web.log())
 
 

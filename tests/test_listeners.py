@@ -8,7 +8,7 @@ import pytest
 from pydispatch.dispatcher import Any as ANY
 from scrapy.utils.test import get_crawler
 
-from krowlspider.listeners import is_heard
+from krowlspider.listeners import is_heard, send_where_heard
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -61,3 +61,27 @@ def test_a_listener_that_is_gone_hears_nothing(crawler: Crawler) -> None:
     crawler.signals.connect(listener.hear, SIGNAL)
     del listener
     assert not is_heard(crawler, SIGNAL)
+
+
+@pytest.mark.parametrize("anyone", [False, True], ids=["of this crawler", "of anyone"])
+def test_a_signal_that_is_sent_where_it_is_heard_reaches_who_listens_by_then(
+    crawler: Crawler, *, anyone: bool
+) -> None:
+    send_where_heard(crawler)
+    listener = Listener()
+    assert crawler.signals.send_catch_log(SIGNAL) == []
+    sender = {"sender": ANY} if anyone else {}
+    crawler.signals.connect(listener.hear, SIGNAL, **sender)
+    try:
+        assert crawler.signals.send_catch_log(signal=SIGNAL) == [(listener.hear, None)]
+    finally:
+        crawler.signals.disconnect(listener.hear, SIGNAL, **sender)
+    assert listener.heard == 1
+
+
+def test_a_signal_of_another_sender_reaches_those_who_listen_to_that_one(crawler: Crawler) -> None:
+    send_where_heard(crawler)
+    listener, other = Listener(), object()
+    crawler.signals.connect(listener.hear, SIGNAL, sender=other)
+    crawler.signals.send_catch_log(SIGNAL, sender=other)
+    assert listener.heard == 1

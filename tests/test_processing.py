@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.http import Response
+from twisted.python.failure import Failure
 
 from krowlspider.frontier.poison import MARK, NOTHING, WorkMark, mark_of
 from krowlspider.processing import mark_work
@@ -82,6 +84,60 @@ def test_two_pages_at_work_in_turns_are_marked_each_in_its_own_steps(mark: WorkM
     run(mark, main)
     assert [own for own, _ in seen] == [A, B] * 4
     assert all(mark_of(own) == found for own, found in seen)
+    assert mark.now == NOTHING
+
+
+class Reading:
+    """Reads pages of key A itself; ``read`` is what was read under which mark."""
+
+    def __init__(self, mark: WorkMark):
+        self._mark = mark
+        self.seen: list[tuple[str, bytes]] = []
+
+    def only_reads(self, request: Page) -> bool:
+        return request.lease == A
+
+    async def read(self, response: Response) -> None:
+        self.seen.append((response.url, self._mark.now))
+        await asyncio.sleep(0)
+        self.seen.append((response.url, self._mark.now))
+        if response.url == "http://bad.test/":
+            raise ValueError("by the spider")
+
+
+class ToldScraper(FakeScraper):
+    """Notes what it scrapes itself, and the errors that it is told of."""
+
+    def __init__(self) -> None:
+        self.scraped: list[object] = []
+        self.errors: list[str] = []
+
+    async def _scrape(self, result: object, request: object) -> None:
+        self.scraped.append(result)
+
+    def handle_spider_error(self, failure: Failure, request: Page, response: Response) -> None:
+        self.errors.append(f"{response.url} {failure.value}")
+
+
+def test_a_spider_that_only_reads_is_given_its_pages_under_their_marks(mark: WorkMark) -> None:
+    """Not its failures, nor pages of other callbacks."""
+    scraper, reading = ToldScraper(), Reading(mark)
+    good, bad = Response("http://good.test/"), Response("http://bad.test/")
+    failure = Failure(ValueError("by the web"))
+
+    async def main() -> None:
+        mark_work(scraper, FakeJob(mark), lambda page: page, reading)  # type: ignore[arg-type, return-value]
+        scrape: Any = scraper._scrape
+        await scrape(good, Page(A))
+        await scrape(bad, Page(A))
+        await scrape(good, Page(B))
+        await scrape(failure, Page(A))
+
+    asyncio.run(main())
+    own = mark_of(A)
+    assert reading.seen == [(page.url, own) for page in (good, good, bad, bad)]
+    assert scraper.scraped == [good, failure]
+    assert scraper.errors == ["http://bad.test/ by the spider"]
     assert mark.now == NOTHING
 
 

@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection
@@ -75,11 +74,13 @@ class Dialer:
         there was room at none.
         """
         begun = time.perf_counter()
-        try:
-            async with asyncio.timeout_at(deadline):
-                addresses = await self._resolver.resolve(origin.host)
-        except TimeoutError as e:
-            raise TotalTimeout(f"looking up {origin.host} took too long") from e
+        addresses = self._resolver.known(origin.host)
+        if addresses is None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    addresses = await self._resolver.resolve(origin.host)
+            except TimeoutError as e:
+                raise TotalTimeout(f"looking up {origin.host} took too long") from e
         name = time.perf_counter() - begun
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
@@ -91,7 +92,7 @@ class Dialer:
             if not admit(address):
                 continue
             try:
-                connection = await self._connect(origin, address, deadline)
+                return await self._connect(origin, address, deadline, name)
             except (
                 ConnectRefused,
                 ConnectTimeout,
@@ -100,37 +101,36 @@ class Dialer:
                 NetworkDown,
             ) as e:
                 failure = failure or e
-            else:
-                connection.dialled = replace(connection.dialled, name=name)
-                return connection
         if failure is None:
             raise AddressBusy(permitted[0])
         raise failure
 
-    async def _connect(self, origin: Origin, address: str, deadline: float) -> Connection:
+    async def _connect(
+        self, origin: Origin, address: str, deadline: float, name: float
+    ) -> Connection:
         loop = asyncio.get_running_loop()
         limit = loop.time() + self._connect_timeout
-        where = f"{address} port {origin.port}"
         try:
             async with asyncio.timeout_at(min(limit, deadline)):
-                return await self._open(loop, origin, address)
+                return await self._open(loop, origin, address, name)
         except TimeoutError as e:
+            where = f"{address} port {origin.port}"
             if deadline <= limit:
                 raise TotalTimeout(f"connecting to {where} took too long") from e
             raise ConnectTimeout(f"no connection to {where} in time") from e
         except OSError as e:
             failure = connect_failure(e, address, secure=origin.scheme == "https")
-            raise failure(f"{where}: {e}") from e
+            raise failure(f"{address} port {origin.port}: {e}") from e
 
     async def _open(
-        self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str
+        self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str, name: float
     ) -> Connection:
         begun = time.perf_counter()
         if origin.scheme == "http":
             _, connection = await loop.create_connection(
                 lambda: Connection(loop, origin, address), address, origin.port
             )
-            connection.dialled = Dialled(connect=time.perf_counter() - begun)
+            connection.dialled = Dialled(name, time.perf_counter() - begun)
             return connection
         server_name = _server_name(origin.host)
         # A socket of our own, to know when TCP ends and TLS begins.
@@ -146,7 +146,7 @@ class Dialer:
             )
             unused.pop_all()
         ended = time.perf_counter()
-        connection.dialled = Dialled(connect=connected - begun, tls=ended - connected)
+        connection.dialled = Dialled(name, connected - begun, ended - connected)
         return connection
 
 

@@ -103,16 +103,20 @@ class Resolver:
         the load on the DNS for addresses that come second anyway.
         Raises NameFailed, of the class that says why, or LocalExhausted.
         """
-        name = name.lower().rstrip(".")
+        known = self.known(name)
+        if known is not None:
+            return known
+        name = _bare(name)
+        return _addresses(name, await self._asked(name))
+
+    def known(self, name: str) -> list[str] | None:
+        """What `resolve` gives, or raises, without asking anybody; None when it has to ask."""
+        name = _bare(name)
         local = self._local.find(name)
         if local is not None:
             return list(local)
         answer = self._remembered(name)
-        if answer is None:
-            answer = await self._asked(name)
-        if answer.failure is not None:
-            raise answer.failure(f"{name}: {answer.reason}")
-        return list(answer.addresses)
+        return None if answer is None else _addresses(name, answer)
 
     async def close(self) -> None:
         """Give up what is being asked: those who wait for it get NameFailed."""
@@ -207,3 +211,13 @@ class Resolver:
 
     def _failure(self, failure: type[FetchError], reason: str) -> _Answer:
         return _Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)
+
+
+def _bare(name: str) -> str:
+    return name.lower().rstrip(".")
+
+
+def _addresses(name: str, answer: _Answer) -> list[str]:
+    if answer.failure is not None:
+        raise answer.failure(f"{name}: {answer.reason}")
+    return list(answer.addresses)

@@ -22,6 +22,9 @@ def parse_hosts(text: str) -> dict[str, list[str]]:
 
 def is_address(text: str) -> bool:
     """Whether ``text`` is an IPv4 or IPv6 address, without brackets."""
+    if not (text[-1:].isdigit() or ":" in text):
+        # As nearly all names are; to find that out below takes 5 µs.
+        return False
     try:
         ip_address(text)
     except ValueError:

@@ -57,6 +57,10 @@ class Entry:
         scheme, path = _parted(self.url, host)
         url = (self.url if path is None else path).encode()
         tried = self.redirects or self.retries or self.distress or self.strikes
+        if not (tried or self.bare or self.due or self.request or self.chain or self.via):
+            # As nearly all are.
+            flags = (scheme == "https") * _HTTPS | (path is None) * _WHOLE
+            return _ENTRY_HEAD.pack(flags, min(self.depth, 0xFFFF)) + url
         parts = [
             _ENTRY_HEAD.pack(
                 self.bare * _BARE
@@ -125,8 +129,9 @@ class Entry:
 def _parted(url: str, host: str) -> tuple[str, str | None]:
     """The scheme of a URL, and what follows the host if that is ``host``."""
     scheme, _, rest = url.partition("://")
-    here = rest.startswith(host) and rest[len(host) : len(host) + 1] == "/"
-    return scheme, rest[len(host) :] if here else None
+    length = len(host)
+    here = rest.startswith(host) and rest[length : length + 1] == "/"
+    return scheme, rest[length:] if here else None
 
 
 def _shortened(url: str, host: str) -> str:

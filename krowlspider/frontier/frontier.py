@@ -566,6 +566,10 @@ class Frontier(HostTurns):
         """The stored robots.txt record of an authority (``scheme://host[:port]``)."""
         return self._store.read((schema.robots_key(authority),))[0]
 
+    def robots_of(self, authorities: Sequence[str]) -> list[bytes | None]:
+        """The stored records of authorities in ascending order, as `robots`."""
+        return self._store.read(map(schema.robots_key, authorities))
+
     def put_robots(self, authority: str, record: bytes) -> None:
         """Keep a robots.txt record."""
         batch = self._store.batch()

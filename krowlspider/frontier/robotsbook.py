@@ -6,9 +6,10 @@ While a robots.txt cannot be had, its last good copy decides, for 30 days from w
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.schema import robots_key
+from krowlspider.frontier.schema import authorities_of, robots_key
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
 
 if TYPE_CHECKING:
@@ -21,9 +22,18 @@ if TYPE_CHECKING:
 # them together, about 200 bytes each: the longest robots.txt that is read (500 KiB) has 60,000.
 AUTHORITIES_MAX = 8192
 RULES_MAX = 1_000_000
+# Authorities that are known to have no record, about 180 bytes each: one of http and https of nearly every host.
+WITHOUT_MAX = 65_536
+# Bodies of at most so many bytes whose rules are kept for the next authority with the same: what hosting and publishing
+# software writes is the same on many hosts. With their rules 5 kB each.
+_SHARED_SIZE = 1024
+_SHARED = 1024
 # Seconds from when it was fetched for which the last good copy is used while the server fails: the "reasonably long
 # period" of RFC 9309, section 2.3.1.4.
 LAST_GOOD_MAX = 30 * 86_400.0
+
+_Known = tuple[float, RobotsRules | None]
+_NOTHING: _Known = (0.0, None)
 
 
 class RobotsBook:
@@ -37,18 +47,38 @@ class RobotsBook:
         self._agent = agent
         self._wall = wall
         self._longest = longest
-        self._parsed: OrderedDict[str, tuple[float, RobotsRules | None]] = OrderedDict()
+        self._parsed: OrderedDict[str, _Known] = OrderedDict()
         # Rules and sitemaps of all of them.
         self.size = 0
+        self._without: OrderedDict[str, None] = OrderedDict()
+        self._parse = lru_cache(_SHARED)(partial(RobotsRules.parse, agent=agent))
 
-    def look_up(self, authority: str) -> tuple[float, RobotsRules | None]:
+    def look_up(self, authority: str) -> _Known:
         """When what is known expires, in epoch seconds, and the rules: None for nothing known, or none to be had."""
         if (known := self._parsed.get(authority)) is not None:
             return known
-        record = self._stored(authority)
-        if record is None:
-            return self._remember(authority, 0.0, None)
-        return self._remember(authority, record.expires, self._rules_of(record))
+        if authority in self._without:
+            return _NOTHING
+        return self._recall(authority)
+
+    def _recall(self, authority: str) -> _Known:
+        """Take what is on disk of an authority into memory, and of the other one of its host, which is asked for next."""
+        found = _NOTHING
+        both = authorities_of(authority.partition("://")[2])
+        for each, saved in zip(both, self._frontier.robots_of(both), strict=True):
+            if each in self._parsed:
+                # It may be known for longer than by its record.
+                continue
+            if saved is None:
+                self._without[each] = None
+                if len(self._without) > WITHOUT_MAX:
+                    self._without.popitem(last=False)
+                continue
+            record = RobotsRecord.decode(saved)
+            known = self._remember(each, record.expires, self._rules_of(record))
+            if each == authority:
+                found = known
+        return found
 
     def record(self, authority: str) -> RobotsRecord | None:
         """The record that decides now, None when robots.txt is to be fetched: for others, one that was extended is."""
@@ -115,14 +145,15 @@ class RobotsBook:
 
     def _rules_of(self, record: RobotsRecord) -> RobotsRules | None:
         if record.ruling == Ruling.RULES.value:
+            if len(record.body) <= _SHARED_SIZE:
+                return self._parse(record.body)
             return RobotsRules.parse(record.body, self._agent)
         if record.ruling == Ruling.ALLOW_ALL.value:
             return RobotsRules.allow_all()
         return None
 
-    def _remember(
-        self, authority: str, expires: float, rules: RobotsRules | None
-    ) -> tuple[float, RobotsRules | None]:
+    def _remember(self, authority: str, expires: float, rules: RobotsRules | None) -> _Known:
+        self._without.pop(authority, None)
         if authority in self._parsed:
             self.size -= _size(self._parsed.pop(authority))
         known = self._parsed[authority] = expires, rules
@@ -132,5 +163,5 @@ class RobotsBook:
         return known
 
 
-def _size(known: tuple[float, RobotsRules | None]) -> int:
+def _size(known: _Known) -> int:
     return 0 if known[1] is None else known[1].size

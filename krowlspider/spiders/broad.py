@@ -177,6 +177,9 @@ class BroadSpider(Spider):
         scheduler = self.scheduler
         scheduler.scope = self.scope
         self._yields_items = type(self) is not BroadSpider or wants_items(self.crawler)
+        self._plan = reading_plan(
+            self._agent, follow_nofollow=self._follow_nofollow, described=self._yields_items
+        )
         scheduler.page_budget = self._max_pages or None
         if self.settings.getbool("KROWL_SITEMAPS"):
             scheduler.on_robots = self._sitemaps.look
@@ -217,8 +220,12 @@ class BroadSpider(Spider):
         meta["handle_httpstatus_all"] = True
         return Request(url, callback=self.parse, errback=self.failed, meta=meta)
 
-    async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
-        """Hand the page's links over, then yield its item, where anybody wants it: where it is in the archive."""
+    def only_reads(self, request: Request) -> bool:
+        """Whether its callback yields nothing, as nobody wants items."""
+        return not self._yields_items and request.callback == self.parse
+
+    async def read(self, response: Response) -> Page:
+        """Hand the page's links over."""
         meta = response.meta
         depth = meta["depth"]
         content_type = _header(response, b"Content-Type") or ""
@@ -233,8 +240,14 @@ class BroadSpider(Spider):
                 if isinstance(response, TextResponse):
                     meta["krowl_charset"] = response.encoding
             await self._follow(page, response, depth)
+        return page
+
+    async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
+        """Hand the page's links over, then yield its item, where anybody wants it: where it is in the archive."""
+        page = await self.read(response)
         if not self._yields_items:
             return
+        meta = response.meta
         try:
             where = await meta["krowl_warc"] if "krowl_warc" in meta else None
         except ArchiveError:
@@ -245,12 +258,12 @@ class BroadSpider(Spider):
             "url": response.url,
             **chain,
             "status": response.status,
-            "depth": depth,
+            "depth": meta["depth"],
             "title": page.title,
             "lang": page.lang,
             "canonical": page.canonical,
             "noindex": page.noindex,
-            "content_type": content_type,
+            "content_type": _header(response, b"Content-Type") or "",
             "bytes": len(response.body),
             "fetch_time": round(meta["download_latency"], 6),
             "warc_file": where and where.file,

@@ -66,13 +66,19 @@ def normalise_all(hrefs: Iterable[str], base: str, refused: list[str] | None = N
     found: dict[str, None] = {}
     for href in dict.fromkeys(hrefs):
         try:
-            url = _accept((parsed + href).href)
+            url = (parsed + href).href
         except (ValueError, TypeError):
-            url = None
-        if url is None:
             left.append(href)
-        else:
-            found[url] = None
+            continue
+        if "#" in url:
+            url = url[: url.index("#")]
+        # As `_accept`, which nearly none need be asked.
+        if "@" in url or not url.startswith(_SCHEMES):
+            accepted = _accept(url)
+            if accepted is None:
+                left.append(href)
+                continue
+        found[url] = None
     return list(found)
 
 

@@ -32,20 +32,24 @@ MAX_LANG = 35
 _NOFOLLOW = ":not([rel~=nofollow i])"
 
 
+# Columns of a plan that only those who describe a page look at: title, canonical, language. A column takes 5 to 8 µs of
+# a page, whether anything is found or not.
+_DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
+
+
 @lru_cache(maxsize=16)
-def reading_plan(agent: str, *, follow_nofollow: bool) -> Plan:
+def reading_plan(agent: str, *, follow_nofollow: bool, described: bool = True) -> Plan:
     """What is looked for in a page. ``agent`` is the product token that ``<meta name=...>`` may address besides
-    "robots"; with ``follow_nofollow`` links with ``rel=nofollow`` count too."""
+    "robots"; with ``follow_nofollow`` links with ``rel=nofollow`` count too. Without ``described`` its title, canonical
+    and language are left out."""
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     return Plan(
         [
             f"a{followed}, area{followed}, frame[src]::attr(src), iframe[src]::attr(src)",
             "meta[http-equiv=refresh i]::attr(content)",
             "base[href]::attr(href)",
-            "title::text",
             f"meta[name=robots i]::attr(content), meta[name={agent} i]::attr(content)",
-            "link[rel~=canonical i]::attr(href)",
-            "html::attr(lang)",
+            *(_DESCRIPTION if described else ()),
         ],
         [],
     )
@@ -94,8 +98,8 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     mark, header, meta element, UTF-8. A page with very many tags is read up to a bound (see
     `krowlspider.urls.bound`).
     """
-    columns = plan.extract(bounded(body), charset)
-    hrefs, refreshes, bases, titles, robots, canonicals, langs = columns
+    hrefs, refreshes, bases, robots, *description = plan.extract(bounded(body), charset)
+    titles, canonicals, langs = description or ([], [], [])
     base = _base(bases, url)
     if target := _refresh_target(refreshes):
         hrefs.insert(0, target)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from krowlspider.frontier.robotsbook import AUTHORITIES_MAX, RULES_MAX, RobotsBook
+from krowlspider.frontier.robotsbook import AUTHORITIES_MAX, RULES_MAX, WITHOUT_MAX, RobotsBook
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import KeptMemoryStore, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 A = "http://a.test"
 URL = f"{A}/private"
@@ -24,7 +29,8 @@ def record_of(world: World, body: bytes) -> RobotsRecord:
 def test_rules_in_memory_are_bounded_and_come_back_from_disk() -> None:
     world = World(KeptMemoryStore)
     book = book_of(world)
-    book.learn(A, record_of(world, b"User-agent: *\nDisallow: /private\nCrawl-delay: 7"))
+    body = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n# " + b"long" * 256
+    book.learn(A, record_of(world, body))
     before, rules = book.look_up(A)
     long = record_of(world, b"sitemap:a\n" * 50_000)
     for number in range(RULES_MAX // 50_000 + 1):
@@ -41,11 +47,75 @@ def test_rules_in_memory_are_bounded_and_come_back_from_disk() -> None:
 def test_authorities_in_memory_are_bounded() -> None:
     world = World(KeptMemoryStore)
     book = book_of(world)
-    book.learn(A, record_of(world, b"User-agent: *\nDisallow: /private"))
+    book.learn(A, record_of(world, b"User-agent: *\nDisallow: /private\n# " + b"long" * 256))
     _, rules = book.look_up(A)
-    for number in range(AUTHORITIES_MAX):
-        assert book.look_up(f"http://{number}.test") == (0.0, None)
+    for number in range(AUTHORITIES_MAX - 1):
+        book.learn(f"http://{number}.test", record_of(world, b""))
+    assert book.look_up(A)[1] is rules
+    book.learn("http://last.test", record_of(world, b""))
     assert book.look_up(A)[1] is not rules
+
+
+class Reads(KeptMemoryStore):
+    """Counts keys that are read."""
+
+    count = 0
+
+    def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        found = super().read(keys)
+        self.count += len(found)
+        return found
+
+
+def test_of_a_host_both_authorities_are_read_at_once_and_only_once() -> None:
+    world = World(Reads)
+    world.frontier.put_robots(A, record_of(world, b"Crawl-delay: 1").encode())
+    book, store = book_of(world), world.store
+    assert isinstance(store, Reads)
+    before = store.count
+    assert book.look_up("https://a.test") == (0.0, None)
+    assert book.look_up(A)[1] is not None
+    assert book.look_up("https://a.test") == (0.0, None)
+    assert store.count == before + 2
+
+
+def test_what_was_not_there_is_known_once_it_is_learnt() -> None:
+    world = World(KeptMemoryStore)
+    book = book_of(world)
+    assert book.look_up(A) == (0.0, None)
+    book.learn(A, record_of(world, b""))
+    assert book.look_up(A) == (world.clocks.wall + 100, book.look_up(A)[1])
+    assert book.look_up(A)[1] is not None
+
+
+def test_reading_the_one_authority_leaves_what_is_known_of_the_other() -> None:
+    """A record that could not be had is not on disk, nor for how long one was extended."""
+    world = World(KeptMemoryStore)
+    book, until = book_of(world), world.clocks.wall + 10
+    book.learn(A, RobotsRecord(Ruling.RETRY.value, 0.0, until, 503, b""))
+    book.look_up("https://a.test")
+    assert book.look_up(A) == (until, None)
+
+
+def test_authorities_without_a_record_are_bounded_in_memory() -> None:
+    world = World(Reads)
+    book, store = book_of(world), world.store
+    assert isinstance(store, Reads)
+    for number in range(WITHOUT_MAX // 2 + 1):
+        book.look_up(f"http://{number}.test")
+    before = store.count
+    book.look_up(f"http://{WITHOUT_MAX // 2}.test")
+    assert store.count == before
+    book.look_up("http://0.test")
+    assert store.count == before + 2
+
+
+def test_hosts_with_the_same_short_robots_txt_share_its_rules() -> None:
+    world = World(KeptMemoryStore)
+    book, body = book_of(world), b"User-agent: *\nDisallow: /private"
+    book.learn(A, record_of(world, body))
+    book.learn("http://b.test", record_of(world, body))
+    assert book.look_up(A)[1] is book.look_up("http://b.test")[1]
 
 
 def test_a_record_learnt_again_counts_once() -> None:

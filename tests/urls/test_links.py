@@ -45,6 +45,16 @@ def test_a_page_is_read_in_one_go() -> None:
     assert page.lang == "de-AT"
 
 
+def test_without_a_description_a_page_says_all_that_links_need() -> None:
+    body = b"""<html lang=de><title>A</title><base href="/base/"><link rel=canonical href=c>
+        <meta name=robots content=nofollow><meta http-equiv=refresh content="0; url=r"><a href=a>1</a>"""
+    plan = reading_plan("krowlspider", follow_nofollow=False, described=False)
+    whole, page = read_page(body, URL, None), read_page(body, URL, None, plan)
+    assert page.links == whole.links == ["https://example.com/base/r", "https://example.com/base/a"]
+    assert (page.base, page.nofollow, page.noindex) == (whole.base, True, False)
+    assert (page.title, page.canonical, page.lang) == ("", None, "")
+
+
 def test_an_empty_page_says_nothing() -> None:
     page = read(b"")
     assert (page.links, page.title, page.base, page.lang) == ([], "", URL, "")
