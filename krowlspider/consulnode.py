@@ -20,7 +20,7 @@ from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
 from krowlspider.frontier.chunks import BadChunk
 from krowlspider.frontier.turns import HostBusyError
 from krowlspider.governor import Governor
-from krowlspider.node import Crawl, Node
+from krowlspider.node import BEAT, Crawl, Node
 from krowlspider.notes import own_address
 from krowlspider.urls.host import domain_of
 
@@ -79,9 +79,10 @@ class ConsulNode(Node):
         self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
         redis: str = settings["REDIS_URL"]
         own = Member(self.own, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
+        self._ttl = settings.getint("KROWL_CONSUL_TTL")
         self._agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
         self.membership: ConsulMembership = ConsulMembership(
-            self._agent, self.cluster, own, ttl=settings.getint("KROWL_CONSUL_TTL")
+            self._agent, self.cluster, own, ttl=self._ttl
         )
         self._redis = self._client(redis)
         self.governor = Governor(self.membership, self)
@@ -200,9 +201,26 @@ class ConsulNode(Node):
                     f"node {name} has the same REDIS_URL: give each node a Redis of its own, as the others reach it, or a"
                     " database of its own (/0, /1)"
                 )
+        await self._wait_for_crew()
         self._spawn(self.governor.run())
         await self.governor.seen.wait()
         self.known.set()
+
+    async def _wait_for_crew(self) -> None:
+        """Give those time to come that have work on their disks, as when all were stopped and are started again: what they
+        know of their domains is not known here."""
+        end = time.monotonic() + 2 * self._ttl
+        told = False
+        while time.monotonic() < end:
+            # By it the crew is read.
+            await self.membership.beat({})
+            away = sorted(self.membership.crew - self.membership.members.keys())
+            if not away:
+                return
+            if not told:
+                logger.info("Waiting up to %d s for nodes %s", 2 * self._ttl, ", ".join(away))
+            told = True
+            await asyncio.sleep(BEAT)
 
     # --- what the governor asks for ---
 
