@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from scrapy.utils.misc import load_object
 
-from krowlspider.cluster.membership import parse_ring
+from krowlspider.cluster.membership import REDIS_URL, parse_ring
 from krowlspider.cluster.ring import WEIGHT_MAX, Member
 from krowlspider.fetch.hosts import is_address
 
@@ -33,8 +33,6 @@ _STATUS = re.compile(r"\s*[1-5][0-9][0-9]\s*")
 _PORT_MAX = 65_535
 # Without user, password, path or query.
 _SERVER_URL = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?/?")
-# Without a query: one could undo the bounds of every call.
-_REDIS_URL = re.compile(r"(rediss?|unix)://[^?\s]+")
 
 
 def number(low: float, high: float, unit: str, *, above: bool = False) -> Checker:
@@ -194,7 +192,7 @@ def server_url(settings: BaseSettings, name: str) -> str | None:
 def redis_url(settings: BaseSettings, name: str) -> str | None:
     """Where a Redis is; empty text is nowhere."""
     value = settings.get(name)
-    if value == "" or (isinstance(value, str) and _REDIS_URL.fullmatch(value)):
+    if value == "" or (isinstance(value, str) and REDIS_URL.fullmatch(value)):
         return None
     return "is not the URL of a Redis, such as redis://host:6379/0, without a query"
 

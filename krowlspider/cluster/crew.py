@@ -83,5 +83,5 @@ def note_of(text: bytes) -> Note:
     """What a key of the crew says; empty where it cannot be read, as its id is enough to wait for."""
     try:
         return msgspec.json.decode(text, type=Note)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Note()

@@ -6,6 +6,7 @@ that Redis too: a chunk that is not among them is sent again, and one that comes
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -54,8 +55,17 @@ class Departure(Protocol):
 
     transfer: bytes
 
+    def skip(self, arrived: int) -> Iterator[None]:
+        """Come to the chunk after so many, some at each step."""
+
     def chunk(self, arrived: int) -> dict[str, Any] | None:
-        """The chunk to send when so many have arrived; None when those were all."""
+        """The chunk to send when so many have arrived; None when those were all.
+
+        :raises LookupError: there are not so many
+        """
+
+    def begin_again(self) -> None:
+        """Nothing has arrived, of another transfer."""
 
     def end(self) -> Iterator[None]:
         """Remove it, some at each step."""
@@ -93,7 +103,7 @@ class MoverStats:
 @dataclass(slots=True, eq=False)
 class _Host:
     """A host under way: ``arrived`` of its chunks are acknowledged, the next ones, of so many bytes, are sent; ``is_whole``
-    when they are all. ``since`` is when one was sent or acknowledged last."""
+    when they are all, ``is_delivered`` when they have all arrived. ``since`` is when one was sent or acknowledged last."""
 
     name: str
     departure: Departure
@@ -102,6 +112,7 @@ class _Host:
     arrived: int = 0
     sizes: list[int] = field(default_factory=list)
     is_whole: bool = False
+    is_delivered: bool = False
 
     @property
     def is_next(self) -> bool:
@@ -123,7 +134,8 @@ class _Host:
 
 class Delivery:
     """Hosts for the node ``owner``: names that are ``waiting`` for their turn, some ``busy`` for now, and those that are
-    ``open``. ``error`` is what `Departures.begin` raises for one that is busy; ``share`` keeps the steps short.
+    ``open``. ``error`` is what `Departures.begin` raises for one that is busy; ``share`` keeps the steps short. While
+    ``paused`` nothing is cut or removed.
     """
 
     def __init__(
@@ -136,6 +148,7 @@ class Delivery:
         share: LoopShare,
         stats: MoverStats,
         clock: Callable[[], float],
+        paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self.owner = owner
         self.waiting: deque[str] = deque()
@@ -149,6 +162,7 @@ class Delivery:
         self._share = share
         self._stats = stats
         self._clock = clock
+        self._paused = paused
         # Keys of acknowledgements that nobody reads any more.
         self._read: list[str] = []
         # Of the owner's list, as it last told.
@@ -194,14 +208,31 @@ class Delivery:
         hosts = deque(host for host in self.open.values() if host.is_next)
         while room > 0 and (hosts or (self.waiting and len(self.open) < WINDOW)):
             async with self._share:
+                if self._paused():
+                    break
                 host = hosts.popleft() if hosts else self._begin()
-                data = None if host is None else self._next(host)
+            if host is None:
+                continue
+            if not await self._skip(host):
+                break
+            async with self._share:
+                data = None if self._paused() else self._next(host)
             if data is not None:
                 chunks.append(data)
                 room -= len(data)
-            elif host is not None and host.name in self.open:
+            elif host.is_delivered:
                 await self._end(host)
         return chunks
+
+    async def _skip(self, host: _Host) -> bool:
+        """Have the next chunk of a host cut, after those before it; False when there is a pause first."""
+        steps = host.departure.skip(host.arrived + len(host.sizes))
+        while not self._paused():
+            async with self._share:
+                # Others may have had their turn.
+                if not self._paused() and next(steps, True) is True:
+                    return True
+        return False
 
     def _begin(self) -> _Host | None:
         name = self.waiting.popleft()
@@ -215,9 +246,14 @@ class Delivery:
         return host
 
     def _next(self, host: _Host) -> bytes | None:
-        """The next chunk of a host; None when its owner has all, or cannot take it."""
-        chunk = host.departure.chunk(host.arrived + len(host.sizes))
+        """The next chunk of a host; None when its owner has all, or cannot take it, or has less than it seemed."""
+        try:
+            chunk = host.departure.chunk(host.arrived + len(host.sizes))
+        except LookupError:
+            self._disbelieve(host)
+            return None
         if chunk is None:
+            host.is_delivered = True
             return None
         data = msgspec.json.encode(chunk)
         if len(data) > MAX_CHUNK:
@@ -239,13 +275,35 @@ class Delivery:
         self._push_bytes = min(2 * self._push_bytes, _PUSH_BYTES)
 
     async def _end(self, host: _Host) -> None:
+        """Remove a host. Once begun, this goes on to its end before it is cancelled: a host that is half removed would be
+        removed in one step, by `Departures.stop`. While paused that cannot be."""
         steps = host.departure.end()
+        cancelled: asyncio.CancelledError | None = None
         is_over = False
         while not is_over:
-            async with self._share:
-                is_over = next(steps, True) is True
+            if cancelled is not None and self._paused():
+                raise cancelled
+            try:
+                async with self._share:
+                    is_over = not self._paused() and next(steps, True) is True
+                if self._paused():
+                    await asyncio.sleep(_BUSY)
+            except asyncio.CancelledError as error:
+                cancelled = error
         self._leave(host)
         self._stats.hosts += 1
+        if cancelled is not None:
+            raise cancelled
+
+    def _disbelieve(self, host: _Host) -> None:
+        logger.warning(
+            "Node %s has less of %s than its Redis says: it is sent again", self.owner, host.name
+        )
+        self._read.append(host.key)
+        host.departure.begin_again()
+        host.key = arrived_key(self._spider, host.name, host.departure.transfer.hex())
+        host.arrived = 0
+        host.send_again()
 
     def _keep(self, host: _Host) -> None:
         """A host that its owner cannot take stays until the ring is another."""
@@ -305,7 +363,7 @@ class Delivery:
         return is_news
 
     def _hear(self, host: _Host, value: bytes | None) -> bool:
-        # Anybody may have written it.
+        # Anybody may have written it. How many there are at most, the cut says.
         if value is None or not value.isdigit() or len(value) > 9:
             return False
         if (arrived := int(value)) == host.arrived:

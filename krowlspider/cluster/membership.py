@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import xxhash
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 Counters: TypeAlias = Mapping[str, int | float]
 
 _RING_PART = re.compile(r"(?P<id>[^=]+)=(?P<redis>(rediss?|unix)://.+?)(\*(?P<weight>[0-9]{1,9}))?")
+# Where a Redis is. Without a query: one could undo the bounds of every call.
+REDIS_URL = re.compile(r"(rediss?|unix)://[^?\s]+")
+# No counter comes near it; an integer in JSON may have more digits than a float has.
+_NUMBER_MAX = 2**63
 # Bytes of the cluster's identity seed.
 SEED_SIZE = 8
 # Of the form of a record, the first in which nodes of one cluster may differ.
@@ -74,7 +78,7 @@ class Record:
             said = json.loads(text)
             if said["version"] != _VERSION:
                 raise ValueError(f"it is of version {said['version']!r:.20}, not {_VERSION}")
-            member = Member(node, said["weight"], _text(said["redis"]), _text(said["address"]))
+            member = Member(node, said["weight"], _redis(said["redis"]), _text(said["address"]))
             claims = tuple(map(Ring.from_json, said["claims"]))
             return cls(member, claims, leaving=_flag(said["leaving"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -292,7 +296,8 @@ def load_counters(text: bytes | str) -> Counters:
     except (ValueError, RecursionError) as error:
         raise BadRecordError(f"counters cannot be read: {error}") from error
     if not isinstance(said, dict) or not all(
-        type(number) in {int, float} and isfinite(number) for number in said.values()
+        type(number) in {int, float} and -_NUMBER_MAX < number < _NUMBER_MAX
+        for number in said.values()
     ):
         raise BadRecordError("counters are not names and numbers")
     return said
@@ -302,6 +307,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not text")
     return value
+
+
+def _redis(value: Any) -> str:
+    # It is not told: it may have a password in it.
+    if (url := _text(value)) and not REDIS_URL.fullmatch(url):
+        raise ValueError("its redis is not the URL of a Redis")
+    return url
 
 
 def _flag(value: Any) -> bool:

@@ -64,6 +64,7 @@ class Mover:
             share=self._share,
             stats=self.stats,
             clock=clock,
+            paused=paused,
         )
 
     @property

@@ -54,8 +54,11 @@ def trouble(error: BaseException) -> RedisTrouble:
 
 
 def shown(url: str) -> str:
-    """A Redis URL as it may stand in a log: without user and password."""
-    parts = urlsplit(url)
+    """A Redis URL as it may stand in a log: without user and password. What is no URL is not shown."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "what is no URL"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 

@@ -22,7 +22,7 @@ from krowlspider.frontier.handover import Part
 from krowlspider.frontier.hosts import Host, State, Turn
 from krowlspider.frontier.schema import authorities_of
 from krowlspider.frontier.seen import KEY_SIZE
-from krowlspider.politeness.pace import PARKED, Pace
+from krowlspider.politeness.pace import DISTRESS_MAX, PARKED, QUIET, Pace
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -41,6 +41,16 @@ ROBOTS_MAX = 96 * 1024
 # Seconds that anything waits for at most: a parked host for a day, stretched by chance. What is said to be later is not.
 WAIT_MAX = 2 * PARKED
 _COUNT_MAX = 0xFFFFFFFF
+# What reading junk raises: numbers without end and lists within lists without end too.
+_JUNK = (
+    KeyError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    zlib.error,
+)
 
 
 class BadChunk(ValueError):
@@ -108,7 +118,7 @@ def read_chunk(said: Any, now: float, identify: Identify, *, url_max: int) -> Pa
         keys = b64decode(said.get("done", ""), validate=True)
     except BadChunk:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, zlib.error) as error:
+    except _JUNK as error:
         raise BadChunk(f"{type(error).__name__}: {error}") from error
     part.done = [keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE)]
     if len(keys) % KEY_SIZE:
@@ -126,8 +136,9 @@ def _read_host(name: str, said: dict[str, Any], now: float) -> Host:
         Pace(
             _seconds(ema, 1e6),
             _seconds(floor, 1e6),
-            whole(pace, "quiet", 0, 0xFF),
-            whole(pace, "distress", 0, 0xFF),
+            # Each may go up by one before it is looked at: a record has a byte for it.
+            min(whole(pace, "quiet", 0, 0xFF), QUIET - 1),
+            min(whole(pace, "distress", 0, 0xFF), DISTRESS_MAX),
             whole(pace, "errors", 0, _COUNT_MAX),
         ),
         due=now + _seconds(said["due"], WAIT_MAX),

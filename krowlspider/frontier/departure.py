@@ -23,12 +23,13 @@ from krowlspider.frontier.chunks import (
 )
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.handover import stays
+from krowlspider.frontier.hosts import Turn
 from krowlspider.frontier.schema import authorities_of, split_queue_key
 from krowlspider.frontier.seen import KEY_SIZE
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.handover import Identify
@@ -72,32 +73,52 @@ class Departures:
     def moving(self, owner_of: Callable[[str], str | None]) -> Iterator[list[tuple[str, str]]]:
         """Hosts that belong to others, with their owners, some at each step, of which many find none. ``owner_of`` says
         who owns a domain, None for us. Those that are under way, or have left but for what stays, are not told."""
+        # First, as they may have a record before the last step.
+        unrecorded = self._unrecorded()
+        yield self._others(unrecorded, owner_of)
         after = schema.HOST
         while keys := list(islice(self.store.keys(schema.HOST, after), _STEP)):
             after = keys[-1]
             names = [key[1:].decode() for key in keys]
-            owners = [owner_of(domain_of(name)) for name in names]
-            yield [
-                (name, owner)
-                for name, owner in zip(names, owners, strict=True)
-                if owner is not None and name not in self.under_way and name not in self.kept
-            ]
+            yield self._others([name for name in names if name not in unrecorded], owner_of)
+
+    def _unrecorded(self) -> dict[str, None]:
+        """Hosts of which memory alone knows that they are asked, as for the robots.txt of another."""
+        busy = [
+            host.name
+            for host in self.frontier.hosts.values()
+            if host.errands or host.turn is Turn.IN_TRANSIT
+        ]
+        return {name: None for name in busy if self.store.get(schema.host_key(name)) is None}
+
+    def _others(
+        self, names: Iterable[str], owner_of: Callable[[str], str | None]
+    ) -> list[tuple[str, str]]:
+        found = [(name, owner_of(domain_of(name))) for name in names]
+        return [
+            (name, owner)
+            for name, owner in found
+            if owner is not None and name not in self.under_way and name not in self.kept
+        ]
 
     def begin(self, name: str) -> Departure:
-        """Seal a host. Errands that waited for its turn are over.
+        """Seal a host. Errands that waited for its turn are over, and so is its own that waits for another's.
 
         :raises HostBusyError: it has a request in transit or pages that are not acknowledged
         """
         self._gate.abandon(name)
+        self._gate.call_back(name)
         departure = self.under_way[name] = Departure(self, self.frontier.seal(name))
         return departure
 
     def stop(self) -> None:
-        """The ring is another: hosts that others do not have yet stay, those that they have are gone at once. To be
-        called before anything is done by the new ring."""
+        """The ring is another: hosts that are under way stay, and those whose removal has begun are gone at once. To be
+        called before anything is done by the new ring.
+
+        One that another node has and that stays goes with the new ring, to be merged with what that one has."""
         self.kept.clear()
         for departure in list(self.under_way.values()):
-            if departure.delivered:
+            if departure.is_ending:
                 for _ in departure.end():
                     pass
             else:
@@ -116,28 +137,44 @@ class Departure:
         self._host = host
         # By what it has: should this process die, the next one's is the same, as long as nothing has changed.
         self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + host.encode())
+        self._begin_cut()
+        self._steps: Iterator[None] | None = None
+        self.is_ending = False
+
+    def _begin_cut(self) -> None:
+        self._openings = self._store.openings
         self._cut = self._chunks()
         self._number = -1
-        self._steps: Iterator[None] | None = None
-        self.delivered = False
+        self._last: Chunk | None = None
+
+    def skip(self, arrived: int) -> Iterator[None]:
+        """Cut up to the chunk after so many, one at each step: what `chunk` does else at once. Should fewer have arrived
+        than before, as the other node lost what was not on its disk, they are cut again."""
+        if arrived < self._number or self._openings != self._store.openings:
+            self._begin_cut()
+        while self._number < arrived and (chunk := next(self._cut, None)) is not None:
+            self._last = chunk
+            self._number += 1
+            yield
 
     def chunk(self, arrived: int) -> Chunk | None:
-        """The chunk to send when so many have arrived; None when those were all: `end` is to follow. Should fewer have
-        arrived than before, as the other node lost what was not on its disk, they are cut again.
+        """The chunk to send when so many have arrived; None when those were all: `end` is to follow.
 
         :raises ValueError: it is not under way any more
+        :raises LookupError: there are not so many: that they have arrived is not true, or not of what is here now
         """
         if not self._host.leaving:
             raise ValueError(f"{self._host.name} is not under way")
-        if arrived <= self._number:
-            self._cut, self._number = self._chunks(), -1
-        while self._number < arrived:
-            chunk = next(self._cut, None)
-            if chunk is None:
-                self.delivered = True
-                return None
-            self._number += 1
-        return chunk
+        for _ in self.skip(arrived):
+            pass
+        if arrived > self._number + 1:
+            raise LookupError(f"{self._host.name} has {self._number + 1} chunks, not {arrived}")
+        return self._last if arrived == self._number else None
+
+    def begin_again(self) -> None:
+        """What was said to have arrived is not believed: all goes as another transfer, to be merged with what has come."""
+        self.transfer = xxh3_64_digest(self.transfer)
+        self._begin_cut()
 
     def _chunks(self) -> Iterator[Chunk]:
         host = self._host
@@ -191,12 +228,12 @@ class Departure:
     def end(self) -> Iterator[None]:
         """The other node has all: remove it here, some at each step. A process that dies in between goes on with it when
         it starts."""
-        self.delivered = True
         if self._steps is None:
             self._steps = self._removal()
         return self._steps
 
     def _removal(self) -> Iterator[None]:
+        self.is_ending = True
         host = self._host
         kept = self._frontier.give_up_host(host, self._identify)
         yield

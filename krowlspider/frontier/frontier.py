@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 # Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads across what
 # LevelDB keeps of it. Queues are read by key, and need none.
 COMPACT_EVERY = 500_000
+# Pages done or dropped that a host is taken over with: half of what its record holds, so that what is fetched here has room.
+_COUNT_MAX = 0x7FFFFFFF
 
 
 @dataclass(slots=True, eq=False)
@@ -530,8 +532,8 @@ class Frontier(HostTurns):
             host.pace = other.pace
         host.due = max(host.due, whole_microseconds(other.due))
         host.ready = max(host.ready, whole_microseconds(other.ready))
-        host.done += other.done
-        host.dropped += other.dropped
+        host.done = min(host.done + other.done, _COUNT_MAX)
+        host.dropped = min(host.dropped + other.dropped, _COUNT_MAX)
         if self._budget.most:
             self._budget.charge(domain_of(host.name), other.done)
         if host.state is State.NEW and host.turn in (Turn.IDLE, Turn.RESTING):

@@ -30,6 +30,8 @@ class _MemoryBatch:
 class MemoryStore:
     """The same contract without a disk, for tests and models."""
 
+    openings = 1
+
     def __init__(self) -> None:
         self._data: dict[bytes, bytes] = {}
         self.get = self._data.get

@@ -190,6 +190,10 @@ class RobotsGate:
 
     def _again(self, errand: Errand, host: Host) -> bool:
         target = host_of(errand.url)
+        if not self._frontier.is_ours(target):
+            # It was on its way while the ring changed.
+            self._give_up(errand)
+            return False
         away, errand.away = errand.away, target != host.name
         if errand.away and not away:
             self.waiting += 1
@@ -213,12 +217,32 @@ class RobotsGate:
         waiting = errands.copy()
         errands.clear()
         for errand in waiting:
-            if errand.away and self._frontier.is_ours(errand.host.name):
-                self._settle(errand, self._record(Ruling.RETRY, 0, b""))
-            elif errand.away:
-                errand.away = False
-                self.waiting -= 1
-                self._frontier.resume(errand.host)
+            self._give_up(errand)
+
+    def call_back(self, name: str) -> None:
+        """A host leaves: should it wait for its robots.txt on another host, whose turn that waits for, it waits no more."""
+        host = self._frontier.host(name)
+        if not host.waits:
+            return
+        # Those with errands are all in memory; one that is in transit is none of theirs.
+        for other in self._frontier.hosts.values():
+            for errand in cast("list[Errand]", other.errands):
+                if errand.host is host and errand.away:
+                    other.errands.remove(errand)
+                    self._come_home(errand)
+                    return
+
+    def _give_up(self, errand: Errand) -> None:
+        """Nobody here asks the host that has it."""
+        if errand.away and self._frontier.is_ours(errand.host.name):
+            self._settle(errand, self._record(Ruling.RETRY, 0, b""))
+        elif errand.away:
+            self._come_home(errand)
+
+    def _come_home(self, errand: Errand) -> None:
+        errand.away = False
+        self.waiting -= 1
+        self._frontier.resume(errand.host)
 
     def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:
         """Keep what another frontier fetched, if it is later than what is here, in a batch that the caller writes."""
@@ -268,7 +292,5 @@ class RobotsGate:
         self._book.learn(errand.authority, record, told)
         errand.host.pace.floor = self.crawl_delay(errand.host.name)
         if errand.away:
-            errand.away = False
-            self.waiting -= 1
-            self._frontier.resume(errand.host)
+            self._come_home(errand)
         return False

@@ -66,8 +66,12 @@ class Batch(Protocol):
 
 class Store(Protocol):
     """An ordered map of bytes to bytes. Batches are atomic, and survive the death of the process once written;
-    one made with ``sync=True`` survives a power loss too, and with it every batch written before."""
+    one made with ``sync=True`` survives a power loss too, and with it every batch written before.
 
+    An iteration that was begun at another number of ``openings`` cannot be gone on with."""
+
+    @property
+    def openings(self) -> int: ...
     def get(self, key: bytes) -> bytes | None: ...
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
     def batch(self, *, sync: bool = False) -> Batch: ...
@@ -125,6 +129,8 @@ class LevelStore:
         self._room = room
         self.failure: Exception | None = None
         self.stalled = False
+        # No iterator outlives an opening.
+        self.openings = 1
         # Kept while stalled; None is a deletion.
         self._unwritten: dict[bytes, bytes | None] = {}
         self._unwritten_size = 0
@@ -275,6 +281,7 @@ class LevelStore:
             try:
                 self.db.close()
                 self.db = self._opened()
+                self.openings += 1
                 self._write(*self._kept())
             except plyvel.Error as error:
                 if lacks_room(error):

@@ -149,6 +149,8 @@ class _TellingDeparture:
         self._departure = departure
         self.transfer = departure.transfer
         self.abort = departure.abort
+        self.skip = departure.skip
+        self.begin_again = departure.begin_again
 
     def chunk(self, arrived: int) -> Chunk | None:
         chunk = self._departure.chunk(arrived)

@@ -26,9 +26,9 @@ NODES = ("a", "b", "c")
 RING = Ring(map(Member, NODES))
 GRAPH = Graph(hosts=60, pages=24, seed=11, features=QUICK)
 DELAY = 1.5
-# Pages of a node that are in transit or not committed when it is killed: one of each of its hosts, and what came in the
-# last commit interval.
-UNCOMMITTED = 2 * GRAPH.hosts
+# Pages of a node that are in transit or not committed when it is killed: a third of the hosts are its own, or half of them,
+# and each is asked for one page in a delay, which is longer than a commit takes.
+UNCOMMITTED = GRAPH.hosts
 
 
 def owner(entry: Entry) -> str:

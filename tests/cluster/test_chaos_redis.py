@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
 
+from krowlspider.cluster.ring import Member, Ring
+from krowlspider.urls.host import domain_of
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
@@ -44,28 +47,37 @@ def test_a_redis_frozen_for_a_minute_holds_up_nobody_not_even_its_own_node(tmp_p
         assert cluster.lag("p99") < 250
 
 
-CHUNK = {"host": "nobody.test", "transfer": "00" * 8, "number": 0, "last": True}
-RUBBISH = {
-    "broad:requests": [
-        b"\x80\x04\x95not a pickle that anybody reads.",
-        b"{",
-        b"[1, 2]",
-        b'{"url": "file:///etc/passwd"}',
-        b'{"url": "http://a.test/", "meta": ' + b"[" * 500 + b"]" * 500 + b"}",
-        b"x" * 20_000_000,
-    ],
-    "broad:start_urls": [b"\x80\x04", b'{"url": 7}', b"ftp://nobody.test/"],
-    "broad:hosts": [
-        b"\x80\x04",
-        b"{",
-        b"[]",
-        b'"nobody.test"',
-        json.dumps({**CHUNK, "host": "../etc"}).encode(),
-        json.dumps({**CHUNK, "transfer": "no number"}).encode(),
-        json.dumps({**CHUNK, "entries": [{"url": "http://another.test/"}]}).encode(),
-        b"x" * 20_000_000,
-    ],
-}
+def owned(node: str, pattern: str) -> str:
+    """A name that is this node's with and without the third: what comes of other nodes' hosts is left to be sent again."""
+    rings = [Ring(map(Member, NODES[:2])), Ring(map(Member, NODES))]
+    names = (pattern.format(number) for number in count())
+    return next(name for name in names if {ring.owner(domain_of(name)) for ring in rings} == {node})
+
+
+def rubbish(node: str) -> dict[str, list[bytes]]:
+    """What nobody can read, by list."""
+    host = owned(node, "nobody{}.test")
+    chunk = {"host": host, "transfer": "00" * 8, "number": 0, "last": True}
+    wrong: list[dict[str, object]] = [
+        {"host": owned(node, "../etc{}")},
+        {"transfer": "no number"},
+        {"entries": [{"url": "http://another.test/"}]},
+    ]
+    return {
+        "broad:requests": [
+            b"\x80\x04\x95not a pickle that anybody reads.",
+            b"{",
+            b"[1, 2]",
+            b'{"url": "file:///etc/passwd"}',
+            b'{"url": "http://a.test/", "meta": ' + b"[" * 500 + b"]" * 500 + b"}",
+            b"x" * 20_000_000,
+        ],
+        "broad:start_urls": [b"\x80\x04", b'{"url": 7}', b"ftp://nobody.test/"],
+        "broad:hosts": [
+            *(b"\x80\x04", b"{", b"[]", b'"nobody.test"', b"x" * 20_000_000),
+            *(json.dumps({**chunk, **change}).encode() for change in wrong),
+        ],
+    }
 
 
 def test_rubbish_in_the_inboxes_is_put_aside_with_its_reason_and_the_crawl_goes_on(
@@ -78,9 +90,9 @@ def test_rubbish_in_the_inboxes_is_put_aside_with_its_reason_and_the_crawl_goes_
         cluster.go_on(by=40)
         # Of hosts that no page links to, and in order.
         urls = [web.url(f"unknown{number}.test", "/") for number in range(4)]
-        for server in cluster.redis.values():
+        for node, server in cluster.redis.items():
             with Redis.from_url(server.url) as client:
-                for key, messages in RUBBISH.items():
+                for key, messages in rubbish(node).items():
                     client.lpush(key, *messages)
                 client.lpush("broad:requests", *(json.dumps({"url": url}) for url in urls[:2]))
                 client.lpush("broad:start_urls", *urls[2:])
@@ -90,12 +102,12 @@ def test_rubbish_in_the_inboxes_is_put_aside_with_its_reason_and_the_crawl_goes_
         assert cluster.faults(delay=1) == sorted(
             f"page {url}: 1 requests instead of 0" for url in urls
         ) + sorted(f"robots.txt {urlsplit(url).netloc}: 1 requests instead of 0" for url in urls)
-        bad = [message for messages in RUBBISH.values() for message in messages]
+        bad = sum(len(messages) for messages in rubbish("a").values())
         for node in NODES[:2]:
             with Redis.from_url(cluster.redis[node].url) as client:
                 dead = [json.loads(note) for note in client.lrange("broad:dead", 0, -1)]
-            assert len(dead) == len(bad)
+            assert len(dead) == bad
             assert all(note["reason"] and note["time"] for note in dead)
             assert max(len(note["message"]) for note in dead) < 100_000
         counted = [run.crawl.stats.get("krowl/cluster/dead_count", 0) for run in cluster.runs]
-        assert sum(counted) == 2 * len(bad)
+        assert sum(counted) == 2 * bad

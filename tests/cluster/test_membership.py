@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from krowlspider.cluster.census import Census, Entry
 from krowlspider.cluster.consul import ConsulMembership
 from krowlspider.cluster.consulcalls import Agent, Step
-from krowlspider.cluster.crew import note_of
+from krowlspider.cluster.crew import Note, note_of
 from krowlspider.cluster.membership import (
     BadRecordError,
     ClusterError,
@@ -37,7 +37,9 @@ from krowlspider.cluster.membership import (
     parse_ring,
     reading,
 )
+from krowlspider.cluster.redisio import shown
 from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.signals import RedisBoard
 from tests.cluster.forwarding import LATE
 from tests.crawling import ROOT
 from tests.test_settings import refusal
@@ -297,6 +299,10 @@ def test_a_record_or_counters_of_any_bytes_are_read_or_refused(junk: bytes):
         {"weight": True},
         {"weight": "1"},
         {"redis": None},
+        {"redis": "http://h:secret/"},
+        {"redis": "redis://h/0?socket_timeout=0"},
+        {"redis": " "},
+        {"redis": "redis://h/0\n"},
         {"claims": None},
         {"claims": [[["a", 1], ["a", 1]]]},
         {"claims": [[["a/b", 1]]]},
@@ -307,8 +313,9 @@ def test_a_record_or_counters_of_any_bytes_are_read_or_refused(junk: bytes):
 )
 def test_a_record_with_one_wrong_part_is_refused_by_its_id(change: dict[str, object]):
     said = {**json.loads(Record(A, (RING_AB,)).dumps()), **change}
-    with pytest.raises(BadRecordError, match="the record of a cannot be read"):
+    with pytest.raises(BadRecordError, match="the record of a cannot be read") as caught:
         Record.loads("a", json.dumps(said).encode())
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("leaving", [False, True])
@@ -330,9 +337,39 @@ def test_a_record_of_another_version_is_refused_and_says_so(version: object):
 
 def test_counters_are_names_and_numbers():
     assert load_counters(b'{"a": 1, "b": 1.5}') == {"a": 1, "b": 1.5}
-    for wrong in (b'{"a": "1"}', b'{"a": true}', b"[1]", b"[" * 100_000):
+    endless = b'{"a": ' + b"9" * 400 + b"}"
+    for wrong in (
+        b'{"a": "1"}',
+        b'{"a": true}',
+        b"[1]",
+        b"[" * 100_000,
+        b'{"a": 1e999}',
+        b'{"a": NaN}',
+        endless,
+        b'{"a": -' + b"9" * 5000 + b"}",
+    ):
         with pytest.raises(BadRecordError):
             load_counters(wrong)
+
+
+def test_counters_without_end_leave_those_that_were_there():
+    census = census_of_both()
+    for value in (b'{"pages": 7}', b'{"pages": ' + b"9" * 400 + b"}"):
+        census.count([Entry("krowlspider/x/beats/b", value, "s", 1)])
+        assert census.members["b"].counters == {"pages": 7}
+    told = {b"a": b'{"pages": ' + b"9" * 400 + b"}", b"b": b'{"pages": 7}'}
+    assert RedisBoard._read(told) == {"b": {"pages": 7}}
+
+
+def test_a_note_of_any_depth_is_read_as_none():
+    assert note_of(b'{"redis": ' + b"[" * 100_000) == Note()
+    assert note_of(b'{"other": ' + b"[" * 100_000) == Note()
+
+
+def test_a_redis_url_in_a_log_shows_no_password_and_raises_nothing():
+    assert shown("redis://user:secret@h:1/0?a=secret") == "redis://h:1/0"
+    for junk in ("redis://[", "redis://:secret@[", "redis://u:secret@[::1", ""):
+        assert "secret" not in shown(junk)
 
 
 # --- Who is live, by readings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from krowlspider.frontier.arrival import Arrivals
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.poison import POISON_STRIKES, strike
+from krowlspider.frontier.schema import seen_prefix
 from krowlspider.frontier.turns import HostBusyError
 from krowlspider.politeness.robots import RobotsRecord
 
@@ -766,6 +768,105 @@ def test_acknowledgements_that_are_none_are_not_believed(
 
     drive(main())
     assert urls(there) == pages(1)
+
+
+@pytest.mark.parametrize("said", ["999999999", "40"])
+def test_a_host_is_not_removed_by_a_word_of_more_chunks_than_it_has(
+    server: Server, here: World, there: World, said: str
+) -> None:
+    here.add(*(f"http://a.test/{page}" for page in range(30)))
+    found = cut(here)
+    assert len(found) < 40
+    transfer = json.loads(found[0])["transfer"]
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            key = arrived_key(SPIDER, "a.test", transfer)
+            await client.set(key, said)
+            sender = mover(here, lambda _: client)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            # Read, and of no use any more.
+            while await client.exists(key):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert len(urls(here)) == 30
+            async with receiving(there, client):
+                await sending
+
+    drive(main())
+    assert there.queued("a.test") == [f"http://a.test/{page}" for page in range(30)]
+    assert urls(here) == []
+
+
+def test_a_removal_that_has_begun_goes_on_to_its_end_in_steps_when_it_is_cancelled(
+    server: Server, tmp_path: Path, there: World
+) -> None:
+    """So `Departures.stop` has no host of a million marks to remove in one step."""
+    here = frontier(tmp_path, "here")
+    for page in range(3500):
+        here.frontier.seen.mark("a.test", here.hasher.key(str(page)), batch := here.store.batch())
+        batch.write()
+    here.add("http://a.test/")
+    here.departures.most = 3000
+    # By this clock each step is long enough for the loop to have its turn.
+    ticks = itertools.count()
+
+    async def main() -> None:
+        async with clients(server.url) as (client,), receiving(there, client):
+            sender = mover(here, lambda _: client, clock=lambda: next(ticks) / 100)
+            sending = asyncio.create_task(sender.send_all(to_there))
+            under_way = here.departures.under_way
+            while not any(each.is_ending for each in under_way.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            left = len(list(here.store.keys(seen_prefix("a.test"))))
+            assert left > 1000
+            sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
+            assert sending.cancelled()
+            assert under_way == {}
+
+    drive(main())
+    assert left_of(here) == {}
+    here.store.close()
+
+
+def test_a_sender_that_begins_again_skips_what_has_arrived_in_short_steps(
+    server: Server, here: World, there: World
+) -> None:
+    here.add(*(f"http://a.test/{page}" for page in range(600)))
+    for chunk in cut(here):
+        there.arrivals.take(json.loads(chunk))
+    ticks = itertools.count()
+
+    class Counting(LoopShare):
+        entered = 0
+
+        async def __aenter__(self) -> None:
+            Counting.entered += 1
+            await super().__aenter__()
+
+    async def main() -> None:
+        async with clients(server.url) as (client,):
+            delivery = Delivery(
+                "there",
+                here.departures,
+                SPIDER,
+                error=HostBusyError,
+                share=Counting(lambda: 1.0, lambda: next(ticks) / 100),
+                stats=MoverStats(),
+                clock=time.monotonic,
+            )
+            delivery.waiting.append("a.test")
+            line = Line(client)
+            await delivery.turn(line)
+            (host,) = delivery.open.values()
+            await client.set(host.key, 299)
+            before = Counting.entered
+            await delivery.turn(line)
+            await line.close()
+            assert Counting.entered - before > 280
+
+    drive(main())
 
 
 def test_a_chunk_is_acknowledged_only_when_it_is_durable_and_removed_only_then(

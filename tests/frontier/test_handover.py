@@ -9,11 +9,14 @@ import subprocess
 import sys
 import zlib
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from krowlspider.frontier.chunks import BadChunk
 from krowlspider.frontier.entry import Entry
@@ -25,9 +28,10 @@ from krowlspider.frontier.robots import Verdict
 from krowlspider.frontier.schema import ARRIVING, GONE, HOST, POISON, SEEN, seen_prefix
 from krowlspider.frontier.store import LevelStore
 from krowlspider.frontier.turns import ROUND, HostBusyError
-from krowlspider.politeness.pace import PARKED
+from krowlspider.politeness.pace import BACKOFF_MAX, PARKED
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord, Ruling
-from tests.frontier.conftest import LIMITS, Clocks, KeptMemoryStore, World
+from tests.frontier.conftest import LIMITS, RULE, Clocks, KeptMemoryStore, World
+from tests.frontier.test_store import full_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,6 +205,56 @@ def test_what_the_other_lost_in_a_power_loss_is_cut_again(world: World) -> None:
         chunk = departure.chunk(number)
         assert chunk is not None
         assert chunk["entries"] == found[number]["entries"]
+
+
+def test_what_has_arrived_is_skipped_a_chunk_at_a_step(world: World) -> None:
+    world.add(*(url(number) for number in range(40)))
+    found = chunks(world)
+    departure = world.departures.under_way[HOST_NAME]
+    assert len(list(departure.skip(0))) == 1
+    assert len(list(departure.skip(15))) == 15
+    assert list(departure.skip(15)) == []
+    chunk = departure.chunk(15)
+    assert chunk is not None
+    assert chunk["entries"] == found[15]["entries"]
+    assert departure.chunk(len(found)) is None
+
+
+def test_more_chunks_than_there_are_have_not_arrived(world: World, other: World) -> None:
+    """What a sender reads of it, anybody may have written; and chunks of another size may be counted."""
+    world.add(*urls(0, 1, 2, 3))
+    departure = world.departures.begin(HOST_NAME)
+    chunk = departure.chunk(0)
+    assert chunk is not None
+    other.arrivals.take(chunk)
+    with pytest.raises(LookupError):
+        departure.chunk(999_999_999)
+    before = departure.transfer
+    departure.begin_again()
+    assert departure.transfer != before
+    arrived = 0
+    while (chunk := departure.chunk(arrived)) is not None:
+        arrived = other.arrivals.take(json.loads(json.dumps(chunk)))
+    assert other.queued(HOST_NAME) == urls(0, 1, 2, 3)
+
+
+def test_a_host_under_way_is_cut_anew_after_a_full_disk(tmp_path: Path, other: World) -> None:
+    world = World(lambda: LevelStore(tmp_path / "db", create=True, room=0))
+    world.add(*urls(0, 1, 2, 3, 4))
+    departure = world.departures.begin(HOST_NAME)
+    chunk = departure.chunk(0)
+    assert chunk is not None
+    arrived = other.arrivals.take(chunk)
+    store = world.store
+    assert isinstance(store, LevelStore)
+    with full_disk():
+        world.add("http://b.test/")
+        assert store.stalled
+    assert store.recover()
+    while (chunk := departure.chunk(arrived)) is not None:
+        arrived = other.arrivals.take(chunk)
+    assert other.queued(HOST_NAME) == urls(0, 1, 2, 3, 4)
+    store.close()
 
 
 def test_two_entries_of_one_identity_both_come(world: World, other: World) -> None:
@@ -502,6 +556,7 @@ def test_when_the_ring_changes_hosts_under_way_stay_and_delivered_ones_go(
     chunk = delivered.chunk(0)
     assert chunk is not None
     assert delivered.chunk(other.arrivals.take(chunk)) is None
+    next(delivered.end())
     kept = world.departures.begin(HOST_NAME)
     chunk = kept.chunk(0)
     assert chunk is not None
@@ -521,7 +576,8 @@ def test_hosts_that_belong_to_others_are_found_with_their_owners(world: World) -
     world.add(*(f"http://h{number}.test/" for number in range(2500)))
     owners = {f"h{number}.test": "y" if number % 2 else "x" for number in range(10)}
     steps = list(world.departures.moving(owners.get))
-    assert len(steps) == 3
+    # Those that memory alone knows of, then a thousand records a step.
+    assert len(steps) == 4
     assert {pair for step in steps for pair in step} == set(owners.items())
 
 
@@ -573,6 +629,9 @@ def good(**changes: object) -> dict[str, Any]:
         good(done=5),
         good(robots=[["http://b.test", ""]]),
         good(robots=[[f"http://{HOST_NAME}", "AAAA"]]),
+        good(robots=[[f"http://{HOST_NAME}", b64encode(b"[" * 100_000).decode()]]),
+        good(record={**good()["record"], "due": 10**400}),
+        good(entries=[{"url": url(0), "wait": 10**400}]),
     ],
 )
 def test_what_is_no_chunk_is_refused_and_changes_nothing(world: World, said: object) -> None:
@@ -592,6 +651,150 @@ def test_a_robots_txt_that_unpacks_to_too_much_is_refused(world: World) -> None:
     said = good(robots=[[f"http://{HOST_NAME}", b64encode(bomb).decode()]], transfer="11" * 8)
     with pytest.raises(BadChunk, match="too long"):
         world.arrivals.take(said)
+
+
+def test_counts_that_no_record_holds_are_cut_and_leave_room_for_what_is_fetched(
+    world: World,
+) -> None:
+    """Of a host that has pages done here: a record that cannot be written would end each start."""
+    world.add(url(9))
+    do(world, url(9))
+    most = {**good()["record"], "done": 0xFFFFFFFF, "dropped": 0xFFFFFFFF}
+    most["pace"] = [0.5, 0.0, 255, 255, 0xFFFFFFFF]
+    for transfer in ("00", "11"):
+        assert world.arrivals.take(good(record=most, transfer=transfer * 8)) == 1
+    host = world.frontier.host(HOST_NAME)
+    assert (host.done, host.dropped) == (0x7FFFFFFF, 0x7FFFFFFF)
+    world.clocks.pass_(BACKOFF_MAX)
+    lease = world.pop()
+    assert lease is not None
+    assert lease.entry.url == url(0)
+    world.frontier.release(lease.host, RULE.after_answer(lease.host.pace, 0.1))
+    world.frontier.acknowledge(lease)
+    world.commit()
+    world.crash()
+    assert world.frontier.host(HOST_NAME).done == 0x80000000
+
+
+NUMBERS = st.one_of(
+    st.integers(-2, 300),
+    st.sampled_from([0xFFFF, 0xFFFFFFFF, 1 << 32, 1 << 63, 1 << 64, 10**400, -(10**400)]),
+    st.floats(),
+)
+JUNK = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=8)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=5,
+)
+HOSTS = st.sampled_from(
+    [HOST_NAME, f"{HOST_NAME}:8080", "[::1]", "1.2.3.4", "com", ".", "a.test.", "[", "", "x" * 300]
+)
+URLS = st.one_of(
+    st.sampled_from([url(0), url(1), url(9), "https://a.test/", "http://[::1]/", "http://a.test"]),
+    st.text(max_size=20).map(lambda text: url(0) + text),
+)
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "state": st.sampled_from([state.name.lower() for state in State]) | JUNK,
+        "due": NUMBERS | JUNK,
+        "ready": st.none() | NUMBERS | JUNK,
+        "pace": st.lists(NUMBERS, min_size=5, max_size=5) | JUNK,
+        "done": NUMBERS | JUNK,
+        "dropped": NUMBERS | JUNK,
+    },
+).map(lambda said: {**good()["record"], **said})
+ENTRIES = st.fixed_dictionaries(
+    {"url": URLS | JUNK},
+    optional={
+        "wait": NUMBERS | JUNK,
+        "free": st.booleans() | JUNK,
+        "state": st.sampled_from(["queued", "poison"]) | JUNK,
+        "priority": NUMBERS | JUNK,
+        "bare": st.booleans() | JUNK,
+        "chain": st.lists(URLS, max_size=3) | JUNK,
+        "via": URLS | JUNK,
+        "hop": st.sampled_from(["", "L", "M"]) | JUNK,
+        "request": st.binary(max_size=9).map(lambda data: b64encode(data).decode()) | JUNK,
+        **dict.fromkeys(("depth", "redirects", "retries", "distress"), NUMBERS | JUNK),
+        "strikes": NUMBERS | JUNK,
+    },
+)
+HEADS = st.tuples(
+    st.sampled_from([1, 2, 3, 4]) | JUNK,
+    st.sampled_from([ruling.value for ruling in Ruling]) | JUNK,
+    NUMBERS | JUNK,
+    NUMBERS | JUNK,
+    NUMBERS | JUNK,
+).map(lambda head: json.dumps(head).encode())
+ROBOTS = st.tuples(
+    HEADS | st.binary(max_size=20),
+    (st.binary(max_size=40) | st.just(b"User-agent: *\nCrawl-delay: 1e308\n")).map(zlib.compress)
+    | st.binary(max_size=9),
+).map(lambda parts: b64encode(b"\n".join(parts)).decode())
+CHUNKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "host": HOSTS | JUNK,
+        "transfer": st.binary(min_size=8, max_size=8).map(bytes.hex) | JUNK,
+        "number": NUMBERS | JUNK,
+        "last": st.booleans() | JUNK,
+        "record": RECORDS | JUNK,
+        "robots": st.lists(
+            st.tuples(st.sampled_from([f"http://{HOST_NAME}", f"https://{HOST_NAME}"]), ROBOTS)
+        )
+        | JUNK,
+        "entries": st.lists(ENTRIES, max_size=4) | JUNK,
+        "done": st.binary(max_size=24).map(lambda data: b64encode(data).decode()) | JUNK,
+    },
+).map(lambda said: good(**said))
+
+
+def answer_for_an_hour(world: World) -> None:
+    """Fetch what is due, now with an answer and now without, and commit."""
+    for turn in range(12):
+        world.clocks.pass_(300)
+        if (lease := world.pop()) is None:
+            continue
+        pace = lease.host.pace
+        wait = RULE.after_error(pace, 0.5) if turn % 3 else RULE.after_answer(pace, 0.1)
+        world.frontier.release(lease.host, wait)
+        if turn % 2:
+            due = world.frontier.now() + 10
+            world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+        else:
+            world.frontier.acknowledge(lease)
+        world.commit()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CHUNKS, min_size=1, max_size=3), st.sampled_from(["new", "queued", "done", "off"]))
+def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> None:
+    """Whatever it says, of a host that is new, has URLs queued or done, or is put off."""
+    kept = KeptMemoryStore()
+    world = World(lambda: kept, limits=replace(LIMITS, domain_budget=100))
+    if state != "new":
+        world.add(*urls(7, 8))
+        host = world.frontier.pop_host()
+        assert host is not None
+        if state == "off":
+            world.frontier.put_off(host, 60.0)
+        else:
+            world.frontier.give_back(host)
+    if state == "done":
+        do(world, *urls(7, 8))
+    for said in found:
+        with suppress(BadChunk):
+            world.arrivals.take(said)
+        for name in (f"http://{HOST_NAME}", f"https://{HOST_NAME}"):
+            world.gate.verdict(name, name + "/")
+        world.commit()
+    world.crash()
+    answer_for_an_hour(world)
+    world.restart()
+    there = World(KeptMemoryStore, limits=replace(LIMITS, domain_budget=100), node="there")
+    for name in [key[1:].decode() for key in world.store.keys(HOST)]:
+        world.hand_over(name, there)
 
 
 def test_a_wait_that_no_host_has_is_cut(world: World) -> None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.robots import Verdict
-from krowlspider.frontier.turns import ROUND
+from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.robots import RobotsRecord, Ruling
-from tests.frontier.conftest import LIMITS, TINY, World
+from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.frontier.hosts import Host
+    from krowlspider.frontier.robots import Errand, RobotsGate
     from krowlspider.frontier.store import Store
 
 A, B = "http://a.test/0", "http://b.test/0"
@@ -219,6 +221,103 @@ def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) ->
     world.clocks.pass_(1)
     assert (again := world.frontier.pop_host()) is not None
     assert again.name == "a.test"
+
+
+def sent_to_b(world: World) -> tuple[Errand, Host]:
+    """A's robots.txt has led to B, of which nothing is on disk; the request to B is on its way."""
+    world.add(A)
+    host = world.frontier.pop_host()
+    assert host is not None
+    errand = world.gate.errand("http://a.test", host)
+    assert world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    world.frontier.wait(host, 0.25)
+    asked = world.frontier.pop_host()
+    assert asked is not None
+    assert asked.name == "b.test"
+    assert asked.errands.pop() is errand
+    return errand, asked
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda gate, errand: gate.failed(errand, final=False),
+        lambda gate, errand: gate.postponed(errand),
+        lambda gate, errand: gate.answered(errand, 503, b"", None),
+    ],
+    ids=["no answer", "postponed", "503"],
+)
+@pytest.mark.parametrize("lost", ["b.test", "a.test", "both"])
+def test_an_errand_whose_host_was_lost_while_it_was_in_transit_is_over(
+    world: World, end: Callable[[RobotsGate, Errand], bool], lost: str
+) -> None:
+    errand, asked = sent_to_b(world)
+    world.foreign.update(["a.test", "b.test"] if lost == "both" else [lost])
+    world.gate.ring_changed()
+    assert not end(world.gate, errand)
+    world.frontier.release(asked, 0.25)
+    if lost == "a.test":
+        assert asked.errands == [errand]
+        return
+    assert asked.errands == []
+    assert world.gate.waiting == 0
+    assert not world.frontier.host("a.test").waits
+    verdict = Verdict.UNREACHABLE if lost == "b.test" else Verdict.UNKNOWN
+    assert world.gate.verdict("http://a.test", A) is verdict
+
+
+def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_errand_is_over(
+    world: World,
+) -> None:
+    _, asked = sent_to_b(world)
+    world.foreign.add("b.test")
+    world.gate.ring_changed()
+    owners = {"b.test": "there"}
+
+    def moving() -> list[tuple[str, str]]:
+        return [pair for step in world.departures.moving(owners.get) for pair in step]
+
+    assert moving() == [("b.test", "there")]
+    with pytest.raises(HostBusyError):
+        world.departures.begin("b.test")
+    world.frontier.release(asked, 0.25)
+    world.commit()
+    assert moving() == [("b.test", "there")]
+    other = World(KeptMemoryStore, node="there")
+    world.hand_over("b.test", other)
+    assert moving() == []
+    # It is asked there no earlier than it would have been here.
+    other.add(B)
+    assert other.frontier.host("b.test").due > other.frontier.now()
+
+
+def test_a_host_that_waits_for_the_turn_of_another_leaves_at_once(world: World) -> None:
+    """That one may rest for an hour."""
+    world.add(A, B)
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.host("b.test").due = world.frontier.now() + 3600
+    errand = world.gate.errand("http://a.test", host)
+    assert world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    world.frontier.wait(host, 0.25)
+    world.foreign.add("a.test")
+    world.gate.ring_changed()
+    other = World(KeptMemoryStore, node="there")
+    world.hand_over("a.test", other)
+    assert other.queued("a.test") == [A]
+    assert world.frontier.host("b.test").errands == []
+    assert world.gate.waiting == 0
+
+
+def test_a_host_that_waits_for_a_request_in_transit_leaves_when_that_is_over(world: World) -> None:
+    errand, asked = sent_to_b(world)
+    world.foreign.add("a.test")
+    world.gate.ring_changed()
+    with pytest.raises(HostBusyError):
+        world.departures.begin("a.test")
+    assert not world.gate.answered(errand, 404, b"", None)
+    world.frontier.release(asked, 0.25)
+    world.departures.begin("a.test")
 
 
 def test_errands_of_a_held_host_that_is_ours_again_are_fetched(
