@@ -1,7 +1,8 @@
 """The seen set: a layered Bloom filter that decides, the keys on disk that rebuild it.
 
-The filter follows Almeida et al., "Scalable Bloom Filters" (2007): each layer holds twice as many keys, up to a
-limit, at half the false positives of the one before, so that the whole stays below the stated rate however far it grows.
+The filter follows Almeida et al., "Scalable Bloom Filters" (2007): each layer holds four times as many keys, up
+to a limit, at half the false positives of the one before, so that the whole stays below the stated rate however far it
+grows. A new key is looked for in all of them, at the cost of two places in memory that no cache has for each.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class SeenFilter:
         return 1 - self._room / self._size(self.layers - 1)
 
     def _size(self, layer: int) -> int:
-        return min(self.capacity << layer, max(self.capacity, LAYER_MAX))
+        return min(self.capacity << 2 * layer, max(self.capacity, LAYER_MAX))
 
     def _grow(self) -> None:
         rate = FALSE_POSITIVES / (2 << self.layers)
@@ -93,7 +94,7 @@ class SeenFilter:
 
     def __contains__(self, key: bytes) -> bool:
         (number,) = _NUMBER(key)
-        # The newest layer has half of all keys.
+        # The newest layer has most of all keys.
         # A loop, as a generator takes half as long again.
         for layer in reversed(self._layers):  # noqa: SIM110
             if number in layer:
@@ -110,7 +111,7 @@ class SeenFilter:
     def update(self, keys: Iterable[bytes]) -> None:
         """Add many keys, none of which is in the filter."""
         iterator = iter(keys)
-        # A full layer is followed by one of twice its size, once there is a key for it.
+        # A full layer is followed by a larger one, once there is a key for it.
         while chunk := list(islice(iterator, min(self._room or self.capacity, _REBUILD_CHUNK))):
             if self._room == 0:
                 self._grow()

@@ -38,7 +38,7 @@ def test_invariant_8_the_filter_forgets_nothing_however_far_it_grows() -> None:
         seen.add(key(number))
     assert all(key(number) in seen for number in range(5000))
     assert seen.count == 5000
-    assert seen.layers == 6
+    assert seen.layers == 4
 
 
 def test_invariant_8_the_filter_invents_at_most_one_in_a_million() -> None:
