@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.schema import KEY_SIZE, SEEN, marked_by
+from krowlspider.frontier.schema import JOINED, KEY_SIZE, SEEN, marked_by
 from krowlspider.frontier.seen import SeenFilter, SeenSet
 from krowlspider.urls.canonical import IdentityHasher
 
@@ -124,6 +124,8 @@ def test_invariant_8_verify_knows_what_was_marked_without_it_and_is_exact(
         mark(store, SeenSet(store, 10), "a.test", at, at + 1)
     seen = SeenSet(store, 10, verify=True)
     assert marks(store) == [1] * 400
+    # The next start need not look for joined ones.
+    assert store.get(JOINED) is None
     seen.filter.add(key(1000))
     assert all(seen.known("a.test", key(number)) for number in range(400))
     assert not seen.known("a.test", key(1000))
