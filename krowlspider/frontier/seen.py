@@ -298,10 +298,14 @@ class SeenSet:
 
     def restore(self, host: str, key: bytes) -> None:
         """Mark an identity as seen, as `mark` does, that another frontier knows and this one may know too."""
-        if key in self.filter:
-            self._marks.setdefault(host, []).append(key)
-        else:
+        if key not in self.filter:
             self.mark(host, key)
+        # A mark that is there may stand for more, and is not put again.
+        elif (
+            key not in self._marks.get(host, ())
+            and self._store.get(seen_prefix(host) + key) is None
+        ):
+            self._marks.setdefault(host, []).append(key)
 
     def forget(self, host: str, batch: Batch) -> None:
         """A host was handed over, which is settled once ``batch`` is written; `remove_marks` is to follow. A start after

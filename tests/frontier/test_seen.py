@@ -107,6 +107,23 @@ def test_what_a_batch_marks_of_one_host_is_one_mark_on_disk_and_rebuilds_the_fil
     assert all(rebuilt.known("a.test", key(number)) for number in numbers)
 
 
+def test_a_mark_that_another_frontier_knows_too_goes_on_standing_for_all(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    seen = SeenSet(store, 1000)
+    mark(store, seen, "a.test", 1, 2, 3)
+    batch = store.batch()
+    for number in (1, 2, 4, 1):
+        seen.restore("a.test", key(number))
+    seen.end_batch(batch)
+    batch.write()
+    again = SeenSet(store, 1000)
+    assert all(key(number) in again.filter for number in range(1, 5))
+    found = set(marked_by(store.items(SEEN)))
+    assert found == {key(number) for number in range(1, 5)}
+
+
 def test_a_long_batch_of_one_host_is_several_marks(open_store: Callable[[], Store]) -> None:
     store = open_store()
     seen = SeenSet(store, 10)
