@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.dupefilters import BaseDupeFilter
 
-from krowlspider.frontier.seen import KEY_SIZE
+from krowlspider.frontier.schema import KEY_SIZE
 from krowlspider.job import Job
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of

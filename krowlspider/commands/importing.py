@@ -16,7 +16,8 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.exchange import Imported, import_lines, parse_line
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen import KEY_SIZE, SeenSet
+from krowlspider.frontier.schema import KEY_SIZE
+from krowlspider.frontier.seen import SeenSet
 from krowlspider.job import frontier_limits, pace_rule
 from krowlspider.urls.canonical import IdentityHasher, normalise
 

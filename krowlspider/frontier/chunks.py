@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.frontier.exchange import as_line, read_entry, whole
 from krowlspider.frontier.handover import Part
 from krowlspider.frontier.hosts import Host, State, Turn
-from krowlspider.frontier.schema import authorities_of
-from krowlspider.frontier.seen import KEY_SIZE
+from krowlspider.frontier.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.pace import DISTRESS_MAX, PARKED, QUIET, Pace
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord
 from krowlspider.urls.canonical import normalise
@@ -120,7 +119,7 @@ def read_chunk(said: Any, now: float, identify: Identify, *, url_max: int) -> Pa
         raise
     except _JUNK as error:
         raise BadChunk(f"{type(error).__name__}: {error}") from error
-    part.done = [keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE)]
+    part.done = list(split_keys(keys))
     if len(keys) % KEY_SIZE:
         raise BadChunk("done is not of whole keys")
     return part

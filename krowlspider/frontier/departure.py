@@ -25,7 +25,6 @@ from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.handover import stays
 from krowlspider.frontier.hosts import Turn
 from krowlspider.frontier.schema import authorities_of, split_queue_key
-from krowlspider.frontier.seen import KEY_SIZE
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -220,8 +219,7 @@ class Departure:
             line = entry_line(split_queue_key(key)[1], entry, state, now, free=free)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", self._most, length, line
-        for key in self._store.keys(schema.seen_prefix(name)):
-            identity = key[-KEY_SIZE:]
+        for identity in schema.marked_by(self._store.items(schema.seen_prefix(name))):
             if identity not in queued:
                 yield "done", self._most * KEYS_AN_ITEM, 11, identity
 

@@ -17,7 +17,6 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
 from krowlspider.frontier.outbox import FOREIGN
 from krowlspider.frontier.schema import host_in, split_queue_key
-from krowlspider.frontier.seen import KEY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 # Changes in one batch: about 1 MB.
 _BATCH = 10_000
-# What follows the host in a seen mark: a zero byte and the identity.
-_SEEN_TAIL = 1 + KEY_SIZE
+# What follows the host in a seen mark's key: a zero byte and an identity.
+_SEEN_TAIL = 1 + schema.KEY_SIZE
 _KINDS = {
     "hosts": schema.HOST,
     "queued": schema.QUEUE,
@@ -133,6 +132,8 @@ class _Work:
                 self._changed()
 
     def end(self) -> None:
+        # Should it have been lost, marks that are joined would never be taken apart.
+        self._batch.put(schema.JOINED, b"")
         self._batch.write()
         self._store.batch(sync=True).write()
         saved = self._store.get(schema.COUNTERS)
@@ -141,12 +142,12 @@ class _Work:
     def count_seen(self) -> int:
         """Count the seen marks, when the hosts that have entries have their records again."""
         count = 0
-        by_host = groupby(self._store.keys(schema.SEEN), key=lambda key: key[1:-_SEEN_TAIL])
-        for name, keys in by_host:
+        by_host = groupby(self._store.items(schema.SEEN), key=lambda mark: mark[0][1:-_SEEN_TAIL])
+        for name, marks in by_host:
             # Those of other nodes' hosts are by node.
             if name[:1] != FOREIGN.encode() and self._store.get(schema.HOST + name) is None:
                 self._miss_record(name.decode())
-            count += sum(1 for _ in keys)
+            count += sum(1 for _ in schema.marked_by(marks))
         return count
 
     def put_host(
@@ -162,9 +163,12 @@ class _Work:
         counted = host.queued
         host.queued = 0
         host.queues = {}
+        marked: set[bytes] | None = None
         for key, value in entries:
+            if marked is None:
+                marked = set(schema.marked_by(self._store.items(schema.seen_prefix(name))))
             self._take(host, *split_queue_key(key)[1:])
-            self._mark(name, entry_of(key, value))
+            self._mark(name, entry_of(key, value), marked)
         if host.queued < counted:
             self._miss(name, counted - host.queued)
         if host.turn is Turn.PUT_OFF:
@@ -179,13 +183,14 @@ class _Work:
         queue.tail = sequence + 1
         host.queued += 1
 
-    def _mark(self, name: str, entry: Entry) -> None:
+    def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
         if entry.request:
             # It may have no identity, or a body that is part of it. At worst it is queued once more.
             return
-        key = schema.seen_prefix(name) + self._hasher.key(entry.url)
-        if self._store.get(key) is None:
-            self._put(key, b"")
+        key = self._hasher.key(entry.url)
+        if key not in marked:
+            marked.add(key)
+            self._put(schema.seen_prefix(name) + key, b"")
             self.found.marked += 1
 
     def _miss_record(self, name: str) -> None:

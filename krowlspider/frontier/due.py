@@ -96,6 +96,10 @@ class DueHeap:
             return heappop(self._heap)[2]
         return None
 
+    def soon(self, count: int) -> list[str]:
+        """Names of so many hosts that are among the next in memory."""
+        return [name for _, _, name in self._heap[:count]]
+
     def exhausted(self, now: float) -> bool:
         """Whether more hosts may be due on disk when memory has none: `read_window` is to follow."""
         return now >= self._covered and bool(self.scheduled) and not self._full

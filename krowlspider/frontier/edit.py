@@ -135,7 +135,8 @@ def forget_host(
     if all(found is None for found in chain(firsts, singles)):
         raise UnknownHostError(name)
     remove_filter()
-    seen = _remove(store, prefixes[0], size)
+    seen = sum(1 for _ in schema.marked_by(store.items(prefixes[0])))
+    _remove(store, prefixes[0], size)
     dropped = _drop_entries(store, name, size)
     _remove(store, prefixes[2], size)
     batch = _batch(store)
@@ -147,15 +148,12 @@ def forget_host(
     return seen, dropped
 
 
-def _remove(store: Store, prefix: bytes, size: int) -> int:
-    removed = 0
+def _remove(store: Store, prefix: bytes, size: int) -> None:
     for keys in _in_chunks(store.keys(prefix), size):
         batch = _batch(store)
         for key in keys:
             batch.delete(key)
         batch.write()
-        removed += len(keys)
-    return removed
 
 
 def _batch(store: Store) -> Batch:

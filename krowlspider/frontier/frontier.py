@@ -242,7 +242,7 @@ class Frontier(HostTurns):
                 continue
             if key is not None:
                 in_batch.add(key)
-                self.seen.mark(candidate.host, key, batch)
+                self.seen.mark(candidate.host, key)
             self._append(host, candidate.entry, candidate.priority, batch)
             touched[host] = None
             added += 1
@@ -283,7 +283,7 @@ class Frontier(HostTurns):
                 continue
             if item.key is not None:
                 in_batch.add(mark)
-                self.seen.mark(*mark, batch)
+                self.seen.mark(*mark)
             self.outbox.put(item.owner, item.host, item.message, batch)
             put += 1
         self.counters["foreign"] += put
@@ -501,14 +501,17 @@ class Frontier(HostTurns):
             self._merge(host, part.host)
         self._withdraw(host, part, batch)
         queued = 0
+        known = self.seen.marked_among(
+            host.name, [key for _, _, key in part.entries if key is not None]
+        )
         for done in part.done:
-            self.seen.restore(host.name, done, batch)
+            self.seen.restore(host.name, done)
         for priority, entry, key in part.entries:
+            if key in known:
+                self.counters["known"] += 1
+                continue
             if key is not None:
-                if self.seen.marked(host.name, key):
-                    self.counters["known"] += 1
-                    continue
-                self.seen.mark(host.name, key, batch)
+                self.seen.mark(host.name, key)
             self._append(host, entry, priority, batch)
             queued += 1
         if self._budget.most:
@@ -546,7 +549,7 @@ class Frontier(HostTurns):
 
     def _withdraw(self, host: Host, part: Part, batch: Batch) -> None:
         """Take out of a host's queue what the other frontier has done."""
-        doubtful = {key for key in part.done if self.seen.marked(host.name, key)}
+        doubtful = self.seen.marked_among(host.name, part.done)
         if not doubtful or not host.queued:
             return
         for key, value in self._store.items(schema.queue_prefix(host.name)):

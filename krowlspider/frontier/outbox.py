@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from xxhash import xxh3_64_intdigest
 
 from krowlspider.frontier import schema
-from krowlspider.frontier.schema import outbox_key, outbox_prefix, split_outbox_key
-from krowlspider.frontier.seen import KEY_SIZE
+from krowlspider.frontier.schema import KEY_SIZE, outbox_key, outbox_prefix, split_outbox_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Keys and values of the frontier's store: format 2.
+"""Keys and values of the frontier's store: format 3.
 
 =======================================  ==================================================================
 key                                      value
@@ -10,6 +10,7 @@ key                                      value
                                          or ``01`` while its seen marks are being removed
 ``h`` host                               host record, see ``Host.encode``
 ``i`` host ``00`` transfer               chunks that have come of a host's hand-over, 4 bytes big-endian
+``j``                                    present when seen marks may stand for several identities: empty
 ``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
                                          the id of the machine's run; before, the job clock alone
 ``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
@@ -18,8 +19,9 @@ key                                      value
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
 ``q`` host ``00`` priority sequence      queue entry: the URL and what is known of the page, see ``Entry.encode``
 ``r`` authority                          robots.txt record
-``s`` host ``00`` key                    empty; the seen mark of one identity. After ``>`` and the id of another node, in
-                                         place of a host: that of a URL that was put into the outbox for it
+``s`` host ``00`` key                    the seen mark of one identity; the value are the keys of more, in a row, that the same
+                                         batch marked seen. After ``>`` and the id of another node, in place of a host: those
+                                         of URLs that were put into the outbox for it
 ``u`` host                               empty; a host that is put off
 ``t`` due host                           empty; one for each host that has entries: the heap by next-fetch time
 =======================================  ==================================================================
@@ -34,8 +36,12 @@ from __future__ import annotations
 
 from math import ceil
 from struct import Struct
+from typing import TYPE_CHECKING
 
-FORMAT = 2
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FORMAT = 3
 
 ACKNOWLEDGED = b"a"
 COUNTERS = b"c"
@@ -52,8 +58,11 @@ POISON = b"p"
 BUDGET = b"g"
 GONE = b"e"
 ARRIVING = b"i"
+JOINED = b"j"
 OUTBOX = b"o"
 
+# Bytes of an identity.
+KEY_SIZE = 8
 # Scrapy priorities are any int; beyond ±2^31 they are cut to it.
 PRIORITY_LIMIT = 2**31 - 1
 
@@ -96,6 +105,19 @@ def split_queue_key(key: bytes) -> tuple[str, int, int]:
 
 def seen_prefix(host: str) -> bytes:
     return b"%b%b\0" % (SEEN, host.encode())
+
+
+def split_keys(keys: bytes) -> Iterator[bytes]:
+    """The identities that stand in a row."""
+    return (keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE))
+
+
+def marked_by(marks: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    """The identities that seen marks, keys and values, stand for."""
+    for name, others in marks:
+        yield name[-KEY_SIZE:]
+        if others:
+            yield from split_keys(others)
 
 
 def new_keys_key(sequence: int) -> bytes:

@@ -1,7 +1,8 @@
 """The seen set: a layered Bloom filter that decides, the keys on disk that rebuild it.
 
-The filter follows Almeida et al., "Scalable Bloom Filters" (2007): each layer holds twice as many keys, up to a
-limit, at half the false positives of the one before, so that the whole stays below the stated rate however far it grows.
+The filter follows Almeida et al., "Scalable Bloom Filters" (2007): each layer holds four times as many keys, up
+to a limit, at half the false positives of the one before, so that the whole stays below the stated rate however far it
+grows. A new key is looked for in all of them, at the cost of two places in memory that no cache has for each.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from xxhash import xxh3_64_digest
 from krowlspider.frontier.filterfile import FilterFile, Snapshot
 from krowlspider.frontier.schema import (
     GONE,
+    JOINED,
+    KEY_SIZE,
     NEW_KEYS,
     SEEN,
     gone_key,
+    marked_by,
     new_keys_key,
     seen_prefix,
+    split_keys,
     split_new_keys_key,
 )
 
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
 
 # Invariant 8: at most one link in a million is taken for known when it is new.
 FALSE_POSITIVES = 1e-6
-KEY_SIZE = 8
 # Keys of the largest layers. The newest one is copied on the event loop when the filter is saved: 33 ms.
 LAYER_MAX = 16_000_000
 _REBUILD_CHUNK = 100_000
@@ -43,8 +47,10 @@ _RECENT = 2**16 - 1
 _SAVE_EVERY = 2_000_000
 # Hosts handed over, to begin with: 4 kB for 1,000.
 _GONE_CAPACITY = 1000
-# Marks removed in one batch: about 5 ms.
-_REMOVED = 1000
+# Identities of a host that one mark stands for at most: a page's links to one host, where they are not very many.
+_JOINED_MAX = 64
+# Marks removed or taken apart in one batch: about 5 ms.
+_REMOVED = 100
 # What a host that was handed over has in the store while its marks are being removed.
 _LEAVING = b"\1"
 
@@ -79,7 +85,7 @@ class SeenFilter:
         return 1 - self._room / self._size(self.layers - 1)
 
     def _size(self, layer: int) -> int:
-        return min(self.capacity << layer, max(self.capacity, LAYER_MAX))
+        return min(self.capacity << 2 * layer, max(self.capacity, LAYER_MAX))
 
     def _grow(self) -> None:
         rate = FALSE_POSITIVES / (2 << self.layers)
@@ -88,7 +94,7 @@ class SeenFilter:
 
     def __contains__(self, key: bytes) -> bool:
         (number,) = _NUMBER(key)
-        # The newest layer has half of all keys.
+        # The newest layer has most of all keys.
         # A loop, as a generator takes half as long again.
         for layer in reversed(self._layers):  # noqa: SIM110
             if number in layer:
@@ -105,7 +111,7 @@ class SeenFilter:
     def update(self, keys: Iterable[bytes]) -> None:
         """Add many keys, none of which is in the filter."""
         iterator = iter(keys)
-        # A full layer is followed by one of twice its size, once there is a key for it.
+        # A full layer is followed by a larger one, once there is a key for it.
         while chunk := list(islice(iterator, min(self._room or self.capacity, _REBUILD_CHUNK))):
             if self._room == 0:
                 self._grow()
@@ -144,6 +150,9 @@ class SeenSet:
 
     The filter forgets nothing. So the positives of hosts that were handed over are looked up on disk, like all
     with ``verify``, until it is rebuilt: else a URL of a host that comes back alone would be taken for known.
+
+    What a batch marks of one host is one mark on disk. Where single identities are looked up each has its own: with
+    ``verify``, and for hosts that were handed over. So a start with ``verify`` takes joined marks apart.
     """
 
     def __init__(
@@ -153,10 +162,13 @@ class SeenSet:
         self._verify = verify
         self._file = file
         self._new: list[bytes] = []
+        # The same by host, and what `restore` adds.
+        self._marks: dict[str, list[bytes]] = {}
         self._recent = [b""] * (_RECENT + 1)
         self._sequence = 0
         self.rebuilt = False
         self._end_forgetting()
+        self._join_or_part()
         self.filter = self._load(capacity)
         self._gone = self._load_gone()
         self._saved_count = self.filter.count
@@ -168,7 +180,7 @@ class SeenSet:
         if snapshot is None:
             self.rebuilt = True
             found = SeenFilter(capacity)
-            found.update(key[-KEY_SIZE:] for key in self._store.keys(SEEN))
+            found.update(marked_by(self._store.items(SEEN)))
             for key in self._store.keys(NEW_KEYS):
                 self._sequence = split_new_keys_key(key)
             return found
@@ -182,7 +194,7 @@ class SeenSet:
         for name, keys in self._store.items(NEW_KEYS):
             if (sequence := split_new_keys_key(name)) > mark:
                 self._sequence = sequence
-                yield from (keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE))
+                yield from split_keys(keys)
 
     def _end_forgetting(self) -> None:
         """Remove the marks of hosts that were handed over when the last process died."""
@@ -190,6 +202,26 @@ class SeenSet:
             if value:
                 for _ in self.remove_marks(name[1:].decode()):
                     pass
+
+    def _join_or_part(self) -> None:
+        """Note that marks will be joined, or take apart those that are."""
+        joined = self._store.get(JOINED) is not None
+        if joined == (not self._verify):
+            return
+        if joined:
+            marks = self._store.items(SEEN)
+            while some := list(islice(((name, keys) for name, keys in marks if keys), _REMOVED)):
+                batch = self._store.batch()
+                for name, keys in some:
+                    for key in (name[-KEY_SIZE:], *split_keys(keys)):
+                        batch.put(name[:-KEY_SIZE] + key, b"")
+                batch.write()
+        batch = self._store.batch()
+        if joined:
+            batch.delete(JOINED)
+        else:
+            batch.put(JOINED, b"")
+        batch.write()
 
     def _load_gone(self) -> SeenFilter:
         gone = SeenFilter(_GONE_CAPACITY)
@@ -230,32 +262,50 @@ class SeenSet:
             return False
         return True
 
-    def marked(self, host: str, key: bytes) -> bool:
-        """Whether an identity is known, by the disk where the filter says so."""
-        return key in self.filter and self._on_disk(host, key)
+    def marked_among(self, host: str, keys: Iterable[bytes]) -> set[bytes]:
+        """Which identities of a host are known, by the disk where the filter says so."""
+        positive = {key for key in keys if key in self.filter}
+        if not positive:
+            return positive
+        if self._is_looked_up(host):
+            return {key for key in positive if self._on_disk(host, key)}
+        return positive.intersection(marked_by(self._store.items(seen_prefix(host))))
 
     def _on_disk(self, host: str, key: bytes) -> bool:
         return self._store.read((seen_prefix(host) + key,)) != [None]
 
     def _has_gone(self, host: str) -> bool:
-        return self._gone.count > 0 and xxh3_64_digest(host.encode()) in self._gone
+        """Whether a host was handed over, by the disk where the filter says so."""
+        return (
+            self._gone.count > 0
+            and xxh3_64_digest(host.encode()) in self._gone
+            and self._store.get(gone_key(host)) is not None
+        )
 
-    def mark(self, host: str, key: bytes, batch: Batch) -> None:
-        """Mark an identity as seen; it is on disk once ``batch`` is written, after `end_batch`."""
+    def _is_looked_up(self, host: str) -> bool:
+        """Whether each identity of a host has a mark of its own."""
+        return self._verify or self._has_gone(host)
+
+    def mark(self, host: str, key: bytes) -> None:
+        """Mark an identity as seen; it is on disk once the batch of the next `end_batch` is written."""
         self.filter.add(key)
         self._recent[hash(key) & _RECENT] = key
         self._new.append(key)
-        batch.put(seen_prefix(host) + key, b"")
+        self._marks.setdefault(host, []).append(key)
         if not self._verify:
             # An upper bound: the rate the whole filter keeps at its capacity.
             self.expected_losses += FALSE_POSITIVES
 
-    def restore(self, host: str, key: bytes, batch: Batch) -> None:
-        """Mark an identity as seen that another frontier knows, and this one may know too."""
-        if key in self.filter:
-            batch.put(seen_prefix(host) + key, b"")
-        else:
-            self.mark(host, key, batch)
+    def restore(self, host: str, key: bytes) -> None:
+        """Mark an identity as seen, as `mark` does, that another frontier knows and this one may know too."""
+        if key not in self.filter:
+            self.mark(host, key)
+        # A mark that is there may stand for more, and is not put again.
+        elif (
+            key not in self._marks.get(host, ())
+            and self._store.get(seen_prefix(host) + key) is None
+        ):
+            self._marks.setdefault(host, []).append(key)
 
     def forget(self, host: str, batch: Batch) -> None:
         """A host was handed over, which is settled once ``batch`` is written; `remove_marks` is to follow. A start after
@@ -268,26 +318,36 @@ class SeenSet:
         """Remove the marks of a host, some at each step."""
         prefix = seen_prefix(host)
         after = prefix
-        while names := list(islice(self._store.keys(prefix, after), _REMOVED)):
+        while marks := list(islice(self._store.items(prefix, after), _REMOVED)):
             batch = self._store.batch()
-            for name in names:
+            for name, _ in marks:
                 batch.delete(name)
-                key = name[-KEY_SIZE:]
+            batch.write()
+            for key in marked_by(marks):
                 if self._recent[hash(key) & _RECENT] == key:
                     self._recent[hash(key) & _RECENT] = b""
-            batch.write()
-            after = names[-1]
+            after = marks[-1][0]
             yield
         batch = self._store.batch()
         batch.put(gone_key(host), b"")
         batch.write()
 
     def end_batch(self, batch: Batch) -> None:
-        """List the batch's new keys in one entry, by which a saved filter is brought up to date."""
+        """Put the marks that were made since the last batch, and list their keys in one entry, by which a saved filter is
+        brought up to date."""
+        for host, keys in self._marks.items():
+            self._put_marks(host, keys, batch)
+        self._marks.clear()
         if self._new:
             self._sequence += 1
             batch.put(new_keys_key(self._sequence), b"".join(self._new))
             self._new.clear()
+
+    def _put_marks(self, host: str, keys: list[bytes], batch: Batch) -> None:
+        prefix = seen_prefix(host)
+        most = 1 if self._is_looked_up(host) else _JOINED_MAX
+        for at in range(0, len(keys), most):
+            batch.put(prefix + keys[at], b"".join(keys[at + 1 : at + most]))
 
     # --- saving ---
 

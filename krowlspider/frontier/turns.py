@@ -32,6 +32,8 @@ _JOB_CLOCK = Struct(">d")
 # Hosts kept in memory beside those that are busy: about 1 kB each. One that is not takes 10 µs to read, and each that
 # is has the garbage collector look at it: 170 ms at a time with 50,000 of them.
 HOSTS_IN_MEMORY = 10_000
+# Hosts read together when one of them is due: 13 µs for each where one alone takes 20, with ten million URLs queued.
+_TOGETHER = 16
 # Seconds from one round of tries of the hosts that did not answer to the next.
 ROUND = 3600.0
 # Hosts of a round made due at a time, once a commit: about 5 ms.
@@ -142,6 +144,12 @@ class HostTurns:
             host = self._recall([name])
         return host
 
+    def _recall_due(self, name: str) -> Host:
+        """Take a host that is due into memory, and with it some that are due soon."""
+        names = {name, *self._due.soon(_TOGETHER)}
+        self._recall(sorted(names.difference(self.hosts)))
+        return self.hosts[name]
+
     def _recall(self, names: list[str]) -> Host:
         """Take hosts that are not in memory, in the order of their names, into it; return the last of them."""
         for name, saved in zip(names, self._store.read(map(schema.host_key, names)), strict=True):
@@ -198,7 +206,7 @@ class HostTurns:
         for _ in range(_LOOKS):
             if (name := self._pop_name(now)) is None:
                 return None
-            host = self.host(name)
+            host = self.hosts.get(name) or self._recall_due(name)
             host.called = False
             aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
             ready = host.turn is Turn.RESTING or (aside and (host.errands or host.rests))

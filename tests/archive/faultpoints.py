@@ -200,7 +200,7 @@ def _acknowledged(folder: Path) -> set[int]:
     store = LevelStore(folder / "frontier")
     try:
         queued = {entry_of(key, value).url for key, value in store.items(schema.QUEUE)}
-        known = len(list(store.keys(schema.SEEN)))
+        known = sum(1 for _ in schema.marked_by(store.items(schema.SEEN)))
     finally:
         store.close()
     return {number for number in range(PAGES) if url_of(number) not in queued} if known else set()

@@ -292,7 +292,7 @@ class FrontierModel(RuleBasedStateMachine):
         for prefix in (queue_prefix(name), seen_prefix(name)):
             assert list(self.world.store.keys(prefix)) == []
         keys = [self.world.hasher.key(url) for url in self.known if host_of(url) == name]
-        assert all(self.other.frontier.seen.marked(name, key) for key in keys)
+        assert self.other.frontier.seen.marked_among(name, keys) == set(keys)
         # As far as this frontier knows, it has never heard of them.
         assert not any(self.world.frontier.seen.known(name, key) for key in keys)
 

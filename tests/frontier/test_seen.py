@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.schema import JOINED, KEY_SIZE, SEEN, marked_by
 from krowlspider.frontier.seen import SeenFilter, SeenSet
 from krowlspider.urls.canonical import IdentityHasher
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store import Batch, Store
 
 HASHER = IdentityHasher(7)
 
@@ -26,7 +27,7 @@ def key(number: int) -> bytes:
 def mark(store: Store, seen: SeenSet, host: str, *numbers: int) -> None:
     batch = store.batch()
     for number in numbers:
-        seen.mark(host, key(number), batch)
+        seen.mark(host, key(number))
     seen.end_batch(batch)
     batch.write()
 
@@ -37,7 +38,7 @@ def test_invariant_8_the_filter_forgets_nothing_however_far_it_grows() -> None:
         seen.add(key(number))
     assert all(key(number) in seen for number in range(5000))
     assert seen.count == 5000
-    assert seen.layers == 6
+    assert seen.layers == 4
 
 
 def test_invariant_8_the_filter_invents_at_most_one_in_a_million() -> None:
@@ -80,6 +81,136 @@ def test_with_verify_a_false_positive_is_found_out_and_counted(
     assert seen.known("a.test", key(2)) is not verify
     assert seen.false_positives == (1 if verify else 0)
     assert (seen.expected_losses == 0) is verify
+
+
+def marks(store: Store) -> list[int]:
+    """How many identities each mark on disk stands for."""
+    return [1 + len(others) // KEY_SIZE for _, others in store.items(SEEN)]
+
+
+def test_what_a_batch_marks_of_one_host_is_one_mark_on_disk_and_rebuilds_the_filter(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    seen = SeenSet(store, 10)
+    batch = store.batch()
+    for number in range(20):
+        seen.mark("a.test", key(number))
+        seen.mark("b.test", key(100 + number))
+    seen.end_batch(batch)
+    batch.write()
+    assert marks(store) == [20, 20]
+    numbers = [*range(20), *range(100, 120)]
+    assert set(marked_by(store.items(SEEN))) == {*map(key, numbers)}
+    rebuilt = SeenSet(store, 10)
+    assert len(rebuilt) == 40
+    assert all(rebuilt.known("a.test", key(number)) for number in numbers)
+
+
+def test_a_mark_that_another_frontier_knows_too_goes_on_standing_for_all(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    seen = SeenSet(store, 1000)
+    mark(store, seen, "a.test", 1, 2, 3)
+    batch = store.batch()
+    for number in (1, 2, 4, 1):
+        seen.restore("a.test", key(number))
+    seen.end_batch(batch)
+    batch.write()
+    again = SeenSet(store, 1000)
+    assert all(key(number) in again.filter for number in range(1, 5))
+    found = set(marked_by(store.items(SEEN)))
+    assert found == {key(number) for number in range(1, 5)}
+
+
+def test_a_long_batch_of_one_host_is_several_marks(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    seen = SeenSet(store, 10)
+    mark(store, seen, "a.test", *range(1000))
+    assert max(marks(store)) < 100
+    assert sum(marks(store)) == 1000
+    assert len(SeenSet(store, 10)) == 1000
+
+
+def test_invariant_8_verify_knows_what_was_marked_without_it_and_is_exact(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    for at in range(0, 400, 2):
+        mark(store, SeenSet(store, 10), "a.test", at, at + 1)
+    seen = SeenSet(store, 10, verify=True)
+    assert marks(store) == [1] * 400
+    # The next start need not look for joined ones.
+    assert store.get(JOINED) is None
+    seen.filter.add(key(1000))
+    assert all(seen.known("a.test", key(number)) for number in range(400))
+    assert not seen.known("a.test", key(1000))
+
+
+def test_invariant_8_verify_that_was_off_for_a_while_is_exact_again(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    mark(store, SeenSet(store, 10, verify=True), "a.test", 1, 2)
+    assert marks(store) == [1, 1]
+    mark(store, SeenSet(store, 10), "a.test", 3, 4)
+    seen = SeenSet(store, 10, verify=True)
+    assert all(seen.known("a.test", key(number)) for number in range(1, 5))
+    assert seen.false_positives == 0
+
+
+class CutShort(Exception):
+    """The process dies here."""
+
+
+def test_invariant_8_a_death_while_marks_are_taken_apart_loses_none(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    joined = SeenSet(store, 10)
+    for at in range(0, 1000, 4):
+        mark(store, joined, "a.test", *range(at, at + 4))
+    batches = 0
+
+    class Mortal:
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        def batch(self, *, sync: bool = False) -> Batch:
+            nonlocal batches
+            batches += 1
+            if batches == 3:
+                raise CutShort
+            return store.batch(sync=sync)
+
+    with pytest.raises(CutShort):
+        SeenSet(Mortal(), 10, verify=True)  # type: ignore[arg-type]
+    assert {1, 4} == {*marks(store)}
+    seen = SeenSet(store, 10, verify=True)
+    assert marks(store) == [1] * 1000
+    assert all(seen.known("a.test", key(number)) for number in range(1000))
+
+
+def test_marks_of_a_host_that_was_handed_over_and_comes_back_are_found_one_by_one(
+    open_store: Callable[[], Store],
+) -> None:
+    store = open_store()
+    seen = SeenSet(store, 10)
+    mark(store, seen, "a.test", *range(10))
+    mark(store, seen, "b.test", *range(20, 30))
+    batch = store.batch()
+    seen.forget("a.test", batch)
+    batch.write()
+    for _ in seen.remove_marks("a.test"):
+        pass
+    assert not any(seen.known("a.test", key(number)) for number in range(10))
+    assert marks(store) == [10]
+    mark(store, seen, "a.test", *range(5))
+    assert sorted(marks(store)) == [1, 1, 1, 1, 1, 10]
+    assert [seen.known("a.test", key(number)) for number in range(10)] == [True] * 5 + [False] * 5
+    assert seen.marked_among("a.test", map(key, range(10))) == {*map(key, range(5))}
+    assert seen.marked_among("b.test", map(key, range(100))) == {*map(key, range(20, 30))}
 
 
 @pytest.fixture

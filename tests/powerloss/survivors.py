@@ -14,7 +14,6 @@ from krowlspider.archive.check import CheckReport, check_folder
 from krowlspider.archive.mend import mend_folder
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.seen import KEY_SIZE
 from krowlspider.frontier.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
 from tests.test_crawl import stored
@@ -57,7 +56,7 @@ class Survivors:
         try:
             counters = json.loads(store.get(schema.COUNTERS) or b"{}")
             return cls(
-                seen=frozenset(key[-KEY_SIZE:] for key in store.keys(schema.SEEN)),
+                seen=frozenset(schema.marked_by(store.items(schema.SEEN))),
                 queued=Counter(
                     hasher.key(entry_of(key, entry).url) for key, entry in store.items(schema.QUEUE)
                 ),
