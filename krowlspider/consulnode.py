@@ -269,6 +269,8 @@ class ConsulNode(Node):
     def waits_for(self) -> str:
         if self.joined and not self.governor.holds:
             return "for a lease from Consul"
+        if self.governor.leaving:
+            return "for the others to take what is here"
         return super().waits_for
 
     def counts(self) -> dict[str, int]:
