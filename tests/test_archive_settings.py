@@ -519,6 +519,9 @@ def test_warcinfo_has_the_fields_of_the_standard_and_every_setting_but_places() 
         "KROWL_WARC_UPLOAD": f"s3://{SECRETS[2]}/x",
         "KROWL_WARC_UPLOAD_ENDPOINT": f"https://user:{SECRETS[2]}@store.example",
         "KROWL_NODE_ID": SECRETS[2],
+        "KROWL_CONSUL": f"http://{SECRETS[2]}:8500",
+        "KROWL_CONSUL_TOKEN": SECRETS[1],
+        "REDIS_URL": f"redis://:{SECRETS[1]}@{SECRETS[2]}",
         "KROWL_RING": [f"a=redis://:{SECRETS[1]}@{SECRETS[2]}"],
         "AWS_SECRET_ACCESS_KEY": SECRETS[1],
         "TELNETCONSOLE_PASSWORD": SECRETS[0],
@@ -529,7 +532,9 @@ def test_warcinfo_has_the_fields_of_the_standard_and_every_setting_but_places() 
         name
         for name, value in chosen.items()
         if name.startswith("KROWL_")
-        and not name.startswith(("KROWL_WARC_UPLOAD", "KROWL_NODE_ID", "KROWL_RING"))
+        and not name.startswith(
+            ("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_RING")
+        )
         and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR"}
         and value is not None
     }

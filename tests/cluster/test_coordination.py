@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 NODES = ("a", "b")
 # Seconds in which a signal is honoured.
 HONOURED = 5.0

@@ -109,7 +109,7 @@ def cpu(job: object, *arguments: object) -> float:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_robots_txt_holds_up_the_loop_for_a_bounded_time(name: str) -> None:
     """Measured: 95 ms to read one, 14 ms for a verdict. The limits are those of slow machines."""
-    assert cpu(RobotsRules.parse, HOSTILE[name], "krowlspider") < 0.25
+    assert cpu(RobotsRules.parse, HOSTILE[name], "krowlspider") < 1.0
     rules = RobotsRules.parse(HOSTILE[name], "krowlspider")
     assert max(cpu(rules.allowed, url) for url in URLS) < 0.05
 
