@@ -38,16 +38,16 @@ class Pair:
         self.places = places
         self.web = web
 
+    def crawl(self, node: str, **settings: Any) -> Crawl:
+        return Crawl(
+            self.folder / node,
+            arguments={"seeds": write_seeds(self.folder / "seeds.txt", self.web.seeds())},
+            settings={**self.places[node], **settings},
+            feed=False,
+        )
+
     def start(self, **settings: Any) -> list[Crawl]:
-        return [
-            Crawl(
-                self.folder / node,
-                arguments={"seeds": write_seeds(self.folder / "seeds.txt", self.web.seeds())},
-                settings={**self.places[node], **settings},
-                feed=False,
-            ).start()
-            for node in NODES
-        ]
+        return [self.crawl(node, **settings).start() for node in NODES]
 
     def fetched(self) -> int:
         return len(pages(self.web.log()))
@@ -125,3 +125,17 @@ def test_all_nodes_together_fetch_as_many_pages_as_the_cluster_may_and_no_more(p
         assert crawl.stats["finish_reason"] == "cluster_pages"
     # A node that ends gives back what it has not fetched when others may have ended before.
     assert 55 <= pair.fetched() <= 60
+
+
+def test_two_nodes_with_one_redis_by_consul_are_refused_and_the_first_goes_on(
+    pair: Pair, request: pytest.FixtureRequest
+) -> None:
+    if "consul" not in request.node.callspec.id:
+        pytest.skip("of a static ring the setting tells")
+    pair.places["b"]["REDIS_URL"] = pair.places["a"]["REDIS_URL"]
+    first = pair.crawl("a", KROWL_DELAY_MIN=1).start()
+    first.wait_until(lambda: pair.fetched() > 5)
+    second = pair.crawl("b").start().wait(code=2)
+    assert "node a has the same REDIS_URL" in second.log
+    first.wait_until(lambda: pair.fetched() > 40)
+    first.interrupt()

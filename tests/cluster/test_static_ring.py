@@ -86,6 +86,7 @@ def test_two_nodes_fetch_what_one_would_each_host_by_its_owner(
             assert_archived(crawl.jobdir, own)
 
 
+@pytest.mark.slow
 def test_what_people_push_is_crawled_by_its_owner(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -106,6 +107,7 @@ def test_what_people_push_is_crawled_by_its_owner(
             assert client.llen("broad:dead") == 1
 
 
+@pytest.mark.slow
 def test_a_node_whose_peer_is_not_there_does_its_part_and_waits(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -120,6 +122,7 @@ def test_a_node_whose_peer_is_not_there_does_its_part_and_waits(
         assert other.stats["finish_reason"] == alone.stats["finish_reason"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_robots_txt_that_leads_to_another_nodes_host_is_not_fetched_there(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_robots_txt_that_leads_to_another_nodes_host_is_not_fetched_there(
         assert agents == {ours: {"a"}, theirs: {"b"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -172,6 +176,7 @@ def test_a_folder_of_one_place_is_refused_in_another(
         assert "Traceback" not in again.log
 
 
+@pytest.mark.slow
 def test_messages_that_would_stop_a_node_are_put_aside_and_good_ones_with_meta_lead_on(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -199,6 +204,7 @@ def test_messages_that_would_stop_a_node_are_put_aside_and_good_ones_with_meta_l
         assert crawls[0].stats["krowl/cluster/dead_count"] == len(bad)
 
 
+@pytest.mark.slow
 def test_when_one_node_ends_early_the_other_ends_too_and_says_what_is_left(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -214,6 +220,7 @@ def test_when_one_node_ends_early_the_other_ends_too_and_says_what_is_left(
         assert "Nodes a have left" in other.log
 
 
+@pytest.mark.slow
 def test_a_second_process_of_one_node_is_refused_and_the_first_goes_on(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -229,6 +236,7 @@ def test_a_second_process_of_one_node_is_refused_and_the_first_goes_on(
         first.interrupt()
 
 
+@pytest.mark.slow
 def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:

@@ -136,6 +136,15 @@ def test_a_page_has_its_links_and_its_messages_in_one_batch() -> None:
     assert messages(world) == urls(2)
 
 
+def test_what_is_marked_as_sent_where_it_came_from_goes_on_through_a_full_outbox(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store, limits=replace(LIMITS, outbox=3))
+    assert world.frontier.forward(foreign(url, known=False) for url in urls(5)) == 5
+    assert world.frontier.outbox.full
+    assert messages(world) == urls(5)
+
+
 def test_a_message_for_which_there_is_no_room_is_counted_and_not_marked(
     open_store: Callable[[], Store],
 ) -> None:
