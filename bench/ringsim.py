@@ -25,6 +25,7 @@ from krowlspider.cluster import message, ring
 from krowlspider.cluster.forwarder import BATCH
 from krowlspider.cluster.membership import Record
 from krowlspider.cluster.ring import Member, Ring
+from krowlspider.node import BEAT
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of
 
@@ -43,8 +44,8 @@ SECONDS, IDLE = 20, 60
 # Bytes of a call besides its messages: LPUSH and its key in RESP, the reply, and a TCP/IP header each way and for the
 # acknowledgement of the reply; of a message, its length in RESP.
 _CALL, _REPLY, _HEADERS, _LENGTH = 44, 8, 3 * 66, 7
-# Seconds from one heartbeat to the next, of renewals, of a blocking query.
-BEAT, RENEWAL, WAIT = 5, 5, 5
+# Seconds from one renewal to the next, and of a blocking query.
+RENEWAL, WAIT = 5, 5
 # Of Consul's answer for a key, besides key and value: indexes, flags, session. Of a request, with its HTTP head.
 _ENTRY, _REQUEST = 165, 250
 _COUNTERS = {f"a counter of a dozen {number}": 12_345_678 for number in range(12)}
@@ -185,8 +186,8 @@ def _consul(count: int) -> dict[str, Any]:
     view = sum(_ENTRY + 30 + len(b64encode(record)) for record in records.values())
     short = sum(_ENTRY + 30 + len(b64encode(_by_checksum(r, made))) for r in records.values())
     beat = _ENTRY + 30 + len(b64encode(json.dumps(_COUNTERS).encode()))
-    # A renewal and a pass of the check; the bell; a heartbeat and the list of all.
-    requests = 2 / RENEWAL + 1 / WAIT + 2 / BEAT
+    # A renewal and a pass of the check; the bell; a heartbeat, answered with all.
+    requests = 2 / RENEWAL + 1 / WAIT + 1 / BEAT
     answers = count * 30 / WAIT + count * beat / BEAT
     return {
         "nodes": count,

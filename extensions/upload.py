@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -102,11 +101,9 @@ class Upload:
         if self._task is None or self._uploader is None:
             return
         self._task.cancel()
-        try:
-            with suppress(asyncio.CancelledError):
-                await self._task
-        finally:
-            await self._upload_rest(self._uploader)
+        # What it has failed with is told by then.
+        await asyncio.wait({self._task})
+        await self._upload_rest(self._uploader)
 
     async def _upload_rest(self, uploader: Uploader) -> None:
         try:

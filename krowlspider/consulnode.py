@@ -13,6 +13,7 @@ from krowlspider.cluster.arriving import Arriving
 from krowlspider.cluster.consul import ConsulMembership
 from krowlspider.cluster.consulcalls import Agent
 from krowlspider.cluster.inbox import Inbox
+from krowlspider.cluster.loopshare import SHARE
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.mover import Mover
 from krowlspider.cluster.ring import Member
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Of the loop's time, what handing over may take while the crawl goes on.
-_SHARE = 0.25
 # Seconds in which what others had on its way to us, when they read that we leave, has come.
 _ON_ITS_WAY = 3.0
 # Seconds between two looks whether all is handed over, or a ring is known; looks at most, for the ring.
@@ -152,7 +151,7 @@ class ConsulNode(Node):
             self._spider,
             busy=HostBusyError,
             paused=lambda: crawl.stalled,
-            share=lambda: 1.0 if self.governor.leaving else _SHARE,
+            share=lambda: 1.0 if self.governor.leaving else SHARE,
         )
         self.arriving = Arriving(
             _OursOnly(crawl.arrivals, self._may_take),
@@ -161,7 +160,7 @@ class ConsulNode(Node):
             crawl.make_durable,
             bad=BadChunk,
             busy=HostBusyError,
-            share=lambda: _SHARE,
+            share=lambda: SHARE,
             came=lambda _: self.on_change(),
         )
         return Inbox(
@@ -297,11 +296,9 @@ class ConsulNode(Node):
             self.cluster,
             self._crawl.left,
         )
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
                 await self._drain()
-        except TimeoutError:
-            pass
         if left := self._crawl.left + self._crawl.stays:
             logger.warning(
                 "%d URLs could not be handed over: they wait in the job folder for the next start of node %s",

@@ -6,8 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.inbox import BATCH
-from krowlspider.cluster.message import MAX_URL, BadMessage, decode, encode
+from krowlspider.cluster.message import MAX_URL, TURN, BadMessage, decode, encode
 from krowlspider.frontier.arrival import Arrivals
 from krowlspider.frontier.departure import Departures
 from krowlspider.frontier.frontier import Candidate
@@ -85,7 +84,7 @@ class Exchange:
         would not offer again."""
         frontier = self._job.frontier
         # A turn of both lists brings so many.
-        room = min(2 * BATCH, self._most // 2)
+        room = min(2 * TURN, self._most // 2)
         return self.lacks_room or frontier.queued + room >= self._most or frontier.outbox.full
 
     @property

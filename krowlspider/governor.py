@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from krowlspider.cluster.claims import Claimant
 from krowlspider.cluster.membership import reading
 from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,8 +215,6 @@ def _content(now: Reading) -> tuple[object, object]:
 async def _end(task: asyncio.Task[None] | None) -> None:
     """Cancel a task, and wait for its end. What it has failed with comes out."""
     if task is not None:
-        task.cancel()
-        # Not by awaiting it: our own cancellation would look like its.
-        await asyncio.wait({task})
+        await end([task])
         if not task.cancelled():
             task.result()

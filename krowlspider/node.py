@@ -16,7 +16,8 @@ from krowlspider.cluster.inbox import Inbox, lengths, requests_key
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.quiet import Quiet, Word
 from krowlspider.cluster.redisio import RedisTrouble, redis_client, shown
-from krowlspider.cluster.signals import Signal
+from krowlspider.cluster.signal import Signal
+from krowlspider.cluster.tasks import end
 from krowlspider.errors import KrowlError
 from krowlspider.urls.host import domain_of
 
@@ -41,8 +42,6 @@ logger = logging.getLogger(__name__)
 BEAT = 1.0
 # Beats in which the others have heard that all is over, or do not live.
 _LAST_BEATS = 5
-# Seconds after which what has been cancelled and goes on is cancelled again.
-_SWALLOWED = 5.0
 
 
 class Crawl(Protocol):
@@ -353,12 +352,8 @@ class Node(ABC):
 
     async def stop(self) -> None:
         """Forward and take no more, and say so. What has not been sent stays in the outbox."""
-        running, self._tasks = set(self._tasks), []
-        while running:
-            for task in running:
-                task.cancel()
-            # On Python 3.11 asyncio.wait_for may swallow a cancellation, in a library too.
-            _, running = await asyncio.wait(running, timeout=_SWALLOWED)
+        running, self._tasks = self._tasks, []
+        await end(running)
         self.known.set()
         if self.running:
             await self.signals.close()

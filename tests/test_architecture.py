@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ FACING = FOLDERS | {
     "node",
     "notes",
     "outages",
+    "ringview",
     "processing",
     "singlepage",
     "stats",
@@ -269,3 +272,15 @@ def test_a_breach_is_found_and_told(tmp_path: Path, path: str, source: str, brea
     assert len(found) == 1, found
     assert found[0].startswith(f"{path}:")
     assert breach in found[0]
+
+
+def test_commands_load_no_client_of_a_cluster_unless_they_ask_one():
+    script = (
+        "import sys; from scrapy.cmdline import execute\n"
+        "try: execute(['scrapy', 'crawl', '--help'])\n"
+        "finally: print(sorted({'redis', 'consul'} & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -100,11 +100,6 @@ class View:
             and _gives(self.held, domain, self.own)
         )
 
-    def moving_out(self, domain: str) -> str | None:
-        """The id of the node that a domain goes to which is still claimed here; None when it stays, or is not."""
-        owner = self.owner(domain)
-        return owner if owner != self.own and _gives(self.held, domain, self.own) else None
-
     def _has_own(self, ring: Ring) -> bool:
         return any(name == self.own for name, _ in ring.weights)
 

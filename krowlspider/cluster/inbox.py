@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from redis.exceptions import ResponseError
 
-from krowlspider.cluster.message import MAX_MESSAGE, BadMessage, Message, decode, decode_start
+from krowlspider.cluster.message import MAX_MESSAGE, TURN, BadMessage, Message, decode, decode_start
 from krowlspider.cluster.redisio import Backoff, Line, RedisTrouble, checked, trouble
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Messages of one turn, while they are not long: a turn is asked for less when it brought more bytes than these.
-BATCH = 1000
+# A turn is asked for fewer messages when it brought more bytes than these.
 _TURN_BYTES = 4 << 20
 # Bytes that are decoded and stored in one step of the loop.
 _STEP_BYTES = 1 << 20
@@ -81,11 +80,11 @@ class _List:
     take: Callable[[list[Any]], Awaitable[Sequence[str | None]]]
     paused: Callable[[], bool]
     line: Line
-    most: int = BATCH
+    most: int = TURN
     longest: int = MAX_MESSAGE
     waiting: int = 0
     left: int | None = None
-    size: int = BATCH
+    size: int = TURN
 
 
 def requests_key(spider: str) -> str:

@@ -17,6 +17,8 @@ from krowlspider.urls.seeds import MAX_SEED, BadSeed, parse_seed
 
 # Bytes of a message: a chain of 20 redirects of the longest URLs fits in.
 MAX_MESSAGE = 65_536
+# Messages that are taken in in one turn, while they are not long.
+TURN = 1000
 # Characters of a URL: no longer one is queued.
 MAX_URL = MAX_SEED
 # Levels of lists and objects in meta: below what any later step could stumble over.

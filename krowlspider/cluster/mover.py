@@ -72,11 +72,6 @@ class Mover:
         """Hosts under way."""
         return sum(len(delivery.open) for delivery in self._deliveries.values())
 
-    @property
-    def stays(self) -> int:
-        """Entries that stay here, as no other node can take them; of a host that was refused, one."""
-        return sum(self._departures.kept.values())
-
     async def send_all(self, owner_of: Callable[[str], str | None]) -> None:
         """Return when nothing is left here that ``owner_of``, the owner of a domain or None for us, gives to others.
 

@@ -12,13 +12,14 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from redis.exceptions import RedisError
 
 from krowlspider.cluster.consulcalls import Agent, SessionGoneError, Step, coded
 from krowlspider.cluster.membership import BadRecordError, UnansweredError, load_counters
+from krowlspider.cluster.signal import Signal
+from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -48,14 +49,6 @@ local change = math.max(-taken, math.min(pages, math.max(0, limit - taken)))
 if change ~= 0 then redis.call('INCRBY', KEYS[1], change) end
 return change
 """
-
-
-class Signal(StrEnum):
-    RUNNING = "RUNNING"
-    # Nothing is popped; what is in transit ends.
-    PAUSED = "PAUSED"
-    # Every node ends as by SIGTERM.
-    STOP = "STOP"
 
 
 class Budget(Protocol):
@@ -122,9 +115,7 @@ class Signals(ABC):
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end([self._task])
 
     def _said(self, text: bytes | None) -> None:
         """A word that is none changes nothing, and is told once."""

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from krowlspider.cluster.inbox import (
-    BATCH,
-    DEAD_BYTES,
-    Inbox,
-    Lengths,
-    hosts_key,
-    lengths,
-    requests_key,
-)
-from krowlspider.cluster.message import MAX_MESSAGE, Message, encode
+from krowlspider.cluster.inbox import DEAD_BYTES, Inbox, Lengths, hosts_key, lengths, requests_key
+from krowlspider.cluster.message import MAX_MESSAGE, TURN, Message, encode
 from krowlspider.cluster.redisio import RedisTrouble
 
 from .forwarding import (
@@ -90,16 +82,16 @@ def test_messages_are_taken_in_the_order_in_which_they_were_sent(server: Server)
     async def main() -> None:
         sink = Sink()
         async with clients(server.url) as (client,):
-            await push(client, messages(2 * BATCH + 7))
+            await push(client, messages(2 * TURN + 7))
             worker = inbox(client, sink)
             async with running(worker):
-                await eventually(lambda: len(sink.urls) == 2 * BATCH + 7)
+                await eventually(lambda: len(sink.urls) == 2 * TURN + 7)
                 await push(client, messages(5, 9999))
-                await eventually(lambda: len(sink.urls) == 2 * BATCH + 12)
+                await eventually(lambda: len(sink.urls) == 2 * TURN + 12)
                 assert await emptied(client) == EMPTY
-        assert sink.urls == [*urls(2 * BATCH + 7), *urls(5, 9999)]
-        assert max(map(len, sink.held)) <= BATCH
-        assert worker.stats.taken == 2 * BATCH + 12
+        assert sink.urls == [*urls(2 * TURN + 7), *urls(5, 9999)]
+        assert max(map(len, sink.held)) <= TURN
+        assert worker.stats.taken == 2 * TURN + 12
 
     drive(main())
 
@@ -138,7 +130,7 @@ def test_a_kill_before_or_after_the_storing_loses_nothing_and_repeats_one_batch_
     server: Server, tmp_path: Path, stop: str
 ) -> None:
     file = tmp_path / "stored"
-    count = 2 * BATCH + 100
+    count = 2 * TURN + 100
 
     async def main() -> None:
         async with clients(server.url) as (client,):
@@ -146,7 +138,7 @@ def test_a_kill_before_or_after_the_storing_loses_nothing_and_repeats_one_batch_
             with consumer(server.url, file, stop):
                 pass
             kept = stored(file)
-            assert kept == ([] if stop == "before" else urls(BATCH))
+            assert kept == ([] if stop == "before" else urls(TURN))
             with consumer(server.url, file):
                 assert await emptied(client) == EMPTY
             assert stored(file) == [*kept, *urls(count)]
@@ -163,7 +155,7 @@ def test_kills_at_any_time_lose_nothing(server: Server, tmp_path: Path) -> None:
             await push(client, messages(count))
             for kill in range(kills):
                 # Each dies at another place: as soon as it has stored one batch, two ...
-                least = len(stored(file)) + kill * BATCH + 1
+                least = len(stored(file)) + kill * TURN + 1
                 with consumer(server.url, file):
                     await eventually(functools.partial(has_stored, file, least))
             with consumer(server.url, file):
@@ -172,7 +164,7 @@ def test_kills_at_any_time_lose_nothing(server: Server, tmp_path: Path) -> None:
     drive(main())
     times = Counter(stored(file))
     assert set(times) == set(urls(count))
-    assert times.total() - count <= kills * BATCH
+    assert times.total() - count <= kills * TURN
 
 
 def test_a_removal_that_comes_through_late_takes_off_nothing_that_was_not_stored(
@@ -382,7 +374,7 @@ def test_a_redis_that_is_killed_and_comes_back_with_its_file_loses_nothing(serve
                 server.start()
                 await emptied(client)
         # The batch that was stored when Redis died comes again, before the rest.
-        assert sink.urls == [*urls(BATCH), *urls(3000)]
+        assert sink.urls == [*urls(TURN), *urls(3000)]
 
     drive(main())
 

@@ -126,6 +126,41 @@ def test_a_damaged_table_is_not_read_as_if_nothing_were_there(tmp_path: Path) ->
     store.close()
 
 
+def test_a_log_that_is_damaged_before_its_end_is_refused_not_read_as_far_as_it_goes(
+    tmp_path: Path,
+) -> None:
+    store = LevelStore(tmp_path / "db", create=True)
+    for number in range(10):
+        put(store, (b"%06d" % number, b"." * 50))
+    store.close()
+    (log,) = (tmp_path / "db").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(StoreError):
+        LevelStore(tmp_path / "db")
+
+
+def test_a_durable_write_is_synced_after_it_and_what_was_before_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LevelStore(tmp_path / "db", create=True)
+    (log,) = (tmp_path / "db").glob("*.log")
+    synced: list[bytes] = []
+
+    def fsync(descriptor: int) -> None:
+        if os.path.sameopenfile(descriptor, handle.fileno()):
+            synced.append(log.read_bytes())
+
+    with log.open("rb") as handle:
+        monkeypatch.setattr(os, "fsync", fsync)
+        put(store, (b"a", b"the first"))
+        put(store, (b"b", b"the second"), sync=True)
+    assert [b"the first" in each for each in synced] == [True, True]
+    assert [b"the second" in each for each in synced] == [False, True]
+    store.close()
+
+
 def test_writes_during_an_iteration_do_not_show_in_it(open_store: OpenStore) -> None:
     store = open_store()
     put(store, (b"a", b"1"), (b"c", b"3"))

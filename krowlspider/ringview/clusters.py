@@ -18,8 +18,8 @@ from krowlspider.cluster.signals import (
     RedisBudget,
     RedisSignals,
 )
-from krowlspider.commands.ringrows import register_rows, static_rows
 from krowlspider.errors import SettingsError
+from krowlspider.ringview.rows import register_rows, static_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.register import Register
     from krowlspider.cluster.ring import Member
     from krowlspider.cluster.signals import Budget, Signals
-    from krowlspider.commands.ringrows import Row
+    from krowlspider.ringview.rows import Row
 
 
 class Cluster(ABC):

@@ -1,0 +1,1 @@
+"""What ``scrapy ring`` asks of a cluster, and prints."""
