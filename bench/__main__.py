@@ -5,7 +5,7 @@ crawler and others, each printed and written as JSON to bench-results/.
 queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
 this one with more hosts, more requests in transit and a slower web, ``pair`` one process and two of a cluster, ``profile`` a
 flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis,
-``handover`` hosts.
+``handover`` hosts, ``join`` a crawl while a second node takes half of its hosts.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bench import (
     frontier,
     growth,
     handover,
+    join,
     page,
     pair,
     plot,
@@ -136,6 +137,12 @@ def _handover(args: argparse.Namespace) -> None:
     _write("handover", rows)
 
 
+def _join(args: argparse.Namespace) -> None:
+    figures = join.measure(args.hosts[0], args.urls[0], args.scratch)
+    print(join.table(figures))
+    _write("join", figures)
+
+
 def _all(args: argparse.Namespace) -> None:
     for measure in (_frontier, _page, _archive, _crawl):
         measure(args)
@@ -168,10 +175,12 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "ring": _ring,
     "forwarding": _forwarding,
     "handover": _handover,
+    "join": _join,
 }
 # Other defaults than those of the rest.
 _OWN: dict[str, dict[str, Any]] = {
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 60_000, "per_host": 300},
+    "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
     "transit": {
         "concurrency": [50, 200, 500, 1000, 2000],
@@ -192,7 +201,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("what", nargs="?", choices=WHAT, default="all")
     add("--rounds", "--runs", type=int, default=3, help="runs, of which the median counts")
     add("--scratch", type=Path, help="folder for what is written meanwhile")
-    queued = parser.add_argument_group("frontier, page, handover").add_argument
+    queued = parser.add_argument_group("frontier, page, handover, join").add_argument
     queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="queued")
     queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
     add = parser.add_argument_group(

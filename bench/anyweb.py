@@ -1,6 +1,6 @@
 """A web server that answers for every host with a page of 77 links, as ``bench.frontier`` has them.
 
-``python -m bench.anyweb HOSTS`` prints its port. A page has 38 kB; 16 of its links are new and lead to its own host,
+``python -m bench.anyweb HOSTS [NAMES]`` prints its port; NAMES is what hosts are called, {} their number. A page has 38 kB; 16 of its links are new and lead to its own host,
 4 are new and lead to any of so many hosts, 57 were on pages before.
 """
 
@@ -22,9 +22,10 @@ _PARAGRAPHS = 64
 class Pages:
     """What the server answers."""
 
-    def __init__(self, hosts: int, port: int):
+    def __init__(self, hosts: int, port: int, names: str | None):
         self._hosts = hosts
         self._port = port
+        self._names = names
         self._chance = random.Random(1)
         self._recent: deque[str] = deque(maxlen=1000)
 
@@ -33,7 +34,7 @@ class Pages:
         new = [self._url(host) for _ in range(OWN)]
         for _ in range(NEW - OWN):
             number = chance.randrange(self._hosts)
-            new.append(self._url(f"host{number}.example{number % 7}.com:{self._port}"))
+            new.append(self._url(f"{self._name(number)}:{self._port}"))
         known = chance.choices(self._recent or new, k=LINKS - NEW)
         self._recent.extend(new)
         links = [f"<a href={url}>there</a>\n".encode() for url in [*new, *known]]
@@ -42,6 +43,11 @@ class Pages:
             body += links[number : number + 1]
             body += [_TEXT] if number < _PARAGRAPHS else []
         return b"".join(body)
+
+    def _name(self, number: int) -> str:
+        if self._names is None:
+            return f"host{number}.example{number % 7}.com"
+        return self._names.format(number)
 
     def _url(self, host: str) -> str:
         return f"http://{host}/section/{self._chance.randrange(10**9)}/page.html"
@@ -68,15 +74,15 @@ class _Connection(asyncio.Protocol):
             )
 
 
-async def serve(hosts: int) -> None:
+async def serve(hosts: int, names: str | None = None) -> None:
     loop = asyncio.get_running_loop()
     pages: list[Pages] = []
     server = await loop.create_server(lambda: _Connection(pages[0]), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    pages.append(Pages(hosts, port))
+    pages.append(Pages(hosts, port, names))
     print(port, flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))
+    asyncio.run(serve(int(sys.argv[1]), *sys.argv[2:]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
+from krowlspider.archive import writer as writer_module
 from krowlspider.archive.check import check_folder
 from krowlspider.archive.disk import LOCK
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
@@ -138,6 +139,27 @@ def test_the_writer_is_full_until_what_waits_is_written(
 
     with runner:
         runner.run(main())
+
+
+def test_captures_wait_for_more_to_be_handed_over_with_but_not_for_long_nor_for_a_sync(
+    tmp_path: Path, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        await asyncio.wait_for(files.write(capture(0)), 10)
+        monkeypatch.setattr(writer_module, "_WAIT", 3600.0)
+        most = writer_module._AT_ONCE
+        few = [files.write(capture(n)) for n in range(1, most)]
+        assert (await asyncio.wait(few, timeout=0.3))[0] == set()
+        await asyncio.wait_for(asyncio.gather(*few, files.write(capture(most))), 10)
+        last = files.write(capture(most + 1))
+        await asyncio.wait_for(files.sync(), 10)
+        assert last.done()
+        await files.close()
+
+    with runner:
+        runner.run(main())
+    assert check_folder(tmp_path).problem_count == 0
 
 
 def test_close_writes_what_waits_and_finishes_the_file(

@@ -1,0 +1,218 @@
+"""A node joins one that crawls: how many pages the first fetches meanwhile, and how long it takes.
+
+Consul, Redis servers, web and second node share the other core. The first node's frontier is filled as ``bench.page`` does it, with
+so many hosts, each of a domain of its own; half of them move to the second node. Pages are counted by the first node's own
+metrics: before the second starts, from its start until all that moves is there, and after.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.frontier import LIMITS, RULE, settle
+from bench.page import SETTINGS
+from krowlspider.cluster.membership import SEED_SIZE
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.frontier import Candidate, Frontier
+from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.store import LevelStore
+from krowlspider.jobfolder import JobFolder
+from krowlspider.urls.canonical import IdentityHasher
+from tests.cluster.servers import consul_agent, free_port, redis_server
+from tests.crawling import ROOT, Crawl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTS, URLS = 200_000, 4_000_000
+# Of its rate, what the first node is to keep.
+MIN_KEPT = 0.7
+# Seconds before the first figure, and of the stretches before and after.
+_WARM, _STRETCH = 20.0, 60.0
+_PATIENCE = 1800.0
+_CLUSTER = "bench"
+_NAMES = "www.site-{}.example"
+_HOSTS_A_BATCH = 5
+
+
+class Node:
+    """A process of ours in the cluster."""
+
+    def __init__(self, name: str, folder: Path, consul: str, redis: str, core: int):
+        self._port = free_port("127.0.0.1")
+        crawl = Crawl(
+            folder / name,
+            settings={
+                **SETTINGS,
+                "KROWL_RESOLVE": json.dumps({"*.example": "127.0.0.1"}),
+                "KROWL_CONSUL": consul,
+                "KROWL_CLUSTER": _CLUSTER,
+                "KROWL_NODE_ID": name,
+                "REDIS_URL": redis,
+                "PROMETHEUS_PORT": self._port,
+                "STATS_CLASS": "krowlspider.stats.StatsCollector",
+            },
+            feed=False,
+        )
+        with (folder / f"{name}.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                ["taskset", "-c", str(core), *crawl.command()],
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def figures(self) -> dict[str, float]:
+        """Its metrics by name, labels left out."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name.partition("{")[0]: float(value) for name, value in pairs}
+
+    def seconds(self) -> float:
+        """Its CPU's so far."""
+        parts = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None) -> dict[str, Any]:
+    with ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch))
+        )
+        port = stack.enter_context(_web(hosts))
+        seed = _fill(folder / "a", hosts, urls, port)
+        consul = stack.enter_context(consul_agent(folder / "consul"))
+        _put(f"{consul.url}/v1/kv/krowlspider/{_CLUSTER}/seed", seed.hex().encode())
+        servers = [stack.enter_context(redis_server(folder / f"redis-{name}")) for name in "ab"]
+        for server in (consul, *servers):
+            os.sched_setaffinity(server.process.pid, {1})
+        first = Node("a", folder, consul.url, servers[0].url, 0)
+        stack.callback(first.process.kill)
+        _until(lambda: _done(first) > 0, first)
+        time.sleep(_WARM)
+        before = _stretch(first, _STRETCH)
+        second = Node("b", folder, consul.url, servers[1].url, 1)
+        stack.callback(second.process.kill)
+        meanwhile = _while_moving(first, second)
+        after = _stretch(first, _STRETCH)
+        return {
+            "hosts": hosts,
+            "urls": urls,
+            "before": before,
+            "meanwhile": meanwhile,
+            "after": after,
+            "of_second_after": _stretch(second, 10),
+        }
+
+
+@contextmanager
+def _web(hosts: int) -> Iterator[int]:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "bench.anyweb", str(hosts), _NAMES], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    os.sched_setaffinity(server.pid, {1})
+    try:
+        assert server.stdout is not None
+        yield int(server.stdout.readline())
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _fill(path: Path, hosts: int, urls: int, port: int) -> bytes:
+    """Fill node a's folder, and return the seed of its identities."""
+    folder = JobFolder.of(str(path))
+    head = folder.take(ring=f"a of {_CLUSTER}")
+    store = LevelStore(folder.frontier, create=True)
+    seen = SeenSet(store, 1_000_000, file=FilterFile(folder.seen))
+    frontier = Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
+    hasher = IdentityHasher(head.seed)
+    for at in range(0, hosts, _HOSTS_A_BATCH):
+        names = [f"{_NAMES.format(number)}:{port}" for number in range(at, at + _HOSTS_A_BATCH)]
+        pages = [
+            (name, f"http://{name}/first/{page}.html")
+            for name in names
+            for page in range(urls // hosts)
+        ]
+        frontier.queue([Candidate(name, hasher.key(url), Entry(url, 3)) for name, url in pages])
+    frontier.close()
+    store = LevelStore(folder.frontier)
+    settle()
+    store.close()
+    folder.leave()
+    return head.seed.to_bytes(SEED_SIZE, "big")
+
+
+def _put(url: str, value: bytes) -> None:
+    urllib.request.urlopen(urllib.request.Request(url, value, method="PUT")).close()
+
+
+def _done(node: Node) -> float:
+    try:
+        return node.figures().get("krowl_frontier_done_total", 0.0)
+    except OSError:
+        return 0.0
+
+
+def _until(condition: Any, *nodes: Node) -> None:
+    """:raises RuntimeError: a node has ended, or it takes too long"""
+    end = time.monotonic() + _PATIENCE
+    while not condition():
+        if any(node.process.poll() is not None for node in nodes) or time.monotonic() > end:
+            raise RuntimeError("a node has ended, or nothing happens")
+        time.sleep(0.5)
+
+
+def _stretch(node: Node, seconds: float) -> dict[str, float]:
+    begun, pages, used = time.monotonic(), _done(node), node.seconds()
+    time.sleep(seconds)
+    return _rates(node, begun, pages, used)
+
+
+def _rates(node: Node, begun: float, pages: float, used: float) -> dict[str, float]:
+    took = time.monotonic() - begun
+    return {
+        "seconds": round(took, 1),
+        "pages_per_second": round((_done(node) - pages) / took, 1),
+        "cores": round((node.seconds() - used) / took, 2),
+    }
+
+
+def _while_moving(first: Node, second: Node) -> dict[str, float]:
+    """From the first host that leaves until the second node fetches."""
+    _until(lambda: first.figures().get("krowl_cluster_moved_total", 0) > 0, first, second)
+    begun, pages, used = time.monotonic(), _done(first), first.seconds()
+    _until(lambda: _done(second) > 0, first, second)
+    figures = first.figures()
+    return {
+        **_rates(first, begun, pages, used),
+        "hosts_moved": figures["krowl_cluster_moved_total"],
+        "lag_p99_ms": figures.get("krowl_loop_lag_p99_ms", 0.0),
+    }
+
+
+def table(figures: dict[str, Any]) -> str:
+    before, meanwhile = (figures[key]["pages_per_second"] for key in ("before", "meanwhile"))
+    lines = [f"{figures['hosts']:,} hosts with {figures['urls']:,} URLs on a node that crawls"]
+    lines += [
+        f"{name:16} {row['pages_per_second']:7} pages/s, {row['cores']} cores, over {row['seconds']} s"
+        for name, row in figures.items()
+        if isinstance(row, dict)
+    ]
+    verdict = "kept" if meanwhile >= MIN_KEPT * before else "MISSED"
+    lines.append(
+        f"{figures['meanwhile']['hosts_moved']:,.0f} hosts went to another node; meanwhile the crawl went at"
+        f" {meanwhile / before:.0%} of its rate, at least {MIN_KEPT:.0%}: {verdict}"
+    )
+    return "\n".join(lines)
