@@ -55,10 +55,7 @@ def _frontier(args: argparse.Namespace) -> None:
 
 
 def _page(args: argparse.Namespace) -> None:
-    rows = [
-        page.measure(urls, max(urls // 4, min(urls, page.FEW_HOSTS)), args.scratch)
-        for urls in args.urls
-    ]
+    rows = page.measure(args.urls, args.rounds, args.scratch)
     print(page.table(rows))
     _write("page", rows)
 

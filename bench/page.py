@@ -13,12 +13,14 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.frontier import LIMITS, RULE, Web, settle
 from krowlspider.frontier.filterfile import FilterFile
@@ -29,8 +31,12 @@ from krowlspider.jobfolder import JobFolder
 from krowlspider.urls.canonical import IdentityHasher
 from tests.crawling import ROOT, Crawl
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FIRST, SECOND = 500, 30_000
 FEW_HOSTS = 10_000
+_HOSTS_A_BATCH = 5
 SETTINGS = {
     "ROBOTSTXT_OBEY": False,
     "KROWL_DELAY_MIN": 0.25,
@@ -43,26 +49,60 @@ SETTINGS = {
 }
 
 
-def measure(queued: int, hosts: int, scratch: Path | None = None) -> dict[str, Any]:
-    """CPU microseconds of a page, all threads, with so many URLs queued."""
+def measure(sizes: list[int], rounds: int, scratch: Path | None = None) -> list[dict[str, Any]]:
+    """For each number of URLs queued: CPU microseconds of a page, all threads. Each frontier is filled once and copied for
+    each round; a round has every size in turn, and the medians count."""
+    with ExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch))
+        )
+        found: dict[int, list[float]] = {}
+        for queued in sizes:
+            hosts = hosts_of(queued)
+            _fill(folder / str(queued), queued, hosts, stack.enter_context(_web(hosts)))
+            found[queued] = []
+        for _ in range(rounds):
+            for queued, costs in found.items():
+                job = shutil.copytree(folder / str(queued), folder / "job")
+                first, second = (_crawl(job, pages) for pages in (FIRST, SECOND))
+                shutil.rmtree(job)
+                costs.append((second - first) / (SECOND - FIRST) * 1e6)
+    return [
+        {
+            "queued": queued,
+            "hosts": hosts_of(queued),
+            "cpu_us_per_page": round(statistics.median(costs)),
+            "least": round(min(costs)),
+            "most": round(max(costs)),
+            # Of each round: what else the machine did then, it did to both.
+            "times": round(
+                statistics.median(
+                    cost / base for cost, base in zip(costs, found[sizes[0]], strict=True)
+                ),
+                3,
+            ),
+        }
+        for queued, costs in found.items()
+    ]
+
+
+def hosts_of(queued: int) -> int:
+    return max(queued // 4, min(queued, FEW_HOSTS))
+
+
+@contextmanager
+def _web(hosts: int) -> Iterator[int]:
+    """The port of a web of so many hosts."""
     server = subprocess.Popen(
         [sys.executable, "-m", "bench.anyweb", str(hosts)], cwd=ROOT, stdout=subprocess.PIPE
     )
     os.sched_setaffinity(server.pid, {1})
-    folder = Path(tempfile.mkdtemp(prefix="krowl-bench-", dir=scratch))
     try:
         assert server.stdout is not None
-        _fill(folder / "job", queued, hosts, int(server.stdout.readline()))
-        first, second = (_crawl(folder / "job", pages) for pages in (FIRST, SECOND))
+        yield int(server.stdout.readline())
     finally:
         server.kill()
         server.wait()
-        shutil.rmtree(folder)
-    return {
-        "queued": queued,
-        "hosts": hosts,
-        "cpu_us_per_page": round((second - first) / (SECOND - FIRST) * 1e6),
-    }
 
 
 def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
@@ -74,9 +114,9 @@ def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
     web = Web(hosts, IdentityHasher(seed))
     numbers = list(range(hosts))
     web.chance.shuffle(numbers)
-    for number in numbers:
-        host = f"{web.host(number)}:{port}"
-        web.add(frontier, [web.page(host) for _ in range(queued // hosts)])
+    for at in range(0, hosts, _HOSTS_A_BATCH):
+        names = [f"{web.host(number)}:{port}" for number in numbers[at : at + _HOSTS_A_BATCH]]
+        web.add(frontier, [web.page(host) for host in names for _ in range(queued // hosts)])
     frontier.close()
     # What the filling left to merge is not the crawl's cost.
     store = LevelStore(folder.frontier)
@@ -88,6 +128,8 @@ def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
 def _crawl(jobdir: Path, pages: int) -> float:
     """CPU seconds of a run over so many pages."""
     crawl = Crawl(jobdir, arguments={"max_pages": pages}, settings=SETTINGS)
+    # What others have written goes to disk now, and not during the run.
+    os.sync()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         ["taskset", "-c", "0", *crawl.command()], cwd=ROOT, check=True, capture_output=True
@@ -97,9 +139,8 @@ def _crawl(jobdir: Path, pages: int) -> float:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    base = rows[0]["cpu_us_per_page"]
     return "\n".join(
         f"a page with {row['queued']:>11,} queued on {row['hosts']:,} hosts:"
-        f" {row['cpu_us_per_page']:,} µs of CPU ({row['cpu_us_per_page'] / base:.2f} times)"
+        f" {row['cpu_us_per_page']:,} µs of CPU ({row['least']:,} to {row['most']:,}), {row['times']:.2f} times as much"
         for row in rows
     )

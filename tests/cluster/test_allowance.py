@@ -7,37 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
-from krowlspider.cluster.membership import UnansweredError
+
+from .purse import Purse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-
-class Purse:
-    """A budget in this process; what is real is held to the same in test_signals."""
-
-    def __init__(self, limit: int):
-        self.limit = limit
-        self.spent = 0
-        self.answers = True
-
-    async def take(self, pages: int) -> int:
-        if not self.answers:
-            raise UnansweredError("it is down")
-        granted = min(pages, self.limit - self.spent)
-        self.spent += granted
-        return granted
-
-    async def give_back(self, pages: int) -> None:
-        if not self.answers:
-            raise UnansweredError("it is down")
-        self.spent -= pages
-
-    async def taken(self) -> int:
-        return self.spent
-
-    async def reset(self) -> None:
-        self.spent = 0
 
 
 @asynccontextmanager

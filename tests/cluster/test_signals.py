@@ -31,6 +31,7 @@ from krowlspider.cluster.signals import (
 )
 from tests.cluster.forwarding import LATE
 
+from .purse import Pocket
 from .servers import consul_agent, redis_server
 
 if TYPE_CHECKING:
@@ -273,6 +274,22 @@ def test_a_limit_that_is_lower_now_gives_none_and_takes_none_away(place: Place):
             assert await now.taken() == 8
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        test_nodes_that_take_at_once_take_the_whole_budget_and_never_more,
+        test_what_was_given_back_may_be_taken_again_and_no_more,
+        test_what_is_taken_is_told_and_nothing_is_after_a_reset,
+        test_pages_that_come_back_after_a_reset_give_nobody_more_than_there_are,
+        test_a_limit_that_is_lower_now_gives_none_and_takes_none_away,
+    ],
+)
+def test_the_purse_that_stands_in_for_a_budget_keeps_its_contract(
+    contract: Callable[[Pocket], None],
+):
+    contract(Pocket())
 
 
 def test_a_budget_that_holds_no_number_gives_no_pages(place: Place):
