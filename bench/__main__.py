@@ -98,6 +98,7 @@ def _pair(args: argparse.Namespace) -> None:
     rows = pair.measure(_shape(args), pages=args.pages, rounds=args.rounds)
     print(growth.table(rows))
     _write("pair", rows)
+    plot.processes(rows, RESULTS / "pair.png")
 
 
 def _profile(args: argparse.Namespace) -> None:

@@ -53,6 +53,22 @@ def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Pat
     pyplot.close(figure)
 
 
+def processes(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Pages per second and per CPU-second, a bar for each number of processes."""
+    pyplot = _pyplot()
+    figure, both = pyplot.subplots(1, 2, figsize=(8, 2.2), layout="constrained")
+    measures = ("pages_per_second", "pages_per_cpu_second")
+    for axes, measure in zip(both, measures, strict=True):
+        names = [f"{row['processes']} on two cores" for row in reversed(rows)]
+        bars = axes.barh(names, [row[measure] for row in reversed(rows)], color=_OURS)
+        axes.bar_label(bars, fmt="{:,.0f}", padding=6)
+        axes.set_xlabel(measure.replace("_", " "))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.margins(x=0.15)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
 def _pyplot() -> Any:
     # Imported here: what a process had in memory counts as the peak of those it starts.
     import matplotlib  # noqa: PLC0415
