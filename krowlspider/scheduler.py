@@ -566,7 +566,8 @@ class Scheduler(BaseScheduler):
         self.discover([entry.url.replace("https:", "http:", 1)], depth=entry.depth)
 
     def _send_page(self, host: Host, lease: Lease) -> Request:
-        host.pace.floor = self._gate.crawl_delay(host.name)
+        if self._obey_robots:
+            host.pace.floor = self._gate.crawl_delay(host.name)
         request = self._codec.request(lease.entry)
         self._transits[request] = Transit(host, lease.entry.url, lease=lease)
         self._sent()

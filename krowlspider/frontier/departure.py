@@ -201,9 +201,8 @@ class Departure:
     def _items(self, now: float) -> Iterator[tuple[str, int, int, Any]]:
         """Kind, how many a chunk may have, bytes in JSON, and the item."""
         name = self._host.name
-        for authority in authorities_of(name):
-            # Not by iterator, which would walk over all that has left, where there is none.
-            record = self._store.get(schema.robots_key(authority))
+        both = authorities_of(name)
+        for authority, record in zip(both, self._frontier.robots_of(both), strict=True):
             if record is not None and len(record) <= ROBOTS_MAX:
                 text = b64encode(record).decode()
                 yield "robots", self._most, len(text), [authority, text]

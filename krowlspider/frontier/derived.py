@@ -32,7 +32,7 @@ _KINDS = {
     "hosts": schema.HOST,
     "queued": schema.QUEUE,
     "poison": schema.POISON,
-    "robots": schema.ROBOTS,
+    "robots": schema.ROBOTS + b"http",
 }
 
 

@@ -123,6 +123,7 @@ class Frontier(HostTurns):
         self.outbox = Outbox(self._store, self._limits.outbox, counted.get("outbox"))
         batch = self._store.batch(sync=True)
         batch.delete(schema.CLEAN)
+        batch.put(schema.ROBOTS_END, b"")
         self._put_totals(batch, self.counters)
         batch.write()
         self.start_turns(counted["hosts"], counted["put_off"], counted.get("unsure"))
@@ -462,8 +463,12 @@ class Frontier(HostTurns):
             self._due.forget(host, batch)
             batch.delete(schema.host_key(name))
             batch.delete(schema.put_off_key(name))
-            for authority in authorities_of(name):
-                batch.delete(schema.robots_key(authority))
+            for authority, record in zip(
+                both := authorities_of(name), self.robots_of(both), strict=True
+            ):
+                # A deletion of nothing would be gone through like any other by who looks for a record behind it.
+                if record is not None:
+                    batch.delete(schema.robots_key(authority))
         self.seen.forget(name, batch)
         self._budget.end_batch(batch)
         batch.write()

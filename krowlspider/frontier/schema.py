@@ -19,6 +19,8 @@ key                                      value
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
 ``q`` host ``00`` priority sequence      queue entry: the URL and what is known of the page, see ``Entry.encode``
 ``r`` authority                          robots.txt record
+``r`` ``ff``                             empty, so that a search for an authority that has none ends here, and does not
+                                         go through all seen marks that were deleted
 ``s`` host ``00`` key                    the seen mark of one identity; the value are the keys of more, in a row, that the same
                                          batch marked seen. After ``>`` and the id of another node, in place of a host: those
                                          of URLs that were put into the outbox for it
@@ -55,6 +57,7 @@ NEW_KEYS = b"n"
 PUT_OFF = b"u"
 CLOCK = b"k"
 POISON = b"p"
+ROBOTS_END = ROBOTS + b"\xff"
 BUDGET = b"g"
 GONE = b"e"
 ARRIVING = b"i"
