@@ -40,8 +40,7 @@ test: $(DEV) ## the quick tests
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
-	# The longest file first, or one process has nothing left to do while the other is at it.
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not alone' tests/test_politeness.py tests
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not alone'
 	$(BIN)/pytest -m alone
 
 check: $(DEV) ## ruff and mypy

@@ -77,7 +77,15 @@ class Agent:
                 return await loop.run_in_executor(self._pool, ask, self._consul)
         except TimeoutError as error:
             raise UnansweredError(f"Consul at {self.url} does not answer") from error
-        except (ConsulException, RequestException, OSError) as error:
+        # ValueError, KeyError, TypeError: what came is not what Consul says.
+        except (
+            ConsulException,
+            RequestException,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:
             said = " ".join(str(error).split())
             if isinstance(error, NotFound) or "invalid session" in said:
                 raise SessionGoneError(said) from error
@@ -85,13 +93,21 @@ class Agent:
 
     async def get(self, key: str) -> Entry | None:
         """A key as it stands now: the read is linearizable."""
-        _, found = await self.call(lambda consul: consul.kv.get(key))
-        return None if found is None else _entry(found, found["Value"])
+
+        def ask(consul: Consul) -> Entry | None:
+            _, found = consul.kv.get(key)
+            return None if found is None else _entry(found, found["Value"])
+
+        return await self.call(ask)
 
     async def list(self, prefix: str) -> tuple[int, list[Entry]]:
         """Consul's index, and the keys below ``prefix`` as they stand now: the read is linearizable."""
-        index, found = await self.call(lambda consul: consul.kv.get(prefix, recurse=True))
-        return int(index), [_entry(each, each["Value"]) for each in found or ()]
+
+        def ask(consul: Consul) -> tuple[int, list[Entry]]:
+            index, found = consul.kv.get(prefix, recurse=True)
+            return int(index), [_entry(each, each["Value"]) for each in found or ()]
+
+        return await self.call(ask)
 
     async def change(self, *steps: Step) -> bool:
         """Do all the steps of a transaction or, if one of them does not hold, none; False for none.

@@ -38,11 +38,11 @@ class LoopShare:
         self._begun = self._clock()
 
     async def __aexit__(self, *_: object) -> None:
-        now = self._clock()
-        took = now - self._begun
-        self._spent += took
-        self._even = max(self._even, now - took - _LATE_MAX) + took / self._share()
         try:
+            now = self._clock()
+            took = now - self._begun
+            self._spent += took
+            self._even = max(self._even, now - took - _LATE_MAX) + took / self._share()
             if self._spent >= _TURN_AFTER:
                 self._spent = 0.0
                 await asyncio.sleep(max(0.0, self._even - now))

@@ -33,7 +33,7 @@ _WAITING = 10_000
 class Mover:
     """Hands hosts of ``departures`` over to their owners. ``busy`` is what `Departures.begin` raises for one that cannot leave
     yet. ``client_for`` gives the client of an owner's Redis, None while it is no member: its hosts wait. Nothing is
-    sent or removed while ``paused``. ``share`` of the event loop's time is taken at most, asked at each rest; ``chance`` gives
+    sent or removed while ``paused``. ``share`` of the event loop's time is taken at most, asked after each step; ``chance`` gives
     numbers from 0 to 1.
     """
 

@@ -24,6 +24,7 @@ from krowlspider.cluster.tasks import end
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from consul import Consul
     from redis.asyncio import Redis
 
     from krowlspider.cluster.census import Entry
@@ -112,6 +113,7 @@ class Signals(ABC):
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._watch())
+        self._task.add_done_callback(_tell_end)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -134,6 +136,11 @@ class Signals(ABC):
             self.signal = Signal(word)
             logger.info("The cluster's signal is %s", word)
             self.on_change()
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        logger.critical("The cluster's signal is not heard any more", exc_info=task.exception())
 
 
 class ConsulSignals(Signals):
@@ -165,12 +172,13 @@ class ConsulSignals(Signals):
             await asyncio.sleep(0.1)
 
     async def _next(self, index: str | None) -> str:
-        new, found = await self._agent.call(
-            lambda consul: consul.kv.get(self._key, index=index, wait=f"{_WAIT:g}s"),
-            wait=_WAIT if index else 0.0,
-        )
-        self._said(found["Value"] or b"" if found else None)
-        return str(new)
+        def ask(consul: Consul) -> tuple[str, bytes | None]:
+            new, found = consul.kv.get(self._key, index=index, wait=f"{_WAIT:g}s")
+            return str(new), found["Value"] or b"" if found else None
+
+        new, text = await self._agent.call(ask, wait=_WAIT if index else 0.0)
+        self._said(text)
+        return new
 
 
 class ConsulBudget:

@@ -352,3 +352,29 @@ def test_what_talks_to_redis_ends_when_it_is_cancelled_whenever_that_is(server: 
                 assert done, f"it went on after {turns % 30} turns of the loop"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("body", [b"not json", b"7", b'[{"Key": "x"}]'])
+def test_an_agent_that_answers_nonsense_has_not_answered(body: bytes):
+    """As a captive portal does, with status 200."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nX-Consul-Index: 1\r\nConnection: close\r\n\r\n"
+        writer.write(head + body)
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            agent = Agent(f"http://{host}:{port}")
+            with pytest.raises(UnansweredError):
+                await agent.get("a")
+            with pytest.raises(UnansweredError):
+                await agent.list("a")
+            with pytest.raises(UnansweredError):
+                await ConsulSignals(agent, "a").look()
+            agent.close()
+
+    asyncio.run(main())
