@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -41,10 +41,17 @@ def _own_address() -> str:
 
 
 def free_port(host: str) -> int:
-    with socket.socket() as listener:
-        listener.bind((host, 0))
-        port: int = listener.getsockname()[1]
-        return port
+    (port,) = free_ports(host, 1)
+    return port
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """Ports that are not taken, no two the same."""
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind((host, 0))
+        return [listener.getsockname()[1] for listener in listeners]
 
 
 @dataclass
@@ -151,7 +158,7 @@ def consul_agent(folder: Path, **configuration: object) -> Iterator[Server]:
     Sessions may have a TTL of 1 s here, where the least is 10 s otherwise; ``configuration`` as in its file.
     """
     host = _own_address()
-    http, serf, server = (free_port(host) for _ in range(3))
+    http, serf, server = free_ports(host, 3)
     config = {
         "server": True,
         "bootstrap_expect": 1,
