@@ -88,6 +88,7 @@ def test_a_host_whose_delay_is_longer_than_its_robots_txt_lives_is_asked_for_pag
         assert sorted(entry.path for entry in pages(web.log())) == ["/0", "/1", "/2"]
 
 
+@pytest.mark.slow
 def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> None:
     """Their errors are remembered, so each start is further on in the backoff."""
     port = closed_port()
@@ -101,6 +102,7 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
         assert "put off      1 of the URLs left" in crawl.log
 
 
+@pytest.mark.slow
 def test_a_robots_txt_that_leads_to_a_host_that_is_put_off_does_not_hold_its_sender_up(
     tmp_path: Path,
 ) -> None:

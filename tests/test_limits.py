@@ -383,6 +383,7 @@ def test_a_robots_txt_that_retires_its_host_retires_those_that_send_there_and_is
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 4
 
 
+@pytest.mark.slow
 def test_a_host_that_is_too_slow_on_one_scheme_and_not_there_on_the_other_is_retired(
     tmp_path: Path,
 ) -> None:

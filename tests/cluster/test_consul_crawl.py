@@ -30,6 +30,9 @@ DELAY = 0.5
 ASKER = f"krowlspider/b (+{CONTACT})"
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A crawl of two nodes that is over."""
@@ -113,7 +116,6 @@ def test_what_is_left_in_an_inbox_is_a_fault(over: Cluster) -> None:
             client.delete("broad:requests:processing:b")
 
 
-@pytest.mark.slow
 def test_a_node_that_comes_takes_its_part_and_one_that_leaves_hands_over_all(
     tmp_path: Path,
 ) -> None:
