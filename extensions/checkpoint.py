@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from krowlspider.archive.disk import make_directory
+from krowlspider.cluster.membership import ClusterError
 from krowlspider.errors import SettingsError
 from krowlspider.job import Job
 
@@ -87,8 +88,9 @@ class Checkpoint:
 
     def _stop_crawl(self, error: Exception) -> None:
         logger.critical("The crawl stops; what was not committed stays queued: %s", error)
+        reason = "cluster_error" if isinstance(error, ClusterError) else "storage_error"
         self._closing = asyncio.get_running_loop().create_task(
-            self._crawler.engine.close_spider_async(reason="storage_error")
+            self._crawler.engine.close_spider_async(reason=reason)
         )
 
     def _stop(self) -> None:

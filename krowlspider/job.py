@@ -24,13 +24,14 @@ from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.owner import check_owner, put_owner
 from krowlspider.frontier.poison import MARK, WorkMark, blame, boot_id
 from krowlspider.frontier.repair import way_out
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
-from krowlspider.jobfolder import JobFolder, sync_folder
+from krowlspider.jobfolder import JobFolder, JobHead, sync_folder
 from krowlspider.notes import Notes, warcinfo
 from krowlspider.outages import Outages
 from krowlspider.politeness.pace import PaceRule
@@ -113,7 +114,7 @@ class Job:
             seed=None if node is None else node.seed, ring="" if node is None else node.place
         )
         try:
-            self._open_parts(head.seed, new=head.new or self.folder.untouched)
+            self._open_parts(head, new=head.new or self.folder.untouched)
         except (StoreError, ArchiveError, ValueError, OSError, plyvel.Error) as error:
             self.folder.leave()
             way = way_out(error, self.folder.path)
@@ -122,10 +123,12 @@ class Job:
             ) from error
         self._opened = True
 
-    def _open_parts(self, seed: int, *, new: bool) -> None:
+    def _open_parts(self, head: JobHead, *, new: bool) -> None:
         settings = self._settings
-        self.hasher = IdentityHasher(seed)
+        self.hasher = IdentityHasher(head.seed)
         self.store = LevelStore(self.folder.frontier, create=new)
+        check_owner(self.store, head.seed, head.ring)
+        put_owner(self.store, head.seed, head.ring)
         if new:
             sync_folder(self.folder.path)
         path, boot = self.folder.path / MARK, boot_id()
@@ -167,7 +170,7 @@ class Job:
                 info=warcinfo(settings, self.contact, self.user_agent),
                 digest=settings["KROWL_WARC_DIGEST"],
                 compression=settings["KROWL_WARC_COMPRESSION"],
-                seed=seed,
+                seed=head.seed,
             ),
             queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
             payloads=payloads,

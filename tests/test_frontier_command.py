@@ -79,12 +79,14 @@ def test_one_host_is_shown_with_why_it_is_not_fetched(stopped: Crawl) -> None:
     most = frontier_view(stopped.jobdir)["biggest"][0]
     view = told(stopped.jobdir, "--host", most["host"])
     assert (view["queued"], view["done"]) == (most["queued"], most["done"])
+    assert view["state"] == "active"
     assert view["why"].startswith("It is due")
     assert [line["status"] for line in view["robots"]] == [200]
     mine = [line["url"] for line in queued(stopped.jobdir) if most["host"] in line["url"]]
     assert [line["url"] for line in view["queue"]] == mine[:10]
     text, _ = frontier(stopped.jobdir, "--host", f"http://{most['host'].upper()}/any/page")
     assert text.startswith(f"{most['host']}: It is due")
+    assert "\nstate    active\n" in text
     assert f"\nqueued   {most['queued']}\n" in text
     assert all(url in text for url in mine[:10])
 
@@ -272,6 +274,10 @@ def test_a_repair_that_could_not_read_a_table_says_at_least_and_names_hosts_with
     gone = Repaired("/jobs/copy", [], 0, 0, LOST, missing=1)
     assert "tables that are not there any more: 1" in repaired(gone, Path("/my jobs"))
     assert "at least 34 URLs of 2 hosts" in repaired(gone, Path("/my jobs"))
+    cut = Repaired("/jobs/copy", [], 0, 0, LOST, cut_bytes=1234)
+    assert "bytes missing at the ends of logs, which were cut: 1,234" in repaired(
+        cut, Path("/my jobs")
+    )
     nothing_counted = "\n".join(report(Found(KEPT), "000005.ldb"))
     assert "at least 0 URLs of 0 hosts" in nothing_counted
     assert "at most" not in nothing_counted

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.archived import valid_records
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -91,3 +92,5 @@ def test_after_kill_9_at_fifty_moments_the_crawl_is_whole(tmp_path: Path) -> Non
         assert left.faults(expected.identities, expected.refused) == []
         assert {left.hasher.key(url) for url in expected.identities} <= left.archived
         assert left.report.open_files == 0
+        # By tools that are not ours.
+        valid_records(crawl.jobdir / "warc")

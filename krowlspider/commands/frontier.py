@@ -21,6 +21,7 @@ from krowlspider.frontier.edit import drop_host, forget_host
 from krowlspider.frontier.exchange import export_lines
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.hostview import look_at_host
+from krowlspider.frontier.owner import check_owner
 from krowlspider.frontier.repair import gone, is_there, repair, way_out
 from krowlspider.frontier.store import STORE_ERRORS, LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.view import look
@@ -139,6 +140,7 @@ class Command(ScrapyCommand):
                 raise JobError(gone(folder.path))
             else:
                 with closing(LevelStore(folder.frontier)) as store:
+                    check_owner(store, head.seed, head.ring)
                     self._act(folder, head, store, opts)
         finally:
             folder.leave()

@@ -112,6 +112,8 @@ def repaired(report: Repaired, jobdir: Path) -> str:
         lines.append(f"tables that are not there any more: {report.missing:,}")
     if report.log_bytes:
         lines.append(f"bytes of logs that could not be read: {report.log_bytes:,}")
+    if report.cut_bytes:
+        lines.append(f"bytes missing at the ends of logs, which were cut: {report.cut_bytes:,}")
     lines += [*_lost(report), *_unrecorded(found)]
     if found.counters_lost:
         lines.append("the counters are lost: done and dropped URLs are counted too low")

@@ -33,6 +33,8 @@ _KINDS = {
     "queued": schema.QUEUE,
     "poison": schema.POISON,
     "robots": schema.ROBOTS + b"http",
+    "outbox": schema.OUTBOX,
+    "budgets": schema.BUDGET,
 }
 
 
@@ -126,6 +128,10 @@ class _Work:
     def clear(self) -> None:
         """Remove what is made anew, here or by the next start."""
         self._batch.delete(schema.CLEAN)
+        # Lists are counted on from there: a filter is known by the number of the last that is in it.
+        last = max(map(schema.split_new_keys_key, self._store.keys(schema.NEW_KEYS)), default=0)
+        saved = int.from_bytes(self._store.get(schema.SAVED) or b"", "big")
+        self._batch.put(schema.SAVED, max(saved, last).to_bytes(8, "big"))
         for kind in (schema.DUE, schema.NEW_KEYS):
             for key in self._store.keys(kind):
                 self._batch.delete(key)

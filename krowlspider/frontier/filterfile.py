@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Snapshot:
 
 
 class FilterFile:
-    """A file that holds a snapshot: a line of JSON, then the layers' bytes.
+    """A file that holds a snapshot: a line with a checksum and JSON, then the layers' bytes, whose checksums are in it.
 
     What is damaged, cut or of another version is not there.
     """
@@ -57,7 +57,8 @@ class FilterFile:
         draft = self.path.with_name(self.path.name + ".new")
         try:
             with draft.open("wb") as file:
-                file.write(json.dumps(head).encode() + b"\n")
+                line = json.dumps(head).encode()
+                file.write(b"%b %b\n" % (_checksum(line).encode(), line))
                 for layer in layers:
                     file.write(layer)
                 file.flush()
@@ -67,17 +68,16 @@ class FilterFile:
             draft.unlink(missing_ok=True)
             raise
         draft.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        self._sync_folder()
 
     def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
         """The snapshot, or None when there is no whole one."""
         try:
             with self.path.open("rb") as file:
-                head = json.loads(file.readline())
+                checksum, _, line = file.readline().rstrip(b"\n").partition(b" ")
+                if _checksum(line).encode() != checksum:
+                    return None
+                head = json.loads(line)
                 layers = [file.read(size) for size in head["sizes"]]
             if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
                 return None
@@ -95,6 +95,14 @@ class FilterFile:
     def remove(self) -> None:
         """The next start rebuilds the filter."""
         self.path.unlink(missing_ok=True)
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _checksum(data: bytes) -> str:

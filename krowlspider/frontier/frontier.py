@@ -322,7 +322,7 @@ class Frontier(HostTurns):
 
     def _hurry(self, host: Host) -> None:
         """A host that rests for a retry has something that need not wait for it."""
-        due = max(host.ready, whole_microseconds(self.now()))
+        due = whole_microseconds(max(host.ready, self.now()))
         if due < host.due:
             host.due = due
             self._line_up(host)
@@ -545,8 +545,8 @@ class Frontier(HostTurns):
         if self._budget.most:
             self._budget.charge(domain_of(host.name), other.done)
         if host.state is State.NEW and host.turn in (Turn.IDLE, Turn.RESTING):
-            host.state = other.state
-            if host.state is State.DEAD:
+            host.become(other.state)
+            if other.state is State.DEAD:
                 host.turn = Turn.PUT_OFF
                 host.ready = host.due if other.ready else 0.0
                 self._put_off_queued += host.queued

@@ -151,6 +151,11 @@ def _why(host: Host, queued: int, entries_due: float, rule: PaceRule, wall: floa
             f"It is parked after {host.pace.errors} errors in a row, or because the DNS does not know its name; it is"
             f" tried again in {_seconds(host.due, wall) / 3600:.1f} hours, or at a start after that."
         )
+    if host.rests:
+        return (
+            f"It is put off after {host.pace.errors} errors in a row; it is tried again in"
+            f" {_seconds(host.due, wall) / 60:.1f} minutes, or at a start after that."
+        )
     if host.turn is Turn.PUT_OFF:
         return (
             "It is put off because its robots.txt cannot be had; that is tried again at the next"

@@ -18,6 +18,7 @@ import plyvel
 
 from krowlspider.errors import told
 from krowlspider.frontier.derived import Found, put_right
+from krowlspider.frontier.disk import cut_logs, forget_sizes
 from krowlspider.frontier.store import (
     BLOCK_CACHE,
     TABLE_FILTER_BITS,
@@ -48,7 +49,8 @@ _MISSING = ("No such file or directory", "Invalid argument")
 class Repaired:
     """What a repair found. ``copy`` is the folder of the files as they were, None when nothing was wrong with them;
     ``tables`` are the names of those that could not be read whole, ``table_bytes`` is their size, ``log_bytes`` what
-    was unreadable in logs, ``missing`` how many tables LevelDB said were not there."""
+    was unreadable in logs, ``missing`` how many tables LevelDB said were not there, ``cut_bytes`` what was missing at the
+    ends of logs."""
 
     copy: str | None
     tables: list[str]
@@ -56,11 +58,12 @@ class Repaired:
     log_bytes: int
     found: Found
     missing: int = 0
+    cut_bytes: int = 0
 
     @property
     def lossy(self) -> bool:
         """Whether URLs may be lost that no record counts."""
-        damaged = self.tables or self.log_bytes or self.missing
+        damaged = self.tables or self.log_bytes or self.missing or self.cut_bytes
         return bool(damaged or self.found.unrecorded_hosts)
 
     @property
@@ -126,6 +129,9 @@ def _repair(
     _look_for_room(source)
     refusal = _refusal(frontier) if source is frontier else "it was being repaired"
     copy = _set_aside(frontier, working)
+    # By the copy, which is as all was found however often this is begun.
+    cut_bytes = sum(cut_logs(copy).values())
+    forget_sizes(working)
     log_bytes = sum(_clean_log(log) for log in sorted(working.glob("*.log")))
     plyvel.repair_db(
         str(working),
@@ -154,6 +160,7 @@ def _repair(
         log_bytes,
         found,
         int(missing[1]) if missing else 0,
+        cut_bytes,
     )
 
 

@@ -4,6 +4,7 @@
 key                                      value
 =======================================  ==================================================================
 ``a``                                    hosts of the last commit that acknowledged any entries, JSON list
+``b``                                    the job that it belongs to: seed of its identities, 8 bytes big-endian, and its place in a cluster
 ``c``                                    counters of the job, JSON ``{name: number}``
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``e`` host                               a host that was handed over, whose keys the saved filter may still know: empty,
@@ -15,6 +16,7 @@ key                                      value
                                          the id of the machine's run; before, the job clock alone
 ``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
+``m``                                    sequence of the last ``n`` that is in the saved filter, 8 bytes big-endian
 ``o`` owner ``00`` sequence              outbox: the host of a foreign URL, ``00``, and the message for its owner
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
 ``q`` host ``00`` priority sequence      queue entry: the URL and what is known of the page, see ``Entry.encode``
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 FORMAT = 3
 
 ACKNOWLEDGED = b"a"
+OWNER = b"b"
 COUNTERS = b"c"
 CLEAN = b"d"
 HOST = b"h"
@@ -54,6 +57,7 @@ ROBOTS = b"r"
 SEEN = b"s"
 DUE = b"t"
 NEW_KEYS = b"n"
+SAVED = b"m"
 PUT_OFF = b"u"
 CLOCK = b"k"
 POISON = b"p"

@@ -21,6 +21,7 @@ from krowlspider.frontier.schema import (
     JOINED,
     KEY_SIZE,
     NEW_KEYS,
+    SAVED,
     SEEN,
     gone_key,
     marked_by,
@@ -177,23 +178,26 @@ class SeenSet:
 
     def _load(self, capacity: int) -> SeenFilter:
         snapshot = self._file.read(index) if self._file is not None else None
-        if snapshot is None:
-            self.rebuilt = True
-            found = SeenFilter(capacity)
-            found.update(marked_by(self._store.items(SEEN)))
-            for key in self._store.keys(NEW_KEYS):
-                self._sequence = split_new_keys_key(key)
+        saved = int.from_bytes(self._store.get(SAVED) or b"", "big")
+        new = map(split_new_keys_key, self._store.keys(NEW_KEYS))
+        self._sequence = max(saved, max(new, default=0))
+        if snapshot is not None and saved <= snapshot.mark <= self._sequence:
+            found = SeenFilter.of(snapshot)
+            found.update(self._since(snapshot.mark))
             return found
-        found = SeenFilter.of(snapshot)
-        found.update(self._since(snapshot.mark))
+        self.rebuilt = True
+        if self._file is not None:
+            # A filter that has more than the store is of a later one: what was found since then is not in this one. It must
+            # not be taken for this one's when there is as much. One that has less lacks lists that are there no more.
+            self._file.remove()
+        found = SeenFilter(capacity)
+        found.update(marked_by(self._store.items(SEEN)))
         return found
 
     def _since(self, mark: int) -> Iterator[bytes]:
         """Keys of the batches written after a snapshot."""
-        self._sequence = mark
         for name, keys in self._store.items(NEW_KEYS):
-            if (sequence := split_new_keys_key(name)) > mark:
-                self._sequence = sequence
+            if split_new_keys_key(name) > mark:
                 yield from split_keys(keys)
 
     def _end_forgetting(self) -> None:
@@ -345,6 +349,9 @@ class SeenSet:
 
     def _put_marks(self, host: str, keys: list[bytes], batch: Batch) -> None:
         prefix = seen_prefix(host)
+        if len(keys) == 1:
+            batch.put(prefix + keys[0], b"")
+            return
         most = 1 if self._is_looked_up(host) else _JOINED_MAX
         for at in range(0, len(keys), most):
             batch.put(prefix + keys[at], b"".join(keys[at + 1 : at + most]))
@@ -367,6 +374,7 @@ class SeenSet:
             return
         self._file.write(snapshot)
         batch = self._store.batch()
+        batch.put(SAVED, snapshot.mark.to_bytes(8, "big"))
         for name in self._store.keys(NEW_KEYS):
             if split_new_keys_key(name) > snapshot.mark:
                 break

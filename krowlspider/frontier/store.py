@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from errno import ENOSPC
+from functools import partial
 from heapq import merge
 from threading import RLock
 from typing import TYPE_CHECKING, Protocol
@@ -11,11 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 import plyvel
 
 from krowlspider.errors import lacks_room, told
-from krowlspider.frontier.disk import has_room, log_bytes, remove_probe, sync_logs
+from krowlspider.frontier.disk import (
+    cut_logs,
+    forget_sizes,
+    has_room,
+    log_bytes,
+    remove_probe,
+    sync_logs,
+)
 from krowlspider.frontier.schema import after_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 # LevelDB's own write buffer and cache. Links go to places all over the key space: each larger buffer is merged fewer
@@ -24,6 +32,8 @@ WRITE_BUFFER = 64 * 1024 * 1024
 BLOCK_CACHE = 64 * 1024 * 1024
 # LevelDB maps the first 1,000 tables that it opens and reads the others: so at most 1 GB of them is resident.
 TABLE_SIZE = 1024 * 1024
+# What is read and checked for each place: with LevelDB's 4 kB a pop takes a tenth longer, and its checks a fifth of it.
+BLOCK_SIZE = 1024
 # Tables kept open. LevelDB takes a fifth of the files that the process may have open, and opens the rest anew for
 # each read.
 OPEN_TABLES = 16_384
@@ -82,6 +92,11 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
+def _checked_get(db: plyvel.DB) -> Callable[[bytes], bytes | None]:
+    # `paranoid_checks` is for what LevelDB does by itself: what is read is checked when that is asked for.
+    return partial(db.get, verify_checksums=True)
+
+
 class _LevelBatch:
     """Changes of a batch: a key is put or deleted, as the last call for it says.
 
@@ -137,16 +152,22 @@ class LevelStore:
         # Held by whoever writes, so that none does between another's failure and its being known. LevelDB lets
         # one write at a time anyway. Re-entrant, as an iteration may write.
         self._lock = RLock()
+        if cut := cut_logs(folder):
+            raise StoreError(
+                f"{folder}: {', '.join(sorted(cut))} was cut: {sum(cut.values()):,} bytes that were on the disk are missing"
+            ) from plyvel.CorruptionError(b"a log was cut")
         try:
             remove_probe(folder)
             self.db = self._opened(create=create)
+            # All that was in older logs is in tables now. A new note is a new file: a copy may share the old one.
+            forget_sizes(folder)
         except (plyvel.Error, OSError) as error:
             if lacks_room(error):
                 raise StoreError(
                     f"no room to open it: make some on the disk of {folder}"
                 ) from error
             raise StoreError(f"{folder}: {told(error)}") from error
-        self.get = self.db.get
+        self.get = _checked_get(self.db)
 
     def _opened(self, *, create: bool = False) -> plyvel.DB:
         return plyvel.DB(
@@ -157,6 +178,7 @@ class LevelStore:
             lru_cache_size=BLOCK_CACHE,
             bloom_filter_bits=TABLE_FILTER_BITS,
             max_file_size=TABLE_SIZE,
+            block_size=BLOCK_SIZE,
             max_open_files=OPEN_TABLES,
             # A pop reads two places that no cache has: 5 µs from tables as they stand, 17 µs from compressed ones.
             compression=None,
@@ -242,7 +264,7 @@ class LevelStore:
                 return self._unwritten[key]
             if self.db.closed:
                 raise StoreError(f"{self.folder}: no room to open it again")
-            value: bytes | None = self.db.get(key)
+            value: bytes | None = self.db.get(key, verify_checksums=True)
             return value
 
     def _kept(self) -> tuple[list[bytes], dict[bytes, bytes]]:
@@ -291,7 +313,7 @@ class LevelStore:
             self._unwritten = {}
             self._unwritten_size = 0
             self.stalled = False
-            self.get = self.db.get
+            self.get = _checked_get(self.db)
             return True
 
     # --- reading ---
@@ -307,7 +329,7 @@ class LevelStore:
         if self.stalled:
             return [self._get_while_stalled(key) for key in keys]
         found: list[bytes | None] = []
-        with self.db.raw_iterator() as iterator:
+        with self.db.raw_iterator(verify_checksums=True) as iterator:
             for key in keys:
                 iterator.seek(key)
                 there = iterator.valid() and iterator.key() == key
@@ -339,6 +361,7 @@ class LevelStore:
             include_start=prefix > after,
             stop=after_all(prefix),
             include_value=False,
+            verify_checksums=True,
         ) as iterator:
             if not self.stalled:
                 yield from iterator

@@ -1,7 +1,8 @@
-"""However many hosts there are, a pop looks at few of them and memory holds few of them."""
+"""However many hosts there are, a pop looks at few of them, memory holds few of them, and they come in order."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,28 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store import Store
 
 MANY = 400
+# Most of the hosts and most of the heap are on disk only.
+LITTLE = replace(LIMITS, hosts_in_memory=30, window=20)
+
+
+def page_of(number: int) -> str:
+    return f"http://h{number}.d{number}.test/"
+
+
+def resting(world: World, chance: random.Random) -> dict[str, float]:
+    """So many hosts, each of which has been fetched once and rests for up to 100 seconds; when each is due, by
+    the monotonic clock."""
+    due = {}
+    world.add(*(page_of(number) + path for number in range(MANY) for path in "ab"))
+    while (lease := world.pop()) is not None:
+        wait = chance.uniform(1, 100)
+        due[lease.host.name] = world.clocks.monotonic + wait
+        world.frontier.release(lease.host, wait)
+        world.frontier.acknowledge(lease)
+        if chance.random() < 0.1:
+            world.commit()
+    assert len(due) == MANY
+    return due
 
 
 def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
@@ -100,3 +123,65 @@ def test_invariant_1_what_a_death_left_unsure_is_so_after_a_clean_end_too(world:
     assert world.pop() is None
     world.clocks.pass_(1.1)
     assert world.pop() is not None
+
+
+def test_hosts_are_popped_in_the_order_of_their_times_whatever_is_added_meanwhile(
+    open_store: Callable[[], Store],
+) -> None:
+    """New hosts, and those that are fetched again: due at once, in some seconds, or in a minute."""
+    chance = random.Random(3)
+    world = World(open_store, limits=LITTLE)
+    due = resting(world, chance)
+    popped = 0
+    for number in range(MANY, 4 * MANY):
+        if chance.random() < 0.2:
+            world.add(page_of(number), page_of(number) + "again")
+            due[f"h{number}.d{number}.test"] = world.clocks.monotonic
+        # Times are kept in whole microseconds: none is asked for sooner than that.
+        world.clocks.pass_(chance.uniform(0.001, 0.3))
+        if chance.random() < 0.05:
+            world.commit()
+        late = min(due, key=lambda name: due[name])
+        host = world.frontier.pop_host()
+        if due[late] > world.clocks.monotonic:
+            assert host is None
+            continue
+        assert host is not None
+        assert host.name == late
+        popped += 1
+        lease = world.frontier.pop(host)
+        assert lease is not None
+        wait = chance.choice([0.0005, chance.uniform(1, 9), chance.uniform(50, 70)])
+        world.frontier.release(host, wait)
+        world.frontier.acknowledge(lease)
+        if host.queued:
+            due[late] = world.clocks.monotonic + wait
+        else:
+            del due[late]
+    assert popped > MANY
+
+
+def test_new_hosts_do_not_keep_known_ones_waiting_however_many_come(
+    open_store: Callable[[], Store],
+) -> None:
+    """All are overdue, and for each that is fetched two new ones are found."""
+    chance = random.Random(4)
+    world = World(open_store, limits=LITTLE)
+    due = resting(world, chance)
+    world.clocks.pass_(100)
+    order = []
+    for number in range(MANY):
+        new = 2 * number + MANY
+        world.clocks.pass_(0.001)
+        world.add(page_of(new), page_of(new + 1))
+        host = world.frontier.pop_host()
+        assert host is not None
+        order.append(host.name)
+        world.frontier.release(host, 1000.0)
+        if number % 20 == 0:
+            world.commit()
+    assert order == sorted(due, key=lambda name: due[name])
+    # Then the new ones, first come, first served.
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert host.name in {page_of(number)[7:-1] for number in (MANY, MANY + 1)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.commands.frontiertext import one_host
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
 from krowlspider.frontier.entry import Entry
@@ -100,6 +101,30 @@ def test_a_host_that_is_put_off_says_when_it_is_tried_again() -> None:
     )
 
 
+def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours() -> None:
+    host = waiting(9000, errors=10)
+    host.become(State.DEAD)
+    assert seen(host, PAGE).why == (
+        "It is parked after 10 errors in a row, or because the DNS does not know its name; it is"
+        " tried again in 2.5 hours, or at a start after that."
+    )
+    assert seen(host).why == "Nothing of it is queued."
+    host.pace.errors = 9
+    assert seen(host, PAGE).why.startswith("It is put off because its robots.txt cannot be had")
+
+
+def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_many_minutes() -> (
+    None
+):
+    host = waiting(90, errors=5)
+    host.ready = host.due
+    host.become(State.DEAD)
+    assert seen(host, PAGE).why == (
+        "It is put off after 5 errors in a row; it is tried again in 1.5 minutes, or at a start"
+        " after that."
+    )
+
+
 @pytest.mark.parametrize("entries", [[], [PAGE]])
 def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list[Entry]) -> None:
     host = waiting(floor=500.5)
@@ -141,6 +166,25 @@ def test_the_time_until_the_next_request_counts_the_host_and_its_retries() -> No
     assert seen(waiting(3), PAGE).due_in == 3.0
     assert seen(waiting(3), LATER).due_in == 20.0
     assert seen(waiting(25), LATER).due_in == 25.0
+
+
+def test_the_pace_of_a_host_is_shown_in_figures_and_in_words() -> None:
+    """Five times its latency, doubled three times; its robots.txt asks for less."""
+    view = seen(waiting(9, ema=0.3, floor=0.75, distress=3, errors=1), PAGE)
+    assert (view.delay, view.crawl_delay) == (12.0, 0.75)
+    assert (view.distress, view.errors) == (3, 1)
+    lines = one_host(view).splitlines()
+    assert "delay    12.00 s (its robots.txt asks for 0.75 s)" in lines
+    assert "backoff  1 errors in a row, slowed down 3 times" in lines
+    assert "due in   9.0 s" in lines
+
+
+def test_a_host_of_which_nothing_is_known_has_the_least_delay() -> None:
+    view = seen(waiting(), PAGE)
+    assert (view.delay, view.crawl_delay, view.distress, view.errors) == (0.25, 0.0, 0, 0)
+    lines = one_host(view).splitlines()
+    assert "delay    0.25 s" in lines
+    assert "backoff  0 errors in a row, slowed down 0 times" in lines
 
 
 def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Store]) -> None:

@@ -16,10 +16,13 @@ import pytest
 
 from krowlspider.errors import lacks_room, told
 from krowlspider.frontier import schema
+from krowlspider.frontier.disk import cut_logs
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.exchange import export_lines
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.repair import Repaired, repair, way_out
+from krowlspider.frontier.schema import NEW_KEYS, new_keys_key
+from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, StoreError
 from krowlspider.urls.canonical import IdentityHasher
 from tests.crawling import ROOT
@@ -55,6 +58,7 @@ class Job:
         world = World(lambda: store)
         for host in range(LOGGED):
             world.add(*(f"http://late{host}.test/{page}" for page in range(PAGES)))
+        store.batch(sync=True).write()
         self.before = list(export_lines(store))
         store.close()
         self.filter.path.write_bytes(b"a filter")
@@ -114,8 +118,8 @@ DAMAGES: dict[str, tuple[Callable[[Job], object], bool, int]] = {
         True,
         2 * PAGES,
     ),
-    "log cut in the middle": (lambda job: cut(job.one("*.log"), 0.5), False, 22 * PAGES),
-    "log cut at its end": (lambda job: cut(job.one("*.log"), 0.999), False, PAGES),
+    "log cut in the middle": (lambda job: cut(job.one("*.log"), 0.5), True, 22 * PAGES),
+    "log cut at its end": (lambda job: cut(job.one("*.log"), 0.999), True, PAGES),
     "flip in a table": (lambda job: flip(job.one("*.ldb"), 0.3), False, 200),
     "flip at a table's end": (lambda job: flip(job.one("*.ldb"), 0.9999), False, HOSTS * PAGES),
     "table cut": (lambda job: cut(job.one("*.ldb"), 0.5), False, HOSTS * PAGES),
@@ -342,3 +346,105 @@ def test_the_seen_marks_of_what_is_left_are_all_there(job: Job) -> None:
     assert world.add(*queued) == 0
     assert len(queued) == report.found.kept["queued"]
     world.frontier.close()
+
+
+def test_a_log_that_was_cut_is_told_by_the_bytes_that_are_missing(job: Job) -> None:
+    log = job.one("*.log")
+    size = log.stat().st_size
+    cut(log, 0.7)
+    missing = size - log.stat().st_size
+    with pytest.raises(StoreError, match=f"{log.name} was cut: {missing:,} bytes"):
+        LevelStore(job.frontier)
+    report = job.repair()
+    assert (report.cut_bytes, report.lossy) == (missing, True)
+    LevelStore(job.frontier).close()
+
+
+def test_a_log_that_is_gone_and_has_no_later_one_was_cut_whole(job: Job) -> None:
+    log = job.one("*.log")
+    missing = log.stat().st_size
+    log.unlink()
+    with pytest.raises(StoreError, match=f"{log.name} was cut: {missing:,} bytes"):
+        LevelStore(job.frontier)
+
+
+@pytest.mark.parametrize("note", [b"", bytes(4096), b"00000000 {}", b"x"])
+def test_a_note_of_the_logs_sizes_that_power_was_lost_over_says_nothing(
+    job: Job, note: bytes
+) -> None:
+    cut(job.one("*.log"), 0.7)
+    (job.frontier / "synced").write_bytes(note)
+    LevelStore(job.frontier).close()
+
+
+def test_what_was_written_after_the_last_sync_may_be_missing(tmp_path: Path) -> None:
+    store = LevelStore(tmp_path, create=True)
+    batch = store.batch(sync=True)
+    batch.put(b"durable", b"1")
+    batch.write()
+    (log,) = tmp_path.glob("*.log")
+    durable = log.stat().st_size
+    batch = store.batch()
+    batch.put(b"not", b"2")
+    batch.write()
+    store.close()
+    assert log.stat().st_size > durable
+    os.truncate(log, durable)
+    store = LevelStore(tmp_path)
+    assert (store.get(b"durable"), store.get(b"not")) == (b"1", None)
+    store.close()
+
+
+def test_a_copy_by_hard_links_of_a_crawl_at_rest_stays_whole_while_that_goes_on(job: Job) -> None:
+    copy = job.folder / "copy"
+    shutil.copytree(job.frontier, copy, copy_function=os.link)
+    for _ in range(2):
+        store = LevelStore(job.frontier)
+        batch = store.batch(sync=True)
+        batch.put(b"zz", b"more")
+        batch.write()
+        store.close()
+    assert cut_logs(copy) == {}
+    LevelStore(copy).close()
+
+
+def test_a_repair_that_was_cut_short_still_tells_what_was_cut_off_a_log(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(job.one("*.log"), 0.7)
+    (missing,) = cut_logs(job.frontier).values()
+    with monkeypatch.context() as patched:
+        patched.setattr(plyvel, "repair_db", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.repair()
+    assert job.repair().cut_bytes == missing
+
+
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_file_that_is_no_log_of_leveldbs_is_left_alone(job: Job) -> None:
+    (job.frontier / "notes.log").write_bytes(b"mine")
+    store = LevelStore(job.frontier)
+    store.batch(sync=True).write()
+    store.close()
+    LevelStore(job.frontier).close()
+
+
+def test_lists_of_new_keys_are_counted_on_after_a_repair(job: Job) -> None:
+    store = LevelStore(job.frontier)
+    batch = store.batch()
+    batch.put(new_keys_key(10_000), b"12345678")
+    batch.write()
+    store.close()
+    job.one("CURRENT").write_bytes(b"x")
+    job.repair()
+    store = LevelStore(job.frontier)
+    seen = SeenSet(store, 10, file=job.filter)
+    seen.mark("a.test", b"87654321")
+    batch = store.batch()
+    seen.end_batch(batch)
+    batch.write()
+    assert list(store.keys(NEW_KEYS)) == [new_keys_key(10_001)]
+    store.close()

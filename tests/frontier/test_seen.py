@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from hashlib import blake2b
+from operator import index
 from typing import TYPE_CHECKING
 
 import pytest
+from rbloom import Bloom
 
 from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.memory import MemoryStore
 from krowlspider.frontier.schema import JOINED, KEY_SIZE, SEEN, marked_by
-from krowlspider.frontier.seen import SeenFilter, SeenSet
+from krowlspider.frontier.seen import FALSE_POSITIVES, SeenFilter, SeenSet
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -46,6 +51,20 @@ def test_invariant_8_the_filter_invents_at_most_one_in_a_million() -> None:
     seen.update(key(number) for number in range(60_000))
     # 300,000 look-ups of unknown keys at 1e-6 are 0.3 expected; four or more have a chance of 3e-4.
     assert sum(key(number) in seen for number in range(1_000_000, 1_300_000)) < 4
+    assert 0 < sum(map(rate_of, seen.snapshot(0).full)) < FALSE_POSITIVES
+    assert sum(map(rate_of, [*seen.snapshot(0).full, newest_of(seen)])) < FALSE_POSITIVES
+
+
+def newest_of(seen: SeenFilter) -> Bloom:
+    return Bloom.load_bytes(seen.snapshot(0).newest, index)
+
+
+def rate_of(layer: Bloom) -> float:
+    """The part of unknown keys for which all bits are set, by how many bits are."""
+    data = layer.save_bytes()
+    hashes, bits = int.from_bytes(data[:8], "little"), data[8:]
+    assert 8 * len(bits) == layer.size_in_bits
+    return float((int.from_bytes(bits, "little").bit_count() / layer.size_in_bits) ** hashes)
 
 
 def test_a_bulk_update_fills_layers_as_adding_one_by_one_does() -> None:
@@ -218,6 +237,13 @@ def file(tmp_path: Path) -> FilterFile:
     return FilterFile(tmp_path / "seen")
 
 
+def of_version(data: bytes, version: int) -> bytes:
+    """A whole filter of another version."""
+    head, newline, layers = data.partition(b"\n")
+    text = re.sub(rb'"version": \d+', b'"version": %d' % version, head.partition(b" ")[2])
+    return b"%b %b" % (blake2b(text, digest_size=16).hexdigest().encode(), text) + newline + layers
+
+
 def saved(store: Store, file: FilterFile, *numbers: int) -> SeenSet:
     """A set with these numbers, saved."""
     seen = SeenSet(store, 10, file=file)
@@ -275,6 +301,66 @@ def test_batches_written_while_a_snapshot_is_saved_are_not_lost(
     assert [again.known("a.test", key(number)) for number in (1, 2, 3)] == [True, True, False]
 
 
+def test_invariant_8_a_filter_of_a_later_store_is_not_believed(
+    open_store: Callable[[], Store], file: FilterFile
+) -> None:
+    store, later = open_store(), MemoryStore()
+    seen = saved(store, file, 1)
+    mark(store, seen, "a.test", 2)
+    # The store goes on, and is put back from a copy.
+    seen = saved(later, file, 1)
+    for number in range(2, 6):
+        mark(later, seen, "a.test", number)
+    seen.save(seen.snapshot())
+    again = SeenSet(store, 10, file=file)
+    assert again.rebuilt
+    assert [again.known("a.test", key(number)) for number in range(1, 6)] == [True] * 2 + [
+        False
+    ] * 3
+    # Nor when there are as many batches in this one.
+    for number in range(11, 20):
+        mark(store, again, "a.test", number)
+    again = SeenSet(store, 10, file=file)
+    assert [again.known("a.test", key(number)) for number in range(1, 6)] == [True] * 2 + [
+        False
+    ] * 3
+    # It counts on from where it was.
+    again.save(again.snapshot())
+    mark(store, again, "a.test", 3)
+    last = SeenSet(store, 10, file=file)
+    assert not last.rebuilt
+    assert last.known("a.test", key(3))
+
+
+def test_invariant_8_a_filter_of_an_earlier_store_is_not_believed(
+    open_store: Callable[[], Store], file: FilterFile
+) -> None:
+    store = open_store()
+    seen = saved(store, file, 1)
+    early = file.path.read_bytes()
+    mark(store, seen, "a.test", 2)
+    # The lists of what is in it are dropped.
+    seen.save(seen.snapshot())
+    file.path.write_bytes(early)
+    again = SeenSet(store, 10, file=file)
+    assert again.rebuilt
+    assert all(again.known("a.test", key(number)) for number in (1, 2))
+
+
+@pytest.mark.parametrize("name", ["version", "mark", "capacity", "count", "room", "sizes"])
+def test_a_filter_whose_head_is_damaged_is_rebuilt(
+    open_store: Callable[[], Store], file: FilterFile, name: str
+) -> None:
+    store = open_store()
+    saved(store, file, *range(30))
+    before, found, after = file.path.read_bytes().partition(b'"%b": ' % name.encode())
+    assert found
+    digit = next(at for at, byte in enumerate(after) if chr(byte).isdigit())
+    flipped = bytes([after[digit] ^ 1])
+    file.path.write_bytes(before + found + after[:digit] + flipped + after[digit + 1 :])
+    assert SeenSet(store, 10, file=file).rebuilt
+
+
 @pytest.mark.parametrize("damage", ["absent", "cut", "flipped", "empty", "other version"])
 def test_a_filter_that_is_absent_or_damaged_is_rebuilt_from_the_keys_on_disk(
     open_store: Callable[[], Store], file: FilterFile, damage: str
@@ -289,7 +375,7 @@ def test_a_filter_that_is_absent_or_damaged_is_rebuilt_from_the_keys_on_disk(
             "cut": data[:-1],
             "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
             "empty": b"",
-            "other version": data.replace(b'"version": 1', b'"version": 9'),
+            "other version": of_version(data, 9),
         }[damage]
     )
     if damage == "absent":

@@ -126,6 +126,33 @@ def test_a_damaged_table_is_not_read_as_if_nothing_were_there(tmp_path: Path) ->
     store.close()
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: store.get(b"000500"),
+        lambda store: store.read((b"000500",)),
+        lambda store: list(store.keys(b"0")),
+        lambda store: list(store.items(b"0")),
+    ],
+    ids=["get", "read", "keys", "items"],
+)
+def test_one_flipped_bit_in_a_table_is_found_by_whatever_reads_it(
+    tmp_path: Path, read: Callable[[LevelStore], object]
+) -> None:
+    store = LevelStore(tmp_path / "db", create=True)
+    put(store, *((b"%06d" % number, b"value %06d" % number) for number in range(1000)))
+    store.flush()
+    store.close()
+    (table,) = (tmp_path / "db").glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[data.index(b"value 000500") + 8] ^= 1
+    table.write_bytes(data)
+    store = LevelStore(tmp_path / "db")
+    with pytest.raises(plyvel.CorruptionError):
+        read(store)
+    store.close()
+
+
 def test_a_log_that_is_damaged_before_its_end_is_refused_not_read_as_far_as_it_goes(
     tmp_path: Path,
 ) -> None:
@@ -385,10 +412,10 @@ def test_a_write_that_fails_for_another_reason_is_the_last(tmp_path: Path) -> No
     """The names of the logs lead nowhere: what they hold cannot be made durable."""
     store = LevelStore(tmp_path / "db", create=True)
     put(store, (b"a", b"1"))
-    (tmp_path / "db" / "loop.log").symlink_to("loop.log")
+    (tmp_path / "db" / "999999.log").symlink_to("999999.log")
     with pytest.raises(StoreError):
         put(store, (b"b", b"1"), sync=True)
-    (tmp_path / "db" / "loop.log").unlink()
+    (tmp_path / "db" / "999999.log").unlink()
     with pytest.raises(StoreError):
         put(store, (b"c", b"1"))
     assert not store.stalled

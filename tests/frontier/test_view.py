@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from krowlspider.commands.frontiertext import whole
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.schema import poison_prefix, queue_key
 from krowlspider.frontier.view import look
@@ -63,4 +64,28 @@ def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
     assert [(line.url, line.strikes) for line in view.poisoned] == [
         ("http://a.test/0", 3),
         ("http://a.test/1", 3),
+    ]
+
+
+def test_the_text_says_how_much_is_poison_and_which_pages_after_how_many_strikes(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store)
+    assert "poison" not in whole(look(world.store, RULE, world.clocks.wall, most=10))
+    batch = world.store.batch()
+    for page in range(1200):
+        entry = Entry(f"http://a.test/{page}", depth=4, retries=2, strikes=3)
+        batch.put(queue_key(poison_prefix("a.test"), 5, page), entry.encode("a.test"))
+    batch.write()
+    world.frontier.counters["dropped/poison"] += 1200
+    world.frontier.counters["dropped/robots"] += 34
+    world.commit()
+    lines = whole(look(world.store, RULE, world.clocks.wall, most=2)).splitlines()
+    assert "dropped  1,234 (poison: 1,200, robots: 34)" in lines
+    assert "poison   1,200" in lines
+    assert [line.split() for line in lines[-4:]] == [
+        ["poison"],
+        ["priority", "depth", "tries", "strikes", "due", "in", "s", "url"],
+        ["5", "4", "2", "3", "0.0", "http://a.test/0"],
+        ["5", "4", "2", "3", "0.0", "http://a.test/1"],
     ]

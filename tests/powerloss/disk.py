@@ -109,7 +109,9 @@ def _lose_in(folder: Path, durable: Durable, loss: Loss, chance: Random) -> None
         assert keep <= size, f"{path} has {size} bytes of which {keep} were synced"
         _lose_bytes(path, keep, size, loss, chance)
         if loss is not Loss.PART or chance.random() < 0.5:
-            _lose_name(path, durable.held(folder), synced=keep > 0 and loss is not Loss.NAMES)
+            held = durable.held(folder)
+            synced = keep > 0 and loss is not Loss.NAMES
+            _lose_name(path, held, synced=synced or _outlives_a_log(path, held))
 
 
 def _lift_the_barrier(job: Path) -> None:
@@ -128,6 +130,13 @@ def _lose_bytes(path: Path, keep: int, size: int, loss: Loss, chance: Random) ->
     os.truncate(path, chance.randint(keep, size) if some else keep)
     if loss is Loss.ZEROS or loss is Loss.TORN:
         os.truncate(path, size)
+
+
+def _outlives_a_log(path: Path, held: dict[str, int]) -> bool:
+    """Whether LevelDB has removed an older log: before that it syncs its folder, with its manifest (its
+    util/env_posix.cc, ``SyncDirIfManifest``), and the newer log was there by then."""
+    logs = [name for name in held if name.endswith(".log") and name < path.name]
+    return path.suffix == ".log" and not all((path.parent / name).exists() for name in logs)
 
 
 def _lose_name(path: Path, held: dict[str, int], *, synced: bool) -> None:

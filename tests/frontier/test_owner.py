@@ -1,0 +1,55 @@
+"""A frontier says whose it is: one that was put back in the wrong place is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier import schema
+from krowlspider.frontier.owner import check_owner, put_owner
+from krowlspider.frontier.store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+OURS, ANOTHER = 7, 2**64 - 1
+
+
+def put(store: Store, key: bytes) -> None:
+    batch = store.batch()
+    batch.put(key, b"1")
+    batch.write()
+
+
+def test_a_store_is_of_the_job_that_made_it(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    check_owner(store, OURS, "a of ours")
+    put_owner(store, OURS, "a of ours")
+    put(store, schema.COUNTERS)
+    check_owner(store, OURS, "a of ours")
+    # The nodes of a cluster have one seed.
+    for seed, ring in ((ANOTHER, "a of ours"), (OURS, "b of ours"), (OURS, "")):
+        with pytest.raises(StoreError, match="of another job"):
+            check_owner(store, seed, ring)
+    # It stays whose it was.
+    put_owner(store, ANOTHER, "")
+    check_owner(store, OURS, "a of ours")
+
+
+def test_a_store_of_another_program_is_none(open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    put(store, b"0some-key")
+    with pytest.raises(StoreError, match="of another program"):
+        check_owner(store, OURS, "")
+
+
+@pytest.mark.parametrize("left", [schema.COUNTERS, schema.host_key("a.test"), b"qa.test\0"])
+def test_one_that_has_lost_the_name_of_its_job_is_ours(
+    open_store: Callable[[], Store], left: bytes
+) -> None:
+    store = open_store()
+    put(store, left)
+    check_owner(store, OURS, "")
