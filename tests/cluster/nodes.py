@@ -35,7 +35,9 @@ TTL = 10
 NAME = "tests"
 # Seconds between two looks at the web's log, which is written every 0.2 s.
 _LOOK = 0.1
-# Characters of each log that a failed test shows.
+# In the lines of a log that come each second.
+_STATUS = "[extensions.status]"
+# Characters of each log that a failed test shows, besides those.
 _SHOWN = 6000
 
 
@@ -43,8 +45,8 @@ class Cluster:
     """Nodes that crawl a mock web from ``seeds``, the root of every host by default; each is given all of them.
 
     ``settings`` are those of every node, besides what makes it a node. With a `Network` each server is reached by a wire
-    that can be cut; ``agent_url`` is the Consul that nodes are told of. Nothing outlives the `with` block, and one that
-    ends by an exception shows all logs.
+    that can be cut; ``agent_url``, where it is set, is the Consul that nodes are told of instead. Nothing outlives the
+    `with` block, and one that ends by an exception shows all logs.
     """
 
     def __init__(
@@ -71,7 +73,6 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.consul = stack.enter_context(consul_agent(self.folder / "consul"))
-            self.agent_url = self._reached(self.consul, None)
             self._log = stack.enter_context(self.web._log.open(encoding="utf-8"))
             self._file = write_seeds(self.folder / "seeds.txt", self._seeds)
             self._stack = stack.pop_all()
@@ -90,7 +91,8 @@ class Cluster:
     def _show(self) -> None:
         for run in self.runs:
             print(f"--- node {run.node}, {run.end}: {run.crawl.log_path}")
-            print(run.crawl.log[-_SHOWN:])
+            lines = run.crawl.log.splitlines()
+            print("\n".join(line for line in lines if _STATUS not in line)[-_SHOWN:])
         for name, server in {"consul": self.consul, **self.redis}.items():
             print(f"--- server {name}\n{server.log[-1000:]}")
 
@@ -116,15 +118,20 @@ class Cluster:
     def place(self, node: str) -> dict[str, object]:
         """The settings that make a process this node."""
         return {
-            "KROWL_CONSUL": self.agent_url,
+            "KROWL_CONSUL": self.agent_url or self._consul_of(node),
             "KROWL_CONSUL_TTL": TTL,
             "KROWL_CLUSTER": NAME,
             "KROWL_NODE_ID": node,
-            "REDIS_URL": self._reached(self.redis[node], node),
+            "REDIS_URL": self._redis_of(node),
         }
 
-    def _reached(self, server: Server, node: str | None) -> str:
-        return server.url if self._network is None else self._network.wire(server, node)
+    def _consul_of(self, node: str) -> str:
+        server, network = self.consul, self._network
+        return server.url if network is None else network.wire(server, asker=node)
+
+    def _redis_of(self, node: str) -> str:
+        server, network = self.redis[node], self._network
+        return server.url if network is None else network.wire(server, beside=node)
 
     def leave(self, *nodes: str) -> None:
         """Ctrl-C to each, and the wait for their clean ends, which are none of the crawl."""
@@ -144,6 +151,12 @@ class Cluster:
 
     def restart(self, node: str) -> Crawl:
         return self.start(node)
+
+    def put(self, name: str, value: str) -> None:
+        """Write what stands in Consul for the whole cluster."""
+        url = f"{self.consul.url}/v1/kv/krowlspider/{NAME}/{name}"
+        request = urllib.request.Request(url, data=value.encode(), method="PUT")
+        urllib.request.urlopen(request).close()
 
     def wait_all(self) -> None:
         """Wait until all that run have ended by themselves, with exit code 0."""

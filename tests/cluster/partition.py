@@ -1,9 +1,9 @@
 """What stands between nodes and their servers, in threads of the test: wires that are cut for some nodes and not for others,
 and an agent that denies what it knows.
 
-A wire knows who is at its end by the kernel's table of connections. So this needs no root, no network namespaces and no
-second address for a server: any Linux machine will do. What is cut is a network that swallows all, both ways:
-connections stay, new ones are taken, nothing comes through; and what was under way arrives late, when it heals.
+A wire is one node's, or knows who is at its end by the kernel's table of connections, where all are told of one address. So
+this needs no root and no network namespaces: any Linux machine will do. What is cut is a network that swallows all, both
+ways: connections stay, new ones are taken, nothing comes through; and what was under way arrives late, when it heals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Network:
 
     def __init__(self) -> None:
         self.processes: dict[int, str] = {}
-        self._urls: dict[str, str] = {}
+        self._urls: dict[tuple[str, str | None], str] = {}
         self._apart: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._listeners: list[asyncio.Server] = []
@@ -52,13 +52,13 @@ class Network:
         self._thread.join()
         self._loop.close()
 
-    def wire(self, server: Server, node: str | None) -> str:
-        """The URL by which all reach ``server``, which stands beside ``node``, or beside none."""
-        if server.url not in self._urls:
-            port = self._do(self._listen(server, node))
+    def wire(self, server: Server, *, beside: str | None = None, asker: str | None = None) -> str:
+        """The URL by which ``asker`` reaches ``server``, or all do; the server stands ``beside`` a node, or beside none."""
+        if (server.url, asker) not in self._urls:
+            port = self._do(self._listen(server, beside, asker))
             url = urlsplit(server.url)._replace(netloc=f"{server.host}:{port}").geturl()
-            self._urls[server.url] = url
-        return self._urls[server.url]
+            self._urls[server.url, asker] = url
+        return self._urls[server.url, asker]
 
     @contextmanager
     def parted(self, *nodes: str) -> Iterator[None]:
@@ -77,9 +77,13 @@ class Network:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _listen(self, server: Server, beside: str | None) -> int:
+    async def _listen(self, server: Server, beside: str | None, of: str | None) -> int:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asker = self._at_the_end(writer)
+            asker = of or self._at_the_end(writer)
+            if asker is None:
+                # Gone already; or not known, and then nothing may come through.
+                writer.close()
+                return
             await self._free(asker, beside)
             try:
                 far_reader, far_writer = await asyncio.open_connection(server.host, server.port)
@@ -100,7 +104,7 @@ class Network:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        asker: str | None,
+        asker: str,
         beside: str | None,
     ) -> None:
         try:
@@ -113,17 +117,17 @@ class Network:
         finally:
             writer.close()
 
-    async def _free(self, asker: str | None, beside: str | None) -> None:
+    async def _free(self, asker: str, beside: str | None) -> None:
         """Wait until both are on one side."""
         while (asker in self._apart) != (beside in self._apart):
             await self._changed.wait()
 
     def _at_the_end(self, writer: asyncio.StreamWriter) -> str | None:
         """The node whose process has connected."""
-        host, port = writer.get_extra_info("peername")
-        number = "".join(f"{int(part):02X}" for part in reversed(host.split(".")))
+        # By both ends: one port may be that of several connections, each to another server.
+        ends = [_as_in_proc(*writer.get_extra_info(name)) for name in ("peername", "sockname")]
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
-        sockets = {f"socket:[{row[9]}]" for row in rows if row[1] == f"{number}:{port:04X}"}
+        sockets = {f"socket:[{row[9]}]" for row in rows if row[1:3] == ends}
         for process, node in list(self.processes.items()):
             with suppress(OSError):
                 for descriptor in Path(f"/proc/{process}/fd").iterdir():
@@ -140,6 +144,10 @@ class Network:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+
+
+def _as_in_proc(host: str, port: int) -> str:
+    return "".join(f"{int(part):02X}" for part in reversed(host.split("."))) + f":{port:04X}"
 
 
 class Denial:
