@@ -1,8 +1,8 @@
 """URLs from one node's outbox to another's inbox, through a real redis-server: how many a second, and what each costs whom.
 
-The sender is a process of its own, with its outbox in memory, and the receiver another one, which is this; the server is
-a third. First all is sent, then all is taken in, then both at once. ``SINKS`` are what the receiver does with a batch:
-``decode`` only reads it, ``store`` decides on each URL and queues it in a frontier on disk.
+The sender is a process of its own, with its outbox on disk, and the server is another. ``SINKS`` are what the receiver does
+with a batch: ``decode`` only reads it, after all was sent; ``node`` is a real node, by itself in its ring and paused, so that it
+fetches nothing, on a core of its own: it decides on each URL and queues it durably while they are sent.
 
 A rate of CPU is that of one core which does nothing else; the rate of both at once is by the clock, and less where three
 processes have fewer than three cores.
@@ -19,64 +19,35 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+import redis
 import uvloop
 
-from bench.frontier import LIMITS, RULE
+from extensions.collector import collecting_less
 from krowlspider.cluster.forwarder import Forwarder
-from krowlspider.cluster.inbox import Inbox, lengths, requests_key
+from krowlspider.cluster.inbox import Inbox, lengths, processing_key, requests_key
 from krowlspider.cluster.message import Message, encode
 from krowlspider.cluster.redisio import redis_client
-from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.outbox import Outbox
 from krowlspider.frontier.store import LevelStore
-from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
 from tests.cluster.servers import Server, redis_server
+from tests.crawling import Crawl, frontier_view, write_seeds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    Take: TypeAlias = Callable[[list[Message]], Awaitable[None]]
+    from collections.abc import Callable
 
 MESSAGES = 200_000
-# URLs a second that a core is to send, and to take in.
-MIN_SENT, MIN_TAKEN = 30_000, 40_000
-_SPIDER = "bench"
-
-
-def _decoding(_: Path) -> Take:
-    async def take(_: list[Message]) -> None:
-        """The inbox has read them: nothing is left to do."""
-
-    return take
-
-
-def _storing(folder: Path) -> Take:
-    """A frontier in a folder of its own takes them, as the scheduler hands them over."""
-    store = LevelStore(folder / f"frontier-{time.monotonic_ns()}", create=True)
-    seen = SeenSet(store, 1_000_000)
-    frontier = Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
-    hasher = IdentityHasher(1)
-
-    async def take(batch: list[Message]) -> None:
-        hosts = [host_of(message.url) for message in batch]
-        keys = hasher.keys([message.url for message in batch])
-        known = frontier.knows(hosts, keys)
-        frontier.queue(
-            [
-                Candidate(host, key, Entry(message.url, message.depth), message.priority)
-                for message, host, key, is_known in zip(batch, hosts, keys, known, strict=True)
-                if not is_known
-            ]
-        )
-
-    return take
-
-
-SINKS: dict[str, Callable[[Path], Take]] = {"decode": _decoding, "store": _storing}
+_SPIDER, _PEER = "broad", "peer"
+_DECODE, _NODE = "decode", "node"
+# URLs a second that a core is to send, and to take in, by the sink.
+MIN_SENT = 30_000
+MIN_TAKEN = {_DECODE: 40_000, _NODE: 30_000}
+SINKS = tuple(MIN_TAKEN)
+# Foreign links that one batch puts into the outbox: a page's.
+_LINKS = 20
+_PATIENCE = 120.0
 
 
 def messages(count: int) -> list[Message]:
@@ -88,54 +59,40 @@ def messages(count: int) -> list[Message]:
     ]  # fmt: skip
 
 
-class ListOutbox:
-    """The cheapest outbox there is: what remains is the forwarder's own."""
-
-    def __init__(self, found: list[bytes]) -> None:
-        self._found = found
-        self._at = 0
-        self.empty = asyncio.Event()
-
-    def owners(self) -> list[str]:
-        return ["peer"] if self._at < len(self._found) else []
-
-    def head(self, _: str, count: int) -> list[tuple[bytes, bytes]]:
-        return [(b"", message) for message in self._found[self._at : self._at + count]]
-
-    def remove(self, _: str, keys: Sequence[bytes]) -> None:
-        self._at += len(keys)
-        if not self.owners():
-            self.empty.set()
-
-
-async def _send(url: str, count: int) -> dict[str, float]:
-    """CPU microseconds of a message: to encode, and to send."""
+async def _send(url: str, count: int, folder: Path) -> dict[str, float]:
+    """CPU microseconds of a message: to encode it and put it into an outbox on disk, and to send it."""
     found = messages(count)
+    store = LevelStore(folder / f"outbox-{time.monotonic_ns()}", create=True)
+    outbox = Outbox(store, 0, {})
     begun = time.process_time()
-    encoded = [encode(message) for message in found]
+    for at in range(0, count, _LINKS):
+        batch = store.batch()
+        for message in found[at : at + _LINKS]:
+            outbox.put(_PEER, host_of(message.url), encode(message), batch)
+        batch.write()
     made = time.process_time()
     client = redis_client(url)
-    outbox = ListOutbox(encoded)
     forwarder = Forwarder(outbox, lambda _: client, requests_key(_SPIDER), inbox_max=10**9)
     task = asyncio.create_task(forwarder.run())
-    await outbox.empty.wait()
+    while outbox.depth:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     sent = time.process_time()
     task.cancel()
-    return {"encode_us": (made - begun) / count * 1e6, "send_us": (sent - made) / count * 1e6}
+    store.close()
+    return {"put_us": (made - begun) / count * 1e6, "send_us": (sent - made) / count * 1e6}
 
 
-def _sender(url: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bench.forwarding", url, str(count)]
+def _sender(url: str, count: int, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.forwarding", url, str(count), str(folder)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-async def _take_all(url: str, count: int, take: Take) -> dict[str, float]:
+async def _take_all(url: str, count: int) -> dict[str, float]:
     """CPU microseconds of a message, and messages a second from the first batch on."""
     left, first, later, done = count, 0.0, 0, asyncio.Event()
 
     async def counted(batch: list[Message]) -> None:
         nonlocal left, first, later
-        await take(batch)
         later += len(batch) if first else 0
         first = first or time.monotonic()
         left -= len(batch)
@@ -159,47 +116,83 @@ def _server_us(server: Server, count: int, before: float) -> float:
     return (_cpu(server) - before) / count * 1e6
 
 
-def _cpu(server: Server) -> float:
+def _cpu(server: Server | Crawl) -> float:
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _run(server: Server, count: int, sink: str, folder: Path) -> dict[str, float]:
+def _run(server: Server, count: int, folder: Path) -> dict[str, float]:
     before = _cpu(server)
-    output, _ = _sender(server.url, count).communicate()
+    output, _ = _sender(server.url, count, folder).communicate()
     figures: dict[str, float] = {
         **json.loads(output),
         "server_in_us": _server_us(server, count, before),
     }
-    before = _cpu(server)
-    taken = uvloop.run(_take_all(server.url, count, SINKS[sink](folder)))
-    figures |= {"take_us": taken["take_us"], "server_out_us": _server_us(server, count, before)}
-    with _sender(server.url, count):
-        both = uvloop.run(_take_all(server.url, count, SINKS[sink](folder)))
-        figures["both_rate"] = both["rate"]
+    with collecting_less():
+        before = _cpu(server)
+        taken = uvloop.run(_take_all(server.url, count))
+        figures |= {"take_us": taken["take_us"], "server_out_us": _server_us(server, count, before)}
+        with _sender(server.url, count, folder):
+            both = uvloop.run(_take_all(server.url, count))
+            figures["both_rate"] = both["rate"]
     return figures
 
 
+def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
+    """A node takes in what is sent meanwhile."""
+    with redis.Redis.from_url(server.url) as client:
+        client.set("krowlspider:krowlspider:signal", "PAUSED")
+        crawl = Crawl(
+            folder / f"job-{time.monotonic_ns()}",
+            arguments={"seeds": write_seeds(folder / "seeds.txt", ["http://seed.example/"])},
+            settings={"KROWL_RING": f"{_PEER}={server.url}", "KROWL_NODE_ID": _PEER},
+            prefix=["taskset", "-c", "0"],
+            feed=False,
+        ).start()
+        try:
+            crawl.wait_until(lambda: "as the cluster's signal says" in crawl.log)
+            os.sched_setaffinity(server.process.pid, {1})
+            before, server_before = _cpu(crawl), _cpu(server)
+            sender = _sender(server.url, count, folder)
+            os.sched_setaffinity(sender.pid, {1})
+            lists = (requests_key(_SPIDER), processing_key(requests_key(_SPIDER), _PEER))
+            waiting: Callable[[], int] = lambda: sum(map(client.llen, lists))
+            crawl.wait_until(lambda: waiting() > 0)
+            begun = time.monotonic()
+            output, _ = sender.communicate(timeout=_PATIENCE)
+            crawl.wait_until(lambda: waiting() == 0)
+            rate = count / (time.monotonic() - begun)
+            took = (_cpu(crawl) - before) / count * 1e6
+            server_us = _server_us(server, count, server_before)
+        finally:
+            crawl.interrupt()
+    taken = crawl.stats["krowl/cluster/taken_count"]
+    assert taken == count == frontier_view(crawl.jobdir)["queued"] - 1, (taken, crawl.log)
+    return {**json.loads(output), "take_us": took, "server_us": server_us, "both_rate": rate}
+
+
 def measure(
-    rounds: int, sink: str = "decode", count: int = MESSAGES, scratch: Path | None = None
+    rounds: int, sink: str = _DECODE, count: int = MESSAGES, scratch: Path | None = None
 ) -> dict[str, Any]:
     """Medians of so many rounds."""
     with (
         tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder,
         redis_server(Path(folder) / "redis", "--appendfsync", "everysec") as server,
     ):
-        found = [_run(server, count, sink, Path(folder)) for _ in range(rounds)]
-    medians = {name: round(statistics.median(run[name] for run in found), 2) for name in found[0]}
+        run = _run_node if sink == _NODE else _run
+        found = [run(server, count, Path(folder)) for _ in range(rounds)]
+    medians = {name: round(statistics.median(each[name] for each in found), 2) for name in found[0]}
     return {"messages": count, "sink": sink, "rounds": rounds, **medians}
 
 
 def table(figures: dict[str, Any]) -> str:
-    send, take = figures["encode_us"] + figures["send_us"], figures["take_us"]
+    send, take = figures["put_us"] + figures["send_us"], figures["take_us"]
+    server = {name: value for name, value in figures.items() if name.startswith("server")}
     lines = [
         f"{figures['messages']:,} messages, sink: {figures['sink']}, median of {figures['rounds']} rounds",
-        f"encode {figures['encode_us']} µs, send {figures['send_us']} µs: {_verdict(send, MIN_SENT)}",
-        f"take {take} µs: {_verdict(take, MIN_TAKEN)}",
-        f"redis-server {figures['server_in_us']} µs in, {figures['server_out_us']} µs out",
+        f"put into the outbox {figures['put_us']} µs, send {figures['send_us']} µs: {_verdict(send, MIN_SENT)}",
+        f"take {take} µs: {_verdict(take, MIN_TAKEN[figures['sink']])}",
+        f"redis-server: {', '.join(f'{name} {value} µs' for name, value in server.items())}",
         f"both at once, by the clock: {figures['both_rate']:,.0f} a second",
     ]
     return "\n".join(lines)
@@ -212,4 +205,5 @@ def _verdict(us: float, least: int) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(_send(sys.argv[1], int(sys.argv[2])))))
+    with collecting_less():
+        print(json.dumps(uvloop.run(_send(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))))

@@ -1,7 +1,8 @@
 """The frontier alone, without network: how it grows.
 
-Each size is filled, closed, opened and used in processes of their own, so that memory is the frontier's. Times are
-CPU seconds of the process, all threads, LevelDB's merging of what a step wrote included; latencies are of the wall clock.
+Each size is filled, closed, opened and used in processes of their own, which look for garbage as a crawl does, so that memory
+is the frontier's. Times are CPU seconds of the process, all threads, LevelDB's merging of what a step wrote included; latencies
+are of the wall clock.
 
 A page has 77 links, of which 57 are known. Of its 20 new ones, 16 lead to its own host and 4 to any other, as on
 the pages of real sites; ``scattered`` has all 20 lead to any hosts, which is the worst that can come.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extensions.collector import collecting_less
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate, Frontier
@@ -73,7 +75,8 @@ def _in_process(step: Any, folder: Path, urls: int, hosts: int) -> dict[str, Any
 
 
 def _run(step: Any, pipe: Connection, folder: Path, urls: int, hosts: int) -> None:
-    pipe.send(json.dumps(step(folder, urls, hosts)))
+    with collecting_less():
+        pipe.send(json.dumps(step(folder, urls, hosts)))
 
 
 def _open(folder: Path, *, create: bool = False) -> Frontier:

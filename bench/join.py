@@ -12,29 +12,21 @@ import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.frontier import LIMITS, RULE, settle
+from bench.filled import HOSTS_A_BATCH, any_web, filling
 from bench.page import SETTINGS
 from krowlspider.cluster.membership import SEED_SIZE
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore
-from krowlspider.jobfolder import JobFolder
+from krowlspider.frontier.frontier import Candidate
 from krowlspider.urls.canonical import IdentityHasher
 from tests.cluster.servers import consul_agent, free_port, redis_server
 from tests.crawling import ROOT, Crawl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOSTS, URLS = 200_000, 4_000_000
 # Of its rate, what the first node is to keep.
@@ -44,7 +36,6 @@ _WARM, _STRETCH = 20.0, 60.0
 _PATIENCE = 1800.0
 _CLUSTER = "bench"
 _NAMES = "www.site-{}.example"
-_HOSTS_A_BATCH = 5
 
 
 class Node:
@@ -92,7 +83,7 @@ def measure(hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None) -
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch))
         )
-        port = stack.enter_context(_web(hosts))
+        port = stack.enter_context(any_web(hosts, _NAMES))
         seed = _fill(folder / "a", hosts, urls, port)
         consul = stack.enter_context(consul_agent(folder / "consul"))
         _put(f"{consul.url}/v1/kv/krowlspider/{_CLUSTER}/seed", seed.hex().encode())
@@ -131,44 +122,21 @@ def measure(hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None) -
         }
 
 
-@contextmanager
-def _web(hosts: int) -> Iterator[int]:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "bench.anyweb", str(hosts), _NAMES], cwd=ROOT, stdout=subprocess.PIPE
-    )
-    os.sched_setaffinity(server.pid, {1})
-    try:
-        assert server.stdout is not None
-        yield int(server.stdout.readline())
-    finally:
-        server.kill()
-        server.wait()
-
-
 def _fill(path: Path, hosts: int, urls: int, port: int) -> bytes:
     """Fill node a's folder, and return the seed of its identities."""
-    folder = JobFolder.of(str(path))
-    head = folder.take(ring=f"a of {_CLUSTER}")
-    store = LevelStore(folder.frontier, create=True)
-    seen = SeenSet(store, 1_000_000, file=FilterFile(folder.seen))
-    frontier = Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
-    hasher = IdentityHasher(head.seed)
-    numbers = list(range(hosts))
-    random.Random(1).shuffle(numbers)
-    for at in range(0, hosts, _HOSTS_A_BATCH):
-        names = [f"{_NAMES.format(number)}:{port}" for number in numbers[at : at + _HOSTS_A_BATCH]]
-        pages = [
-            (name, f"http://{name}/first/{page}.html")
-            for name in names
-            for page in range(urls // hosts)
-        ]
-        frontier.queue([Candidate(name, hasher.key(url), Entry(url, 3)) for name, url in pages])
-    frontier.close()
-    store = LevelStore(folder.frontier)
-    settle()
-    store.close()
-    folder.leave()
-    return head.seed.to_bytes(SEED_SIZE, "big")
+    with filling(path, f"a of {_CLUSTER}") as (frontier, seed):
+        hasher = IdentityHasher(seed)
+        numbers = list(range(hosts))
+        random.Random(1).shuffle(numbers)
+        for at in range(0, hosts, HOSTS_A_BATCH):
+            some = numbers[at : at + HOSTS_A_BATCH]
+            pages = [
+                (name, f"http://{name}/first/{page}.html")
+                for name in (f"{_NAMES.format(number)}:{port}" for number in some)
+                for page in range(urls // hosts)
+            ]
+            frontier.queue([Candidate(name, hasher.key(url), Entry(url, 3)) for name, url in pages])
+    return seed.to_bytes(SEED_SIZE, "big")
 
 
 def _put(url: str, value: bytes) -> None:

@@ -15,28 +15,18 @@ import resource
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
-import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.frontier import LIMITS, RULE, Web, settle
-from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore
-from krowlspider.jobfolder import JobFolder
+from bench.filled import HOSTS_A_BATCH, any_web, filling
+from bench.frontier import Web
 from krowlspider.urls.canonical import IdentityHasher
 from tests.crawling import ROOT, Crawl
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 FIRST, SECOND = 500, 30_000
 FEW_HOSTS = 10_000
-_HOSTS_A_BATCH = 5
 SETTINGS = {
     "ROBOTSTXT_OBEY": False,
     "KROWL_DELAY_MIN": 0.25,
@@ -59,7 +49,7 @@ def measure(sizes: list[int], rounds: int, scratch: Path | None = None) -> list[
         found: dict[int, list[float]] = {}
         for queued in sizes:
             hosts = hosts_of(queued)
-            _fill(folder / str(queued), queued, hosts, stack.enter_context(_web(hosts)))
+            _fill(folder / str(queued), queued, hosts, stack.enter_context(any_web(hosts)))
             found[queued] = []
         for _ in range(rounds):
             for queued, costs in found.items():
@@ -90,39 +80,14 @@ def hosts_of(queued: int) -> int:
     return max(queued // 4, min(queued, FEW_HOSTS))
 
 
-@contextmanager
-def _web(hosts: int) -> Iterator[int]:
-    """The port of a web of so many hosts."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "bench.anyweb", str(hosts)], cwd=ROOT, stdout=subprocess.PIPE
-    )
-    os.sched_setaffinity(server.pid, {1})
-    try:
-        assert server.stdout is not None
-        yield int(server.stdout.readline())
-    finally:
-        server.kill()
-        server.wait()
-
-
 def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
-    folder = JobFolder.of(str(path))
-    seed = folder.take().seed
-    store = LevelStore(folder.frontier, create=True)
-    seen = SeenSet(store, 1_000_000, file=FilterFile(folder.seen))
-    frontier = Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
-    web = Web(hosts, IdentityHasher(seed))
-    numbers = list(range(hosts))
-    web.chance.shuffle(numbers)
-    for at in range(0, hosts, _HOSTS_A_BATCH):
-        names = [f"{web.host(number)}:{port}" for number in numbers[at : at + _HOSTS_A_BATCH]]
-        web.add(frontier, [web.page(host) for host in names for _ in range(queued // hosts)])
-    frontier.close()
-    # What the filling left to merge is not the crawl's cost.
-    store = LevelStore(folder.frontier)
-    settle()
-    store.close()
-    folder.leave()
+    with filling(path) as (frontier, seed):
+        web = Web(hosts, IdentityHasher(seed))
+        numbers = list(range(hosts))
+        web.chance.shuffle(numbers)
+        for at in range(0, hosts, HOSTS_A_BATCH):
+            names = [f"{web.host(number)}:{port}" for number in numbers[at : at + HOSTS_A_BATCH]]
+            web.add(frontier, [web.page(host) for host in names for _ in range(queued // hosts)])
 
 
 def _crawl(jobdir: Path, pages: int) -> float:

@@ -1,9 +1,9 @@
 """A cluster of up to a thousand nodes without a socket: how even its ring is, what a node more moves, what forwarding
 and Consul carry.
 
-The ring is the real one. Domains are the real ones that can be found on this machine and, for a hundred million,
+The ring is the real one. Domains are those of Chromium's list of sites that ask for https and, for a hundred million,
 random 64-bit numbers, as the hash of a name is one. Shares and what moves are exact: they are lengths on the ring.
-Messages and records are encoded by the real encoders; that messages go out each second, in calls of 500 at most, is
+Messages, of the URLs that can be found on this machine, and records are encoded by the real encoders; that messages go out each second, in calls of 500 at most, is
 simulated second by second. What Consul carries is counted from the calls that a member makes and the size of its answers.
 """
 
@@ -16,7 +16,7 @@ import time
 from base64 import b64encode
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -27,7 +27,10 @@ from krowlspider.cluster.membership import Record
 from krowlspider.cluster.ring import Member, Ring
 from krowlspider.node import BEAT
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import domain_of
+from tests.domains import real_domains
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NODES = (2, 3, 5, 8, 16, 32, 64, 128, 256, 500, 1000)
 DOMAINS = 100_000_000
@@ -55,7 +58,7 @@ _URL = re.compile(rb"https?://[A-Za-z0-9.-]+\.[A-Za-z]{2,}[^\s\"'<>)\]}\\`]*")
 def measure() -> dict[str, Any]:
     """All figures, by table."""
     urls = real_urls()
-    named = sorted({domain_of(urlsplit(url).hostname or "") for url in urls})
+    named = real_domains()
     size = np.mean([len(message.encode(message.Message(url, depth=3))) for url in urls])
     return {
         "urls": len(urls),
@@ -90,7 +93,7 @@ def real_urls() -> list[str]:
     return sorted({url for url in normal if url and urlsplit(url).hostname})
 
 
-def _ring(count: int, named: list[str]) -> dict[str, Any]:
+def _ring(count: int, named: Sequence[str]) -> dict[str, Any]:
     made = Ring(members(count))
     begun = time.process_time()
     made.owner("example.org")

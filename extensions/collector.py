@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -19,11 +21,26 @@ _YOUNG = 50_000
 _MIDDLE, _OLD = 10, 10
 
 
+@contextmanager
+def collecting_less() -> Iterator[None]:
+    """Have what is there left alone, and new objects be looked at less often."""
+    before = gc.get_threshold()
+    gc.collect()
+    # Modules, settings and components are there to the end.
+    gc.freeze()
+    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
 class Collector:
-    """Sets the thresholds while the engine runs."""
+    """Collects less while the engine runs."""
 
     def __init__(self, crawler: Crawler):
-        self._before = gc.get_threshold()
+        self._while_running = ExitStack()
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._stop, signals.engine_stopped)
 
@@ -32,11 +49,7 @@ class Collector:
         return cls(crawler)
 
     def _start(self) -> None:
-        gc.collect()
-        # Modules, settings and components are there to the end.
-        gc.freeze()
-        gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+        self._while_running.enter_context(collecting_less())
 
     def _stop(self) -> None:
-        gc.unfreeze()
-        gc.set_threshold(*self._before)
+        self._while_running.close()

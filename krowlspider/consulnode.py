@@ -44,6 +44,9 @@ _ON_ITS_WAY = 3.0
 # Seconds between two looks whether all is handed over, or a ring is known; looks at most, for the ring.
 _LOOK = 0.2
 _LOOKS = 10
+# Of the TTL: what is in transit may go on so long without a lease. That has ended at four fifths, and the others take over
+# after 2.2, so there are 0.6 to spare.
+_PATIENCE = 0.8
 
 
 class _OursOnly:
@@ -84,7 +87,7 @@ class ConsulNode(Node):
             self._agent, self.cluster, own, ttl=self._ttl
         )
         self._redis = self._client(redis)
-        self.governor = Governor(self.membership, self)
+        self.governor = Governor(self.membership, self, patience=_PATIENCE * self._ttl)
         self.membership.on_change = self.governor.changed
         self.signals = ConsulSignals(self._agent, self.cluster)
         if self.pages:
@@ -168,7 +171,9 @@ class ConsulNode(Node):
             self._spider,
             self.own,
             crawl.take_in,
+            settle=crawl.make_durable,
             paused=lambda: crawl.full,
+            turn=crawl.turn,
             take_hosts=self._take_hosts,
             # A host has its places already, at its former owner: no cap keeps it there, and its domain unfetched.
             hosts_paused=lambda: crawl.lacks_room,
@@ -225,6 +230,10 @@ class ConsulNode(Node):
 
     def stop_moving(self) -> None:
         self._crawl.departures.stop()
+
+    def hang_up(self) -> None:
+        logger.warning("Others may take over what this node has: it hangs up on what is in transit")
+        self._crawl.hang_up()
 
     def ring_changed(self) -> None:
         self._crawl.ring_changed()

@@ -84,8 +84,14 @@ class Exchange:
         would not offer again."""
         frontier = self._job.frontier
         # A turn of both lists brings so many.
-        room = min(2 * TURN, self._most // 2)
-        return self.lacks_room or frontier.queued + room >= self._most or frontier.outbox.full
+        return (
+            self.lacks_room or frontier.queued + 2 * self.turn >= self._most or frontier.outbox.full
+        )
+
+    @property
+    def turn(self) -> int:
+        """The most messages that are to be taken in at once."""
+        return max(1, min(TURN, self._most // 4))
 
     @property
     def lacks_room(self) -> bool:
@@ -128,6 +134,9 @@ class Exchange:
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
+
+    def hang_up(self) -> None:
+        self._job.client.hang_up()
 
     def ring_changed(self) -> None:
         self._job.robots.ring_changed()
@@ -176,13 +185,12 @@ class Exchange:
     # --- in ---
 
     async def take_in(self, messages: list[Message]) -> None:
-        """Queue durably what other nodes, or people, have sent. What another node owns by now goes on to it.
+        """Queue what other nodes, or people, have sent. What another node owns by now goes on to it. They are removed from
+        Redis after `make_durable`.
 
-        :raises StoreError: it cannot be written, or never will be for want of room
+        :raises StoreError: it cannot be written
         """
         self._take(messages)
-        # They are removed from Redis then.
-        await self.make_durable()
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None:
         """Decide what waited in the outbox for a node whose domains are ours now: key and message of each.
@@ -225,7 +233,7 @@ class Exchange:
                 continue
             if reason := scheduler.scope.refusal(message.url, host, message.depth, None):
                 scheduler.count_dropped(reason)
-            elif scheduler.exclusions.hold_for(message.url):
+            elif scheduler.exclusions.patterns and scheduler.exclusions.hold_for(message.url):
                 scheduler.count_dropped("exclude")
             else:
                 entry = self._codec.received(message)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.cluster.claims import Claimant
@@ -40,20 +41,27 @@ class Household(Protocol):
     def ring_changed(self) -> None:
         """Whose a domain is, or whether it may be fetched, may be told otherwise now."""
 
+    def hang_up(self) -> None:
+        """End what is in transit: others may send to its hosts from now on."""
+
     async def move(self, owner_of: Callable[[str], str | None]) -> None:
         """Hand over all that is not ours, to the last request in transit; return when it is others' durably."""
 
 
 class Governor:
-    """Of one node. `run` it; ``view`` is what it goes by, None before the first."""
+    """Of one node. `run` it; ``view`` is what it goes by, None before the first. What is in transit may go on for
+    ``patience`` seconds without a lease."""
 
     def __init__(
         self,
         membership: Membership,
         household: Household,
         clock: Callable[[], float] = time.monotonic,
+        patience: float = inf,
     ):
         self._membership = membership
+        self._patience = patience
+        self._hang_up_at = inf
         self._household = household
         self._clock = clock
         self._claimant = Claimant(membership.own.id)
@@ -131,11 +139,16 @@ class Governor:
     async def _look(self) -> None:
         if self._moving is not None and self._moving.done():
             self._moving.result()
+        if self._clock() >= self._hang_up_at:
+            self._hang_up_at = inf
+            self._household.hang_up()
         if not self.holds:
             if self.leased:
+                self._hang_up_at = min(self._hang_up_at, self._clock() + self._patience)
                 await self._fenced()
             return
         self.leased = True
+        self._hang_up_at = self._membership.good_until + self._patience
         if self._is_new_ring():
             await _end(self._moving)
             self._household.stop_moving()

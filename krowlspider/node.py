@@ -54,7 +54,7 @@ class Crawl(Protocol):
     def outbox(self) -> Outbox: ...
 
     async def take_in(self, messages: list[Message]) -> None:
-        """Queue durably what came."""
+        """Queue what came."""
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None:
         """Decide what waited in the outbox, and is ours now: key and message of each."""
@@ -64,6 +64,9 @@ class Crawl(Protocol):
 
     async def make_durable(self) -> None:
         """Return when all that was written is on the disk to stay."""
+
+    def hang_up(self) -> None:
+        """End what is in transit."""
 
     def ring_changed(self) -> None:
         """Whose a domain is, or whether it may be fetched, may be told otherwise now."""
@@ -79,6 +82,10 @@ class Crawl(Protocol):
     @property
     def full(self) -> bool:
         """Whether nothing is to be taken in."""
+
+    @property
+    def turn(self) -> int:
+        """The most messages that are to be taken in at once."""
 
     @property
     def lacks_room(self) -> bool:

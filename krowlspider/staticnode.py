@@ -21,13 +21,15 @@ from krowlspider.cluster.signals import RedisBoard, RedisBudget, RedisSignals
 from krowlspider.node import BEAT, Crawl, Node
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.membership import Counters
     from krowlspider.cluster.quiet import Word
 
-# Heartbeats in which another process of this id, were there one, would have been heard.
+# Heartbeats in which another process, were there one, would have been heard.
 _LISTENING = 2.5
 # Times that a last word is said, when nobody seems to hear it.
 _LAST_WORDS = 3
@@ -48,17 +50,19 @@ class StaticNode(Node):
         except ClusterError as error:
             raise ClusterError(f"KROWL_RING: {error}") from error
         # What each says of itself is shown in one Redis: the first member's.
-        self._board = RedisBoard(self._of[members[0].id], settings["KROWL_CLUSTER"])
+        self._cluster: str = settings["KROWL_CLUSTER"]
+        self._board = RedisBoard(self._of[members[0].id], self._cluster)
+        self._heard: Mapping[str, Counters] = {}
         self.membership: StaticMembership = StaticMembership(
-            self.own, members, settings["KROWL_CLUSTER"], board=self._board
+            self.own, members, self._cluster, board=self._board
         )
-        self.signals = RedisSignals(self._of[members[0].id], settings["KROWL_CLUSTER"])
+        self.signals = RedisSignals(self._of[members[0].id], self._cluster)
         if self.pages:
-            self.budget = RedisBudget(
-                self._of[members[0].id], settings["KROWL_CLUSTER"], self.pages
-            )
+            self.budget = RedisBudget(self._of[members[0].id], self._cluster, self.pages)
         # The claim of each is this ring, for ever.
-        self._view = View(self.own, reading(self.membership), (Ring(members),))
+        ring = Ring(members)
+        self._number = ring.number
+        self._view = View(self.own, reading(self.membership), (ring,))
         self.known.set()
 
     @property
@@ -83,34 +87,58 @@ class StaticNode(Node):
 
     def _make_inbox(self, crawl: Crawl) -> Inbox:
         return Inbox(
-            self._of[self.own], self._spider, self.own, crawl.take_in, paused=lambda: crawl.full
+            self._of[self.own],
+            self._spider,
+            self.own,
+            crawl.take_in,
+            settle=crawl.make_durable,
+            paused=lambda: crawl.full,
+            turn=crawl.turn,
         )
 
+    def _figures(self) -> Counters:
+        return {**super()._figures(), "ring": self._number}
+
     async def _join(self) -> None:
-        """:raises DuplicateNodeError: another process of this id is telling how it goes"""
-        before = await self._said()
-        if before is None:
+        """:raises ClusterError: another process has this id, or a process of this cluster another ring"""
+        # Nodes of another ring may have their board elsewhere.
+        boards = [RedisBoard(client, self._cluster) for client in self._of.values()]
+        before = await asyncio.gather(*map(_read, boards))
+        if not any(self._is_amiss(node, said) for heard in before for node, said in heard.items()):
             return
         await asyncio.sleep(_LISTENING * BEAT)
-        if (await self._said() or before) != before:
-            raise self._double()
+        for earlier, now in zip(before, await asyncio.gather(*map(_read, boards)), strict=True):
+            self._refuse(earlier, now)
+
+    def _is_amiss(self, node: str, said: Counters) -> bool:
+        return node == self.own or said.get("ring", self._number) != self._number
+
+    def _refuse(self, before: Mapping[str, Counters], now: Mapping[str, Counters]) -> None:
+        """:raises ClusterError: a process that ought not to be there has said something more"""
+        for node, said in now.items():
+            was = before.get(node, said)
+            # What comes back with a Redis that was restored is of a process that is gone.
+            goes_on = was != said and was.get("start") == said.get("start") and not said.get("left")
+            if not goes_on or not self._is_amiss(node, said):
+                continue
+            if said.get("ring", self._number) == self._number:
+                raise self._double()
+            raise ClusterError(
+                f"node {node} of the cluster {self._cluster!r} has another KROWL_RING, so that both may fetch one domain: give all"
+                " nodes the same members with the same weights, or this one a KROWL_CLUSTER of its own"
+            )
 
     def _double(self) -> DuplicateNodeError:
         return DuplicateNodeError(
             f"another process is node {self.own} of this ring: give one of them a KROWL_NODE_ID of its own, or stop it"
         )
 
-    async def _said(self) -> Counters | None:
-        """What a process of this id has said last; None when nobody knows."""
-        try:
-            return (await self._board.read()).get(self.own)
-        except UnansweredError:
-            return None
-
     async def _check(self) -> None:
-        said = await self._said() if self._beat else None
-        if said is not None and said.get("start") != self._start:
-            raise self._double()
+        if not (heard := await _read(self._board)):
+            return
+        before, self._heard = self._heard, heard
+        others = {node: said for node, said in heard.items() if said.get("start") != self._start}
+        self._refuse(before, others)
 
     def _hear(self, words: dict[str, Word | None]) -> None:
         self._crew = self._quiet.hear(words) if self._was_quiet else 0
@@ -125,6 +153,14 @@ class StaticNode(Node):
             # Those who have not found that all is over hear it from this one, which will not be there to say more.
             for _ in range(_LAST_WORDS):
                 await self._tell(left=True)
-                if await self._said() is not None:
+                if self.own in await _read(self._board):
                     break
         await self.membership.leave()
+
+
+async def _read(board: RedisBoard) -> Mapping[str, Counters]:
+    """What is on a board; nothing when it cannot be read."""
+    try:
+        return await board.read()
+    except UnansweredError:
+        return {}

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import plyvel
 import pytest
 
 from krowlspider.jobfolder import JobFolder
@@ -398,3 +399,24 @@ def frontier_refusal(job: Path, *options: str) -> str:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+@pytest.mark.parametrize("command", ["crawl", "frontier"])
+def test_a_frontier_of_another_job_is_refused_and_left_as_it_is(
+    tmp_path: Path, seeds: Path, command: str
+) -> None:
+    job, another = tmp_path / "job", tmp_path / "another"
+    crawl, _ = crawled(job, seeds), crawled(another, seeds)
+    shutil.rmtree(job / "frontier")
+    shutil.copytree(another / "frontier", job / "frontier")
+    told = (
+        refused(Crawl(job, arguments=crawl.arguments))
+        if command == "crawl"
+        else frontier_refusal(job)
+    )
+    assert "its frontier/ is of another job" in told
+    assert "--repair" not in told
+    shutil.rmtree(job / "frontier")
+    with plyvel.DB(str(job / "frontier"), create_if_missing=True) as db:
+        db.put(b"000001", b"another program's")
+    assert "another program" in frontier_refusal(job)

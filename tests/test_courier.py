@@ -6,23 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.settings import DOWNLOADER_MIDDLEWARES
-from tests.crawling import Crawl
-from tests.mockweb import MockWeb
-from tests.test_crawl import page
+from tests.test_ordinary_spider import crawl_endings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.crawling import Crawl
+
 OURS, SCRAPYS = "krowlspider.downloader.Downloader", "tests.spiders.witness.EngineDownloader"
-WEB = [
-    page("/robots.txt", ""),
-    page("/cut", "x" * 1000, close_early=500),
-    page("/huge", "x" * 1000),
-    {"path": "/gone", "status": 404},
-    {"path": "/moved", "redirect": "/target"},
-    page("^/", "fine"),
-]
 GOOD = [
     "request_scheduled",
     "request_reached_downloader",
@@ -30,26 +21,6 @@ GOOD = [
     "request_left_downloader",
     "response_received",
 ]
-
-
-def crawl(folder: Path, downloader: str) -> Crawl:
-    """One whose requests end in every way there is."""
-    with MockWeb(spec=WEB) as web:
-        return Crawl(
-            folder / "job",
-            spider="endings",
-            arguments={"root": web.url("ends.test", "")},
-            settings={
-                "SPIDER_MODULES": "tests.spiders",
-                "RETRY_TIMES": 1,
-                "DOWNLOADER": downloader,
-                "DOWNLOADER_MIDDLEWARES": json.dumps(
-                    {**DOWNLOADER_MIDDLEWARES, "tests.spiders.endings.EndingMiddleware": 500}
-                ),
-                "EXTENSIONS": json.dumps({"tests.spiders.witness.Witness": 500}),
-                "LOG_LEVEL": "DEBUG",
-            },
-        ).run()
 
 
 def told(crawl: Crawl) -> dict[str, Any]:
@@ -77,7 +48,12 @@ def told(crawl: Crawl) -> dict[str, Any]:
 def test_all_that_can_become_of_a_request_is_told_and_counted_as_by_scrapys_engine(
     tmp_path: Path,
 ) -> None:
-    ours, scrapys = (told(crawl(tmp_path / way[:6], way)) for way in (OURS, SCRAPYS))
+    witness = json.dumps({"tests.spiders.witness.Witness": 500})
+    crawls = [
+        crawl_endings(tmp_path / name, DOWNLOADER=way, EXTENSIONS=witness, LOG_LEVEL="DEBUG")[0]
+        for name, way in (("ours", OURS), ("scrapys", SCRAPYS))
+    ]
+    ours, scrapys = map(told, crawls)
     assert ours == scrapys
     assert ours["witness//generator"] == [*GOOD, "item_scraped"]
     assert ours["witness//raises"] == [*GOOD, "item_scraped", "spider_error"]

@@ -248,6 +248,28 @@ def test_max_depth_and_same_host_bound_the_crawl(tmp_path: Path) -> None:
         assert expected.differences(web.log()) == []
 
 
+def test_a_page_met_too_deep_is_fetched_when_it_is_met_again_less_deep(tmp_path: Path) -> None:
+    """What a host has queued comes in its order: /1, /late, /2, and where /late leads to."""
+    rules = [
+        page("/", "<a href=/1>x</a><a href=/late>x</a>"),
+        page("/1", "<a href=/2>x</a>"),
+        page("/2", "<a href=/target>x</a><a href=/never>x</a>"),
+        {"path": "/late", "redirect": "/later"},
+        page("/later", "<a href=/target>x</a>"),
+        page("/target", "<a href=/never>x</a>"),
+    ]
+    with MockWeb(spec=rules) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_depth": 2}).run()
+        asked = [entry.path for entry in pages(web.log())]
+        assert asked == ["/", "/1", "/late", "/2", "/later", "/target"]
+        # /target once, /never twice.
+        assert crawl.stats["krowl/frontier/dropped_count/depth"] == 3
+        assert frontier_view(crawl.jobdir)["dropped"] == {"depth": 3}
+        assert {item["url"]: item["depth"] for item in crawl.items}[
+            web.url("a.test", "/target")
+        ] == 2
+
+
 def test_allow_and_deny_bound_the_crawl(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{name}>x</a>" for name in ("a1", "a2", "b1", "a-no"))
     with MockWeb(spec=[page("/", links), page("^/[ab]", "")]) as web:

@@ -110,6 +110,9 @@ class Home:
     def stop_moving(self) -> None:
         self.steps.append("stop")
 
+    def hang_up(self) -> None:
+        self.steps.append("hang up")
+
     def ring_changed(self) -> None:
         self.steps.append("ring")
 
@@ -351,5 +354,48 @@ def test_a_ring_that_comes_back_is_looked_through_again() -> None:
         first.home.free.set()
         await world.settle()
         await world.end("n0")
+
+    asyncio.run(main())
+
+
+def test_without_a_lease_what_is_in_transit_ends_before_the_others_may_take_over() -> None:
+    async def main() -> None:
+        now = 0.0
+        register = Register(random.Random(1))
+        place = Place("n0", register)
+        home = Home("n0", register, {})
+        governor = Governor(place, home, clock=lambda: now, patience=10.0)
+
+        async def looked(at: float) -> int:
+            nonlocal now
+            now = at
+            governor.changed()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return home.steps.count("hang up")
+
+        place.on_change = governor.changed
+        await place.start()
+        place.good_until = 100.0
+        task = asyncio.create_task(governor.run())
+        assert await looked(50) == 0
+        # It comes back in time, once.
+        assert [await looked(at) for at in (101, 109)] == [0, 0]
+        place.good_until = 200.0
+        assert [await looked(at) for at in (109.5, 190)] == [0, 0]
+        assert [await looked(at) for at in (201, 209, 210, 230, 300)] == [0, 0, 1, 1, 1]
+        # One that is lost at once has no longer.
+        place.good_until = 400.0
+        assert await looked(310) == 1
+        place.good_until = -1.0
+        assert [await looked(at) for at in (320, 329, 330, 340)] == [1, 1, 2, 2]
+        # A process that was frozen has it again when it wakes.
+        place.good_until = 500.0
+        assert await looked(450) == 2
+        place.good_until = 600.0
+        assert [await looked(at) for at in (511, 550)] == [3, 3]
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
     asyncio.run(main())

@@ -106,63 +106,66 @@ def test_a_start_that_raises_ends_with_code_1_when_what_it_had_queued_is_done(
         assert frontier_view(crawl.jobdir)["done"] == 1
 
 
-@BOTH_WAYS
-def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(
-    tmp_path: Path, items_at_once: int
-) -> None:
-    spec = [
-        page("/robots.txt", ""),
-        page("/cut", "x" * 1000, close_early=500),
-        page("/huge", "x" * 1000),
-        {"path": "/gone", "status": 404},
-        {"path": "/moved", "redirect": "/target"},
-        page("^/", "fine"),
-    ]
-    with MockWeb(spec=spec) as web:
+ENDINGS = [
+    page("/robots.txt", ""),
+    page("/cut", "x" * 1000, close_early=500),
+    page("/huge", "x" * 1000),
+    {"path": "/gone", "status": 404},
+    {"path": "/moved", "redirect": "/target"},
+    page("^/", "fine"),
+]
+
+
+def crawl_endings(folder: Path, **settings: Any) -> tuple[Crawl, list[str]]:
+    """A crawl whose requests end in every way there is, and the paths that were asked for."""
+    middlewares = {**DOWNLOADER_MIDDLEWARES, "tests.spiders.endings.EndingMiddleware": 500}
+    with MockWeb(spec=ENDINGS) as web:
         crawl = Crawl(
-            tmp_path / "job",
+            folder / "job",
             spider="endings",
             arguments={"root": web.url("ends.test", "")},
             settings={
                 "SPIDER_MODULES": "tests.spiders",
                 "RETRY_TIMES": 1,
-                "CONCURRENT_ITEMS": items_at_once,
-                "DOWNLOADER_MIDDLEWARES": json.dumps(
-                    {
-                        **DOWNLOADER_MIDDLEWARES,
-                        "tests.spiders.endings.EndingMiddleware": 500,
-                    }
-                ),
+                "DOWNLOADER_MIDDLEWARES": json.dumps(middlewares),
+                **settings,
             },
         ).run()
-        assert sorted(item["end"] for item in crawl.items) == [
-            "async",
-            "before the exception",
-            "coroutine",
-            "direct download refused",
-            "errback ResponseDataLossError",
-            "generator",
+        return crawl, [entry.path for entry in pages(web.log())]
+
+
+@BOTH_WAYS
+def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(
+    tmp_path: Path, items_at_once: int
+) -> None:
+    crawl, asked = crawl_endings(tmp_path, CONCURRENT_ITEMS=items_at_once)
+    assert sorted(item["end"] for item in crawl.items) == [
+        "async",
+        "before the exception",
+        "coroutine",
+        "direct download refused",
+        "errback ResponseDataLossError",
+        "generator",
+    ]
+    view = frontier_view(crawl.jobdir)
+    assert view["queued"] == 0
+    # Eleven with a callback less the ignored one, the redirect's target and the replacement.
+    assert view["done"] == 12
+    assert view["dropped"] == {"disconnect": 1, "ignored": 1, "too_large": 1, "unscheduled": 1}
+    assert sorted(asked) == sorted(
+        [
+            "/generator",
+            "/async",
+            "/coroutine",
+            "/raises",
+            "/nothing",
+            "/gone",
+            "/moved",
+            "/target",
+            "/replacement",
+            "/direct",
+            "/cut",
+            "/cut",
+            "/huge",
         ]
-        view = frontier_view(crawl.jobdir)
-        assert view["queued"] == 0
-        # Eleven with a callback less the ignored one, the redirect's target and the replacement.
-        assert view["done"] == 12
-        assert view["dropped"] == {"disconnect": 1, "ignored": 1, "too_large": 1, "unscheduled": 1}
-        asked = [entry.path for entry in pages(web.log())]
-        assert sorted(asked) == sorted(
-            [
-                "/generator",
-                "/async",
-                "/coroutine",
-                "/raises",
-                "/nothing",
-                "/gone",
-                "/moved",
-                "/target",
-                "/replacement",
-                "/direct",
-                "/cut",
-                "/cut",
-                "/huge",
-            ]
-        )
+    )

@@ -128,6 +128,25 @@ def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Serve
     assert "start_urls" in text
 
 
+def test_a_node_that_has_another_ring_is_shown_as_such_and_one_that_says_none_is_not(
+    server: Server,
+) -> None:
+    members = f"a={server.url},b={server.url[:-1]}1"
+    this, other = (Ring(parse_ring(each.split(","))).number for each in (members, f"{members}*2"))
+
+    def states(code: int, **said: dict[str, int]) -> list[str | None]:
+        with Redis.from_url(server.url) as client:
+            for node, counters in said.items():
+                client.hset("krowlspider:krowlspider:beats", node, json.dumps(counters))
+        result = ring("--json", KROWL_RING=members)
+        assert result.code == code
+        return [row.get("state") for row in json.loads(result.out)["nodes"]]
+
+    assert states(0, a={"ring": this}, b={"done": 1}) == ["agreed", None]
+    assert states(0, b={"ring": this}) == ["agreed", "agreed"]
+    assert states(1, b={"ring": other}) == ["agreed", "another ring"]
+
+
 def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_shown(
     server: Server,
 ) -> None:

@@ -30,7 +30,10 @@ logger = logging.getLogger(__name__)
 
 # A turn is asked for fewer messages when it brought more bytes than these.
 _TURN_BYTES = 4 << 20
-# Bytes that are decoded and stored in one step of the loop.
+# Messages of the first turn: nobody knows yet how long they are.
+FIRST_TURN = 1000
+# Messages that are decoded and decided in one step of the loop, 15 ms, and their bytes.
+_STEP = 500
 _STEP_BYTES = 1 << 20
 # Chunks of hosts of one turn: 12 MB of the longest.
 _CHUNKS = 64
@@ -70,8 +73,8 @@ class InboxStats:
 
 @dataclass(slots=True, eq=False)
 class _List:
-    """``take`` gives a reason for each message that is to go to the dead list, ``most`` are taken in one turn, of at most
-    ``longest`` bytes each. ``waiting`` and ``left`` are its length and that of its processing list, as Redis last told;
+    """``take`` gives a reason for each message that is to go to the dead list, ``settle`` makes durable what it took, where it
+    does not do so itself. ``most`` are taken in one turn, of at most ``longest`` bytes each. ``waiting`` and ``left`` are its length and that of its processing list, as Redis last told;
     None: to be asked."""
 
     key: str
@@ -80,11 +83,12 @@ class _List:
     take: Callable[[list[Any]], Awaitable[Sequence[str | None]]]
     paused: Callable[[], bool]
     line: Line
+    settle: Callable[[], Awaitable[None]] | None = None
     most: int = TURN
     longest: int = MAX_MESSAGE
     waiting: int = 0
     left: int | None = None
-    size: int = TURN
+    size: int = FIRST_TURN
 
 
 def requests_key(spider: str) -> str:
@@ -124,11 +128,11 @@ class Inbox:
     """The lists ``{spider}:requests`` and ``{spider}:start_urls`` in this node's own Redis, and ``{spider}:hosts``, with the
     chunks of hosts that come from other nodes.
 
-    ``take`` decides on messages, oldest first, and returns when they are durable; those that it got twice look alike.
-    ``take_hosts`` does so with chunks, as parsed from JSON, and returns for each why it cannot be taken, or None; without it
+    ``take`` decides on messages, oldest first; those that it got twice look alike. ``settle`` returns when what was decided is
+    durable. ``take_hosts`` does both with chunks, as parsed from JSON, and returns for each why it cannot be taken, or None; without it
     they are left. Nothing is asked for while ``paused`` says so, no chunks while ``hosts_paused`` does. What cannot be read
     or taken goes to ``{spider}:dead`` with its reason.
-    ``wall`` gives the time in seconds since 1970, ``chance`` numbers from 0 to 1.
+    ``turn`` is the most that is taken at once. ``wall`` gives the time in seconds since 1970, ``chance`` numbers from 0 to 1.
     """
 
     def __init__(
@@ -138,18 +142,31 @@ class Inbox:
         node: str,
         take: Callable[[list[Message]], Awaitable[None]],
         *,
+        settle: Callable[[], Awaitable[None]] | None = None,
         take_hosts: Callable[[list[Any]], Awaitable[Sequence[str | None]]] | None = None,
         paused: Callable[[], bool] = lambda: False,
         hosts_paused: Callable[[], bool] = lambda: False,
+        turn: int = TURN,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         poll: float = _POLL,
     ) -> None:
         requests, starts, hosts, self._dead = _keys(spider)
         self._lists = [
-            _List(key, processing_key(key, node), read, self._take_messages, paused, Line(client))
+            _List(
+                key,
+                processing_key(key, node),
+                read,
+                self._take_messages,
+                paused,
+                Line(client),
+                settle,
+            )
             for key, read in ((requests, decode), (starts, decode_start))
         ]
+        for each in self._lists:
+            each.most = turn
+            each.size = min(each.size, turn)
         if take_hosts is not None:
             processing, line = processing_key(hosts, node), Line(client)
             each = _List(hosts, processing, _chunk, take_hosts, hosts_paused, line)
@@ -229,7 +246,7 @@ class Inbox:
         return messages[::-1]
 
     async def _remove(self, each: _List, key: str, messages: list[bytes]) -> None:
-        *most, last = (each.line.pack("LREM", key, -1, message) for message in messages)
+        *most, last = each.line.pack_each(("LREM", key, -1), messages)
         packed = [
             *_unanswered(each.line, most),
             last,
@@ -271,10 +288,12 @@ class Inbox:
             except BadMessage as error:
                 bad.append((data, str(error)))
             size += min(len(data), each.longest)
-            if size >= _STEP_BYTES:
+            if size >= _STEP_BYTES or len(good) >= _STEP:
                 await self._step(each, good, bad)
                 good, bad, size = [], [], 0
         await self._step(each, good, bad)
+        if each.settle is not None:
+            await each.settle()
 
     async def _step(
         self, each: _List, good: list[tuple[bytes, Any]], bad: list[tuple[bytes, str]]

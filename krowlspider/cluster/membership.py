@@ -263,7 +263,7 @@ def agreed(seed: bytes, own: bytes | None, cluster: str) -> bytes:
 
 
 def parse_ring(parts: Iterable[str]) -> list[Member]:
-    """The members of a static ring: each ``id=redis-url``, or ``id=redis-url*weight``.
+    """The members of a static ring, by their ids: each ``id=redis-url``, or ``id=redis-url*weight``.
 
     :raises ValueError: one of them is not of that form, or an id or a Redis is there twice
     """
@@ -283,7 +283,8 @@ def parse_ring(parts: Iterable[str]) -> list[Member]:
                 f"members {same[0]} and {member.id} have one Redis: give each its own, or its own database (/0, /1)"
             )
         members[member.id] = member
-    return list(members.values())
+    # What all share is in the first one's Redis, in whatever order each was given them.
+    return [members[name] for name in sorted(members)]
 
 
 def load_counters(text: bytes | str) -> Counters:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer, anywhere
-from krowlspider.fetch.errors import AddressBusy
+from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.pool import Pool
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import build_request, split_target
@@ -45,6 +45,8 @@ class Client:
         self._pool = Pool(self._loop, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._busy: set[Connection] = set()
+        # Times that `hang_up` was called.
+        self._hung_up = 0
 
     async def fetch(
         self,
@@ -79,14 +81,23 @@ class Client:
             self._pool.put(connection)
             raise AddressBusy(connection.address)
         if connection is None:
+            before = self._hung_up
             connection = await self._dialer.dial(target.origin, deadline, admit)
+            if self._hung_up != before:
+                connection.close()
+                raise ConnectionLost("closed by this side before the request was sent")
         return await self._on(connection, order, max_size, observer)
 
-    async def close(self) -> None:
-        """Close every connection; exchanges under way fail with ConnectionLost."""
+    def hang_up(self) -> None:
+        """Close every connection; exchanges under way, and those that still connect, fail with ConnectionLost."""
+        self._hung_up += 1
         for connection in list(self._busy):
             connection.close()
         self._pool.close()
+
+    async def close(self) -> None:
+        """Hang up."""
+        self.hang_up()
         # Transports close their sockets on the loop's next turn.
         await asyncio.sleep(0)
 

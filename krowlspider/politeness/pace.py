@@ -67,9 +67,10 @@ class PaceRule:
     def delay(self, pace: Pace) -> float:
         """The wait between two requests as things are."""
         base = max(self.minimum, min(pace.ema * self.factor, self.maximum))
-        floor = min(pace.floor, self.crawl_delay_max)
-        slowed = min(max(base, floor) * 2.0**pace.distress, BACKOFF_MAX)
-        return max(base, floor, slowed)
+        wait = max(base, min(pace.floor, self.crawl_delay_max))
+        if not pace.distress:
+            return wait
+        return max(wait, min(wait * 2.0**pace.distress, BACKOFF_MAX))
 
     def after_answer(self, pace: Pace, latency: float) -> float:
         """The wait after an ordinary answer that took ``latency`` seconds."""

@@ -28,7 +28,13 @@ def static_rows(records: Iterable[Record]) -> list[Row]:
     """Of the members of a static ring."""
     records = list(records)
     ring = Ring(record.member for record in records)
-    return [_row(record, ring) for record in records]
+    return [{**_row(record, ring), **_agreement(record, ring)} for record in records]
+
+
+def _agreement(record: Record, ring: Ring) -> Row:
+    """Whether a node has this ring, by what it has said itself."""
+    said = record.counters.get("ring")
+    return {} if said is None else {"state": "agreed" if said == ring.number else "another ring"}
 
 
 def register_rows(register: Register) -> list[Row]:

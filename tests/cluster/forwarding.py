@@ -23,7 +23,7 @@ from krowlspider.cluster.redisio import redis_client
 from tests.crawling import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
     from pathlib import Path
 
     from redis.asyncio import Redis
@@ -172,7 +172,9 @@ def stored(file: Path) -> list[str]:
     return [line.removesuffix(_WHOLE) for line in lines if line.endswith(_WHOLE)]
 
 
-def _storing(file: int, stop: str) -> Callable[[list[Message]], Awaitable[None]]:
+async def _consume(url: str, path: str, stop: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
     async def here() -> None:
         print("here", flush=True)
         await asyncio.Event().wait()
@@ -181,16 +183,13 @@ def _storing(file: int, stop: str) -> Callable[[list[Message]], Awaitable[None]]
         if stop == "before":
             await here()
         os.write(file, "".join(f"\n{message.url}{_WHOLE}" for message in batch).encode())
+
+    async def settle() -> None:
         os.fsync(file)
         if stop == "after":
             await here()
 
-    return take
-
-
-async def _consume(url: str, path: str, stop: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    await Inbox(redis_client(url), SPIDER, NODE, _storing(file, stop), poll=0.01).run()
+    await Inbox(redis_client(url), SPIDER, NODE, take, settle=settle, poll=0.01).run()
 
 
 if __name__ == "__main__":

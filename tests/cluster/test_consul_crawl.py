@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import QUICK, pages
+from tests.test_crawl import QUICK, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,3 +132,56 @@ def test_a_node_that_comes_takes_its_part_and_one_that_leaves_hands_over_all(
         cluster.wait_all()
         assert len(cluster.entries("a")) == before
         assert cluster.faults(delay=1) == []
+
+
+# Seconds that a host asks for: more than a hand-over takes, and much more than the crawl would wait by itself.
+CRAWL_DELAY = 6.0
+RETRY_AFTER = 8.0
+
+
+def hosts_of_a(name: str) -> list[str]:
+    """Three hosts that are a's until it leaves."""
+    ring = Ring([Member("a"), Member("b")])
+    names = (f"{name}{number}.test" for number in count())
+    return list(islice((name for name in names if ring.owner(name) == "a"), 3))
+
+
+def bare(host: str) -> str:
+    """Without the port."""
+    return host.partition(":")[0]
+
+
+def test_a_crawl_delay_and_a_retry_after_are_kept_by_the_node_that_takes_a_host_over(
+    tmp_path: Path,
+) -> None:
+    slow, busy = hosts_of_a("slow"), hosts_of_a("busy")
+    robots = f"User-agent: *\nCrawl-delay: {CRAWL_DELAY}\n"
+    spec = [
+        {"host": "^slow", "path": "/robots.txt", "body": robots},
+        {"path": "/busy", "status": 503, "retry_after": f"{RETRY_AFTER:g}", "first": 1},
+        page("^/", "a page"),
+    ]
+    with MockWeb(spec=spec) as web:
+        urls = [web.url(host, path) for host in slow for path in ("/1", "/2")]
+        urls += [web.url(host, path) for host in busy for path in ("/busy", "/1")]
+        with Cluster(tmp_path, web, urls, KROWL_DELAY_MIN=0.1) as cluster:
+            # As if it were old: leases begin at once. And nothing is fetched until both have theirs.
+            cluster.put("founded", "1")
+            cluster.put("signal", "PAUSED")
+            first = cluster.start("a")
+            cluster.until(lambda: "is good" in first.log)
+            second = cluster.start("b")
+            cluster.until(lambda: "is good" in second.log)
+            cluster.put("signal", "RUNNING")
+            cluster.until(lambda: {bare(entry.host) for entry in web.log()} == {*slow, *busy})
+            cluster.until(lambda: sum(entry.status == 503 for entry in web.log()) == len(busy))
+            cluster.leave("a")
+            cluster.wait_all()
+        entries = web.log()
+        again = [web.url(host, "/busy") for host in busy]
+        assert sorted(entry.url for entry in pages(entries)) == sorted([*urls, *again])
+        assert {(bare(entry.host), node_of(entry)) for entry in entries} == {
+            (host, node) for host in (*slow, *busy) for node in ("a", "b")
+        }
+        delays = dict.fromkeys(slow, CRAWL_DELAY)
+        assert violations(entries, min_delay=lambda host: delays.get(bare(host), 0.1)) == []

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.cluster.ring import Member, Ring
+from krowlspider.urls.host import domain_of
 from tests.cluster.nodes import TTL
 from tests.cluster.servers import consul_agent, redis_server
 from tests.crawling import CONTACT, ROOT, Crawl, write_seeds
@@ -21,6 +23,8 @@ from tests.test_crawl import QUICK, pages
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.mockweb.log import Entry
 
 pytestmark = pytest.mark.slow
 
@@ -58,11 +62,9 @@ class Pair:
         command = [sys.executable, "-m", "scrapy", "ring", *pairs, *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    def quiet_for(self, seconds: float) -> None:
-        """Nothing is fetched for that long."""
-        before = self.fetched()
-        time.sleep(seconds)
-        assert self.fetched() == before
+    def asked(self, since: float) -> list[Entry]:
+        """What the web was asked for from a time on."""
+        return [entry for entry in self.web.log() if entry.start > since]
 
 
 @pytest.fixture(params=["consul", "static"])
@@ -88,30 +90,39 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
         yield Pair(tmp_path, places, stack.enter_context(MockWeb(graph=GRAPH)))
 
 
-def test_all_nodes_pause_within_five_seconds_and_go_on_and_fetch_all(pair: Pair) -> None:
+def test_all_nodes_pause_and_go_on_within_five_seconds_and_fetch_all(pair: Pair) -> None:
     crawls = pair.start(KROWL_DELAY_MIN=1)
     for crawl in crawls:
         crawl.wait_until(lambda: pair.fetched() > 20)
     assert "PAUSED" in pair.ring("--signal", "PAUSED")
-    time.sleep(HONOURED)
-    pair.quiet_for(4)
+    paused = time.monotonic() + HONOURED
+    time.sleep(HONOURED + 4)
+    assert pair.asked(since=paused) == []
     assert all(crawl.process.poll() is None for crawl in crawls)
     pair.ring("--signal", "RUNNING")
+    running = time.monotonic() + HONOURED
     for crawl in crawls:
         crawl.wait()
         assert crawl.stats["finish_reason"] == "finished"
+    ring = Ring(map(Member, NODES))
+    soon = [entry for entry in pair.asked(since=paused) if entry.start < running]
+    assert {ring.owner(domain_of(entry.host)) for entry in soon} == set(NODES)
     assert reachable(pair.web.graph, pair.web.seeds()).differences(pair.web.log()) == []
 
 
-def test_all_nodes_stop_and_go_on_when_they_are_told_to_run_again(pair: Pair) -> None:
+def test_all_nodes_stop_within_five_seconds_and_go_on_when_they_are_told_to_run_again(
+    pair: Pair,
+) -> None:
     crawls = pair.start(KROWL_DELAY_MIN=1)
     for crawl in crawls:
         crawl.wait_until(lambda: pair.fetched() > 20)
     pair.ring("--signal", "STOP")
+    stopped = time.monotonic() + HONOURED
     for crawl in crawls:
         crawl.wait()
         assert crawl.stats["finish_reason"] == "cluster_stop"
         assert "scrapy ring --signal RUNNING" in crawl.log
+    assert pair.asked(since=stopped) == []
     pair.ring("--signal", "RUNNING")
     for crawl in pair.start():
         crawl.wait()

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from krowlspider.cluster.inbox import DEAD_BYTES, Inbox, Lengths, hosts_key, lengths, requests_key
+from krowlspider.cluster.inbox import (
+    DEAD_BYTES,
+    FIRST_TURN,
+    Inbox,
+    Lengths,
+    hosts_key,
+    lengths,
+    requests_key,
+)
 from krowlspider.cluster.message import MAX_MESSAGE, TURN, Message, encode
-from krowlspider.cluster.redisio import RedisTrouble
+from krowlspider.cluster.redisio import Line, RedisTrouble
 
 from .forwarding import (
     LATE,
@@ -112,6 +120,44 @@ def test_a_message_leaves_redis_only_when_it_has_been_taken(server: Server) -> N
     drive(main())
 
 
+def test_a_turn_leaves_redis_when_all_of_it_has_been_made_durable_at_once(server: Server) -> None:
+    async def main() -> None:
+        sink = Sink()
+        settling, settled = asyncio.Event(), asyncio.Event()
+        turns: list[int] = []
+
+        async def settle() -> None:
+            turns.append(len(sink.urls))
+            settling.set()
+            await settled.wait()
+
+        async with clients(server.url) as (client,):
+            await push(client, messages(7 * FIRST_TURN + 3))
+            async with running(inbox(client, sink, settle=settle, turn=3 * FIRST_TURN)):
+                await settling.wait()
+                found = await lengths(client, SPIDER, NODE)
+                assert (found.requests, found.processing) == (6 * FIRST_TURN + 3, FIRST_TURN)
+                settled.set()
+                await emptied(client)
+        # Longer ones, as they are not long, to the limit.
+        assert turns == [FIRST_TURN, 3 * FIRST_TURN, 6 * FIRST_TURN, 7 * FIRST_TURN + 3]
+        # Others have their turn of the loop meanwhile.
+        assert max(map(len, sink.held)) <= FIRST_TURN / 2
+
+    drive(main())
+
+
+def test_commands_that_differ_in_their_last_argument_are_packed_as_each_by_itself() -> None:
+    async def main() -> None:
+        async with clients("redis://127.0.0.1:1/0") as (client,):
+            line = Line(client)
+            last = [b"", b"a", "\u00e4\r\n$0\r\n\r\n".encode(), b"x" * 70_000]
+            packed = line.pack_each(("LREM", PROCESSING, -1), last)
+            assert packed == [line.pack("LREM", PROCESSING, -1, each) for each in last]
+
+    drive(main())
+
+
 def test_what_a_former_process_left_is_taken_first(server: Server) -> None:
     async def main() -> None:
         sink = Sink()
@@ -138,7 +184,7 @@ def test_a_kill_before_or_after_the_storing_loses_nothing_and_repeats_one_batch_
             with consumer(server.url, file, stop):
                 pass
             kept = stored(file)
-            assert kept == ([] if stop == "before" else urls(TURN))
+            assert kept == ([] if stop == "before" else urls(FIRST_TURN))
             with consumer(server.url, file):
                 assert await emptied(client) == EMPTY
             assert stored(file) == [*kept, *urls(count)]
@@ -148,13 +194,13 @@ def test_a_kill_before_or_after_the_storing_loses_nothing_and_repeats_one_batch_
 
 def test_kills_at_any_time_lose_nothing(server: Server, tmp_path: Path) -> None:
     file = tmp_path / "stored"
-    kills, count = 6, 30_000
+    kills, count = 5, 60_000
 
     async def main() -> None:
         async with clients(server.url) as (client,):
             await push(client, messages(count))
             for kill in range(kills):
-                # Each dies at another place: as soon as it has stored one batch, two ...
+                # Each dies at another place: as soon as it has stored one turn, two ...
                 least = len(stored(file)) + kill * TURN + 1
                 with consumer(server.url, file):
                     await eventually(functools.partial(has_stored, file, least))
@@ -364,7 +410,7 @@ def test_a_redis_that_is_killed_and_comes_back_with_its_file_loses_nothing(serve
         sink = Sink()
         sink.gate.clear()
         async with clients(server.url) as (client,):
-            await push(client, messages(3000))
+            await push(client, messages(2 * TURN))
             worker = inbox(client, sink)
             async with running(worker):
                 await eventually(lambda: bool(sink.held))
@@ -373,8 +419,8 @@ def test_a_redis_that_is_killed_and_comes_back_with_its_file_loses_nothing(serve
                 await eventually(lambda: worker.stats.failed["down"] >= 2)
                 server.start()
                 await emptied(client)
-        # The batch that was stored when Redis died comes again, before the rest.
-        assert sink.urls == [*urls(TURN), *urls(3000)]
+        # The turn that was stored when Redis died comes again, before the rest.
+        assert sink.urls == [*urls(FIRST_TURN), *urls(2 * TURN)]
 
     drive(main())
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import pickle
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -292,3 +293,39 @@ def test_the_queue_takes_no_other_serializer_least_of_all_pickle() -> None:
     with pytest.raises(TypeError, match="messages"):
         MessageQueue(None, News(), "%(spider)s:requests", serializer=pickle)
     assert MessageQueue(None, News(), "%(spider)s:requests").serializer is message
+
+
+@given(
+    st.fixed_dictionaries(
+        {"url": _URLS | st.just("ftp://a.test/")},
+        optional={
+            "priority": st.integers(-(2**32), 2**32) | st.just("1"),
+            "method": st.just("GET"),
+            "meta": st.fixed_dictionaries(
+                {},
+                optional={
+                    "depth": st.sampled_from([0, 7, 65_535, 65_536, -1, 1.0, True, "1", None]),
+                    "redirect_times": st.sampled_from([0, 255, 256, False]),
+                    "krowl_hops": st.sampled_from([0, 3, 256, "3"]),
+                    "krowl_bare": st.sampled_from([True, False, 1, "yes", None]),
+                    "krowl_via": st.sampled_from(["", "http://v.test/#x", "a b", 0, None]),
+                    "krowl_hop": st.sampled_from(["", "L", "LL", "1", "\u00e4", 0, None]),
+                    "redirect_urls": st.sampled_from([[], ["http://r.test/"], ["a"]]),
+                    "x": st.just([1]),
+                },
+            ),
+        },
+    )
+)
+def test_a_page_is_read_the_short_way_as_the_long_one(value: dict[str, Any]) -> None:
+    data = json.dumps(value).encode()
+
+    def outcome() -> Message | type[BadMessage]:
+        try:
+            return decode(data)
+        except BadMessage:
+            return BadMessage
+
+    short = outcome()
+    with mock.patch.object(message, "_read_link", return_value=None):
+        assert outcome() == short

@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from functools import cache
-from itertools import islice, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tldextract import TLDExtract
 
 from krowlspider.cluster.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
-
-# Of names under suffixes of the Public Suffix List.
-DOMAINS = 200_000
-
-
-@cache
-def domains() -> tuple[str, ...]:
-    """Domains made of real words and real suffixes: the labels of the Public Suffix List, which are names of towns,
-    firms and services, under its suffixes."""
-    suffixes = TLDExtract(
-        cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
-    ).tlds
-    ordered = sorted(suffix for suffix in suffixes if suffix.isascii())
-    words = sorted({label for suffix in ordered for label in suffix.split(".") if len(label) > 3})
-    # 41 suffixes of all kinds for each of some thousand words.
-    some = [
-        (word, ordered[(number * 911 + n * 239) % len(ordered)])
-        for (number, word), n in product(enumerate(words), range(41))
-    ]
-    made = tuple(islice(dict.fromkeys(f"{word}.{suffix}" for word, suffix in some), DOMAINS))
-    assert len(made) == DOMAINS
-    return made
+from tests.domains import real_domains
 
 
 def nodes(count: int, form: str = "node-{}") -> list[Member]:
@@ -56,15 +32,15 @@ def test_the_busiest_of_equal_nodes_has_at_most_fifteen_percent_more_than_the_me
     count: int, form: str
 ) -> None:
     ring = Ring(nodes(count, form))
-    owned = Counter(map(ring.owner, domains()[:: 1 if count > 8 else 5]))
+    owned = Counter(map(ring.owner, real_domains()[:: 1 if count > 8 else 5]))
     assert len(owned) == count
     assert max(owned.values()) * count / owned.total() <= 1.15
     assert max(map(ring.share, owned)) * count <= 1.15
 
 
-def test_a_node_of_thrice_the_weight_has_thrice_the_domains() -> None:
+def test_a_node_of_thrice_the_weight_has_thrice_the_real_domains() -> None:
     ring = Ring([Member("big", 3), Member("one"), Member("two"), Member("three")])
-    owned = Counter(map(ring.owner, domains()))
+    owned = Counter(map(ring.owner, real_domains()))
     assert owned["big"] / owned.total() == pytest.approx(0.5, rel=0.05)
     assert owned["big"] / owned.total() == pytest.approx(ring.share("big"), rel=0.01)
     assert sum(ring.share(name) for name, _ in ring.weights) == pytest.approx(1.0)
@@ -73,9 +49,9 @@ def test_a_node_of_thrice_the_weight_has_thrice_the_domains() -> None:
 @pytest.mark.parametrize("count", [1, 4, 31])
 def test_a_node_more_takes_its_share_and_only_for_itself(count: int) -> None:
     before, after = Ring(nodes(count)), Ring([*nodes(count), Member("new")])
-    moved = [d for d in domains() if before.owner(d) != after.owner(d)]
+    moved = [d for d in real_domains() if before.owner(d) != after.owner(d)]
     assert {after.owner(domain) for domain in moved} == {"new"}
-    assert len(moved) / DOMAINS == pytest.approx(1 / (count + 1), rel=0.15)
+    assert len(moved) / len(real_domains()) == pytest.approx(1 / (count + 1), rel=0.15)
 
 
 @settings(max_examples=40, deadline=None)
@@ -88,7 +64,7 @@ def test_a_change_of_one_node_moves_domains_only_to_it_or_from_it(
     changes = [[*rest, Member(one.id, one.weight + 1)], *([rest] if rest else [])]
     ring, rings = Ring(some), [Ring(change) for change in changes]
     for other in rings:
-        for domain in domains()[:300]:
+        for domain in real_domains()[:300]:
             was, now = ring.owner(domain), other.owner(domain)
             assert was == now or one.id in {was, now}
             # Where it is heavier, it loses nothing.
@@ -108,7 +84,7 @@ def test_a_ring_that_covers_another_for_a_node_gives_it_all_that_the_other_does(
     for node in taken:
         assert small.covers(large, node) == (node != heavier)
         assert not large.covers(small, node)
-        mine = [domain for domain in domains()[:200] if large.owner(domain) == node]
+        mine = [domain for domain in real_domains()[:200] if large.owner(domain) == node]
         if node != heavier:
             assert all(small.owner(domain) == node for domain in mine)
 
@@ -119,7 +95,7 @@ def test_the_order_of_the_members_does_not_matter(some: list[Member]) -> None:
     assert one == other
     assert hash(one) == hash(other)
     assert one.checksum == other.checksum
-    assert all(one.owner(domain) == other.owner(domain) for domain in domains()[:50])
+    assert all(one.owner(domain) == other.owner(domain) for domain in real_domains()[:50])
 
 
 @given(members, members)

@@ -4,14 +4,17 @@ is over."""
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
+from scrapy.settings import Settings
 
-from krowlspider.cluster.membership import parse_ring
-from krowlspider.cluster.ring import Ring
+from krowlspider.cluster.membership import ClusterError, parse_ring
+from krowlspider.cluster.ring import Member, Ring
+from krowlspider.staticnode import StaticNode
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import redis_server
 from tests.crawling import Crawl, frontier_view, write_seeds
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tests.cluster.servers import Server
 
 NODES = ("a", "b")
+BEATS = "krowlspider:krowlspider:beats"
 
 
 @pytest.fixture
@@ -39,6 +43,13 @@ def servers(tmp_path: Path) -> Iterator[dict[str, Server]]:
 
 def ring_setting(servers: dict[str, Server]) -> list[str]:
     return [f"{node}={server.url}" for node, server in servers.items()]
+
+
+def site_of(node: str) -> str:
+    """The name of a site that this node owns."""
+    ring = Ring(map(Member, NODES))
+    names = (f"site{number}.test" for number in count())
+    return next(name for name in names if ring.owner(name) == node)
 
 
 def crawl_at(
@@ -237,6 +248,105 @@ def test_a_second_process_of_one_node_is_refused_and_the_first_goes_on(
 
 
 @pytest.mark.slow
+def test_nodes_with_another_ring_are_refused_and_the_first_goes_on(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    ring = ",".join(ring_setting(servers))
+    with (
+        MockWeb(spec=[page("^/", "a page")]) as web,
+        redis_server(tmp_path / "redis-c") as third,
+    ):
+        seeds = [web.url(site_of("a"), "/")]
+        first = crawl_at("a", servers, tmp_path, seeds).start()
+        first.wait_until(lambda: "waits for the other nodes" in first.log)
+        others = {"weight": f"{ring}*2", "first-member": f"c={third.url},{ring}"}
+        refused = [
+            crawl_at("b", servers, tmp_path / name, seeds, KROWL_RING=other).start()
+            for name, other in others.items()
+        ]
+        for crawl in refused:
+            crawl.wait(code=2)
+            assert "node a of the cluster 'krowlspider' has another KROWL_RING" in crawl.log
+        pushed = web.url(site_of("a"), "/pushed")
+        with Redis.from_url(servers["a"].url) as client:
+            client.lpush("broad:start_urls", pushed)
+        first.wait_until(lambda: pushed in {entry.url for entry in web.log()})
+        first.interrupt()
+
+
+@pytest.mark.slow
+def test_another_ring_that_is_heard_of_no_more_refuses_nobody_and_one_that_is_ends_a_node_that_runs(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with (
+        MockWeb(spec=[page("^/", "a page")]) as web,
+        Redis.from_url(servers["a"].url) as client,
+    ):
+        client.hset(BEATS, "b", json.dumps({"ring": 1, "time": 1}))
+        crawl = crawl_at("a", servers, tmp_path, [web.url(site_of("a"), "/")]).start()
+        # Its own word comes after a look at those of others.
+        crawl.wait_until(lambda: client.hexists(BEATS, "a") and len(pages(web.log())) == 1)
+        client.hset(BEATS, "b", json.dumps({"ring": 1, "time": 2}))
+        crawl.wait(code=2)
+        assert "node b of the cluster 'krowlspider' has another KROWL_RING" in crawl.log
+        assert crawl.stats["finish_reason"] == "cluster_error"
+
+
+@pytest.mark.slow
+def test_a_message_is_sent_on_sixteen_times_and_no_more(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with (
+        MockWeb(spec=[page("^/", "a page")]) as web,
+        Redis.from_url(servers["a"].url) as ours,
+        Redis.from_url(servers["b"].url) as theirs,
+    ):
+        url = web.url(site_of("b"), "/")
+        # That which goes no further comes first: it would be there before the others.
+        for meta in ({"krowl_hops": 16}, {"krowl_hops": 15}, {}):
+            message = {"url": f"{url}{meta.get('krowl_hops', 0)}", "meta": meta}
+            ours.lpush("broad:requests", json.dumps(message))
+        crawl = crawl_at("a", servers, tmp_path, [web.url(site_of("a"), "/")]).start()
+        crawl.wait_until(lambda: theirs.llen("broad:requests") >= 2)
+        crawl.interrupt()
+        sent = [json.loads(message) for message in theirs.lrange("broad:requests", 0, -1)]
+        hops = {message["url"]: message["meta"]["krowl_hops"] for message in sent}
+        assert hops == {f"{url}0": 1, f"{url}15": 16}
+        assert len(sent) == 2
+        assert crawl.stats["krowl/frontier/dropped_count/hops"] == 1
+
+
+@pytest.mark.slow
+def test_a_start_url_pushed_to_a_crawl_that_runs_brings_its_depth_its_priority_and_its_meta(
+    tmp_path: Path, servers: dict[str, Server]
+) -> None:
+    with MockWeb(spec=[page("^/", "a page")]) as web:
+        seed, first, *later = (web.url(site_of("a"), path) for path in ("/", "/first", "/2", "/3"))
+        crawl = Crawl(
+            tmp_path / "a",
+            spider="starting",
+            arguments={"urls": seed},
+            settings={
+                "SPIDER_MODULES": "tests.spiders",
+                "KROWL_RING": ",".join(ring_setting(servers)),
+                "KROWL_NODE_ID": "a",
+            },
+        ).start()
+        crawl.wait_until(lambda: "waits for the other nodes" in crawl.log)
+        pushed = [{"url": url, "meta": {"note": [0]}} for url in later]
+        pushed.insert(1, {"url": first, "depth": 3, "priority": 5, "meta": {"note": [1]}})
+        with Redis.from_url(servers["a"].url) as client:
+            client.lpush("starting:start_urls", *map(json.dumps, pushed))
+        crawl.wait_until(lambda: len(pages(web.log())) == 4)
+        crawl.interrupt()
+        asked = [entry.url for entry in pages(web.log())]
+        assert asked[:2] == [seed, first]
+        assert sorted(asked[2:]) == later
+        found = {item["url"]: (item["depth"], item["note"]) for item in crawl.items}
+        assert found == {seed: (0, None), first: (3, [1]), **dict.fromkeys(later, (0, [0]))}
+
+
+@pytest.mark.slow
 def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -267,3 +377,45 @@ def test_two_members_with_one_redis_are_refused(tmp_path: Path) -> None:
         settings={"KROWL_RING": "a=redis://127.0.0.1:1/0,b=redis://127.0.0.1:1/0"},
     ).run(code=2)
     assert "members a and b have one Redis" in crawl.log
+
+
+_OURS = {"start": 1.0, "beat": 1}
+_ANOTHER_RING = {"start": 2, "beat": 1, "ring": 1}
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "now", "refused"),
+    [
+        ("b", {**_OURS, "ring": None}, {**_OURS, "beat": 2, "ring": None}, False),
+        ("b", _ANOTHER_RING, {**_ANOTHER_RING, "beat": 2}, True),
+        # What nobody says any more.
+        ("b", _ANOTHER_RING, _ANOTHER_RING, False),
+        # Its last word.
+        ("b", _ANOTHER_RING, {**_ANOTHER_RING, "beat": 2, "left": 1}, False),
+        # What a Redis that was restored has of an earlier crawl.
+        ("b", {"start": 7, "beat": 9, "ring": None}, _ANOTHER_RING, False),
+        ("a", {"start": 7, "beat": 9, "ring": None}, {"start": 3, "beat": 1, "ring": None}, False),
+        # A process of this id that goes on.
+        ("a", {"start": 3, "beat": 1}, {"start": 3, "beat": 2}, True),
+    ],
+)
+def test_only_a_process_that_goes_on_and_ought_not_to_be_there_is_refused(
+    node: str, before: dict[str, Any], now: dict[str, Any], refused: bool
+) -> None:
+    settings = Settings()
+    settings.setmodule("krowlspider.settings")
+    ring = ["a=redis://127.0.0.1:1/0", "b=redis://127.0.0.1:1/1"]
+    settings.setdict({"KROWL_RING": ring, "KROWL_NODE_ID": "a"})
+    number = Ring(parse_ring(ring)).number
+    words = [
+        {**word, "ring": number} if word.get("ring", 0) is None else word for word in (before, now)
+    ]
+    with pytest.raises(ClusterError) if refused else nullcontext():
+        StaticNode(settings, "broad")._refuse({node: words[0]}, {node: words[1]})
+
+
+def test_a_ring_is_the_same_in_whatever_order_its_members_are_given() -> None:
+    parts = ["b=redis://127.0.0.1:1/1", "a=redis://127.0.0.1:1/0", "c=redis://127.0.0.1:1/2*2"]
+    assert parse_ring(parts) == parse_ring(parts[::-1])
+    # All share what is in the Redis of the first.
+    assert parse_ring(parts)[0].id == "a"

@@ -335,6 +335,31 @@ def test_closing_the_client_fails_what_is_under_way(run: Run) -> None:
     run(main())
 
 
+def test_hanging_up_fails_what_is_under_way_and_what_connects_and_nothing_later(run: Run) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            if not asked.is_set():
+                asked.set()
+                await peer.gone()
+            await peer.send(OK)
+
+        async with serve(script) as web, client() as made:
+            under_way = asyncio.ensure_future(fetch(made, web.url))
+            await asked.wait()
+            connecting = asyncio.ensure_future(fetch(made, web.url))
+            await asyncio.sleep(0)
+            made.hang_up()
+            for fetching in (under_way, connecting):
+                with pytest.raises(ConnectionLost):
+                    await fetching
+            assert (await fetch(made, web.url)).status == 200
+
+    run(main())
+
+
 def test_fetches_side_by_side_do_not_mix(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:

@@ -20,4 +20,5 @@ class StartingSpider(scrapy.Spider):
         self.start_urls = urls.split()
 
     def parse(self, response: Response) -> Iterator[dict[str, Any]]:
-        yield {"url": response.url}
+        meta = response.meta
+        yield {"url": response.url, "depth": meta["depth"], "note": meta.get("note")}
