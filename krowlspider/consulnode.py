@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.cluster.arriving import Arriving
+from krowlspider.cluster.arriving import Arriving, OursOnly
 from krowlspider.cluster.consul import ConsulMembership
 from krowlspider.cluster.consulcalls import Agent
 from krowlspider.cluster.inbox import Inbox
@@ -35,35 +35,16 @@ if TYPE_CHECKING:
     from krowlspider.cluster.claims import View
     from krowlspider.cluster.membership import Counters
     from krowlspider.cluster.quiet import Word
-    from krowlspider.frontier.arrival import Arrivals
 
 logger = logging.getLogger(__name__)
 
 # Seconds in which what others had on its way to us, when they read that we leave, has come.
 _ON_ITS_WAY = 3.0
-# Seconds between two looks whether all is handed over, or a ring is known; looks at most, for the ring.
+# Seconds between two looks whether all is handed over.
 _LOOK = 0.2
-_LOOKS = 10
 # Of the TTL: what is in transit may go on so long without a lease. That has ended at four fifths, and the others take over
 # after 2.2, so there are 0.6 to spare.
 _PATIENCE = 0.8
-
-
-class _OursOnly:
-    """Takes the chunks of hosts that are ours, and that our claims lock: of others another node might fetch what has not been
-    handed on."""
-
-    def __init__(self, arrivals: Arrivals, may_take: Callable[[Any], bool]):
-        self._arrivals = arrivals
-        self._may_take = may_take
-
-    def take(self, said: Any) -> int:
-        """:raises BadChunk: it is none
-        :raises HostBusyError: it is another's, or cannot be taken now
-        """
-        if not self._may_take(said):
-            raise HostBusyError(f"{said['host']!r} is another node's by now")
-        return self._arrivals.take(said)
 
 
 class ConsulNode(Node):
@@ -156,8 +137,9 @@ class ConsulNode(Node):
             paused=lambda: crawl.stalled,
             share=lambda: 1.0 if self.governor.leaving else SHARE,
         )
+        ours = OursOnly(crawl.arrivals, lambda: self.view, domain_of, busy=HostBusyError)
         self.arriving = Arriving(
-            _OursOnly(crawl.arrivals, self._may_take),
+            ours,
             self._redis,
             self._spider,
             crawl.make_durable,
@@ -166,6 +148,11 @@ class ConsulNode(Node):
             share=lambda: SHARE,
             came=lambda _: self.on_change(),
         )
+
+        async def take_hosts(chunks: list[Any]) -> Sequence[str | None]:
+            await ours.wait(chunks)
+            return await self.arriving.take(chunks)
+
         return Inbox(
             self._redis,
             self._spider,
@@ -174,26 +161,10 @@ class ConsulNode(Node):
             settle=crawl.make_durable,
             paused=lambda: crawl.full,
             turn=crawl.turn,
-            take_hosts=self._take_hosts,
+            take_hosts=take_hosts,
             # A host has its places already, at its former owner: no cap keeps it there, and its domain unfetched.
             hosts_paused=lambda: crawl.lacks_room,
         )
-
-    async def _take_hosts(self, chunks: list[Any]) -> Sequence[str | None]:
-        """Take hosts that are ours, when the ring by which they come is known here, and claimed."""
-        for _ in range(_LOOKS):
-            if all(map(self._may_take, chunks)):
-                break
-            await asyncio.sleep(_LOOK)
-        return await self.arriving.take(chunks)
-
-    def _may_take(self, chunk: Any) -> bool:
-        host = chunk.get("host") if isinstance(chunk, dict) else None
-        try:
-            return not isinstance(host, str) or self.view.may_take(domain_of(host))
-        except ValueError:
-            # What is no chunk is refused as such.
-            return True
 
     async def _join(self) -> None:
         """Return when the ring is known, and with it whose a link is."""

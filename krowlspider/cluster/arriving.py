@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from krowlspider.cluster.claims import View
+
+# Seconds between two looks whether a ring is known; looks at most.
+_LOOK = 0.2
+_LOOKS = 10
 # Seconds that an acknowledgement is kept for a sender that is away; should it come later, it sends a chunk again.
 _KEPT = 3600
 # In place of the number of chunks that have come: this node cannot take the host.
@@ -36,6 +42,54 @@ class Arrivals(Protocol):
 
     def take(self, said: Any) -> int:
         """Take a chunk if it is the next of its host; return how many have come."""
+
+
+class OursOnly:
+    """``arrivals`` of hosts that are ours by ``view``, the cluster as it is known here, and that our claims lock: of others
+    another node might fetch what has not been handed on. ``domain_of`` a host raises ValueError for what is none, ``busy`` is
+    what `take` raises for another's."""
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        view: Callable[[], View],
+        domain_of: Callable[[str], str],
+        *,
+        busy: type[Exception],
+    ):
+        self._arrivals = arrivals
+        self._view = view
+        self._domain_of = domain_of
+        self._busy = busy
+        # The view for whose successor chunks have been kept waiting in vain.
+        self._last: View | None = None
+
+    async def wait(self, chunks: list[Any]) -> None:
+        """Return when the chunks can be taken, or will not be.
+
+        A ring by which they come may not be known here yet, or not be claimed. What is not ours 2 seconds later came by an
+        older one. So does what comes after it, until the ring is another: a list full of them would be read for long.
+        """
+        for _ in range(_LOOKS):
+            view = self._view()
+            if view.leaving or view is self._last or all(map(self._may_take, chunks)):
+                return
+            await asyncio.sleep(_LOOK)
+        self._last = self._view()
+
+    def take(self, said: Any) -> int:
+        """As that of the arrivals."""
+        if not self._may_take(said):
+            raise self._busy(f"{said['host']!r} is another node's by now")
+        return self._arrivals.take(said)
+
+    def _may_take(self, chunk: Any) -> bool:
+        host = chunk.get("host") if isinstance(chunk, dict) else None
+        try:
+            return not isinstance(host, str) or self._view().may_take(self._domain_of(host))
+        except ValueError:
+            # What is no chunk is refused as such.
+            return True
 
 
 @dataclass(slots=True)

@@ -539,7 +539,8 @@ class HostTurns:
 
     def count_due(self) -> int:
         """Hosts that could be fetched now, of those in memory: with a long backlog there are more."""
-        return self._due.count_due(self.now()) + self.parked
+        # What hosts that are gone have left in the heap goes when its time comes, and they are popped again.
+        return min(self._due.count_due(self.now()) + self.parked, self.host_count)
 
     @property
     def host_count(self) -> int:

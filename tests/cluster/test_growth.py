@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-# 8,000 pages, and 2,000 robots.txt.
-GRAPH = Graph(hosts=2000, pages=2, seed=21, features=frozenset())
+# 10,000 pages, and 2,000 robots.txt.
+GRAPH = Graph(hosts=2000, pages=3, seed=21, features=frozenset())
 # Seconds: 150 to 200 requests a second, and a host is asked for a minute.
 DELAY = 12.0
 

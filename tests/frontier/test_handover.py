@@ -101,6 +101,8 @@ def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
     left = [key for key in content(world) if HOST_NAME.encode() in key]
     assert left == [GONE + HOST_NAME.encode()]
     assert (world.frontier.queued, world.frontier.host_count) == (1, 1)
+    world.clocks.pass_(10)
+    assert world.frontier.count_due() <= 1
     other.clocks.pass_(10)
     assert other.fetch() == url(1)
 
