@@ -46,8 +46,8 @@ class Arrivals(Protocol):
 
 class OursOnly:
     """``arrivals`` of hosts that are ours by ``view``, the cluster as it is known here, and that our claims lock: of others
-    another node might fetch what has not been handed on. ``domain_of`` a host raises ValueError for what is none, ``busy`` is
-    what `take` raises for another's."""
+    another node might fetch what has not been handed on. ``domain_of`` a host raises ValueError for what is none, ``busy``
+    is what `take` raises for another's."""
 
     def __init__(
         self,

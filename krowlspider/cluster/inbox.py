@@ -73,9 +73,9 @@ class InboxStats:
 
 @dataclass(slots=True, eq=False)
 class _List:
-    """``take`` gives a reason for each message that is to go to the dead list, ``settle`` makes durable what it took, where it
-    does not do so itself. ``most`` are taken in one turn, of at most ``longest`` bytes each. ``waiting`` and ``left`` are its length and that of its processing list, as Redis last told;
-    None: to be asked."""
+    """``take`` gives a reason for each message that is to go to the dead list, ``settle`` makes durable what it took, where
+    it does not do so itself. ``most`` are taken in one turn, of at most ``longest`` bytes each. ``waiting`` and ``left``
+    are its length and that of its processing list, as Redis last told; None: to be asked."""
 
     key: str
     processing: str
@@ -128,11 +128,11 @@ class Inbox:
     """The lists ``{spider}:requests`` and ``{spider}:start_urls`` in this node's own Redis, and ``{spider}:hosts``, with the
     chunks of hosts that come from other nodes.
 
-    ``take`` decides on messages, oldest first; those that it got twice look alike. ``settle`` returns when what was decided is
-    durable. ``take_hosts`` does both with chunks, as parsed from JSON, and returns for each why it cannot be taken, or None; without it
-    they are left. Nothing is asked for while ``paused`` says so, no chunks while ``hosts_paused`` does. What cannot be read
-    or taken goes to ``{spider}:dead`` with its reason.
-    ``turn`` is the most that is taken at once. ``wall`` gives the time in seconds since 1970, ``chance`` numbers from 0 to 1.
+    ``take`` decides on messages, oldest first; those that it got twice look alike. ``settle`` returns when what was decided
+    is durable. ``take_hosts`` does both with chunks, as parsed from JSON, and returns for each why it cannot be taken, or
+    None; without it they are left. Nothing is asked for while ``paused`` says so, no chunks while ``hosts_paused`` does.
+    What cannot be read or taken goes to ``{spider}:dead`` with its reason. ``turn`` is the most that is taken at once.
+    ``wall`` gives the time in seconds since 1970, ``chance`` numbers from 0 to 1.
     """
 
     def __init__(
@@ -161,17 +161,24 @@ class Inbox:
                 paused,
                 Line(client),
                 settle,
+                most=turn,
+                size=min(FIRST_TURN, turn),
             )
             for key, read in ((requests, decode), (starts, decode_start))
         ]
-        for each in self._lists:
-            each.most = turn
-            each.size = min(each.size, turn)
         if take_hosts is not None:
             processing, line = processing_key(hosts, node), Line(client)
-            each = _List(hosts, processing, _chunk, take_hosts, hosts_paused, line)
-            each.most = each.size = _CHUNKS
-            each.longest = MAX_CHUNK
+            each = _List(
+                hosts,
+                processing,
+                _chunk,
+                take_hosts,
+                hosts_paused,
+                line,
+                most=_CHUNKS,
+                longest=MAX_CHUNK,
+                size=_CHUNKS,
+            )
             self._lists.append(each)
         self._take = take
         self._taking = asyncio.Lock()
