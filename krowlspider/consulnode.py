@@ -43,8 +43,8 @@ _ON_ITS_WAY = 3.0
 # Seconds between two looks whether all is handed over.
 _LOOK = 0.2
 # Of the TTL: what is in transit may go on so long without a lease. That has ended at four fifths, and the others take over
-# after 2.2, so there are 0.6 to spare.
-_PATIENCE = 0.8
+# at a whole one after the last renewal if Consul ends the session at once, as when an agent leaves; else after 2.2.
+_PATIENCE = 0.15
 
 
 class ConsulNode(Node):

@@ -61,7 +61,6 @@ class Governor:
     ):
         self._membership = membership
         self._patience = patience
-        self._hang_up_at = inf
         self._household = household
         self._clock = clock
         self._claimant = Claimant(membership.own.id)
@@ -75,6 +74,7 @@ class Governor:
         self.moved: str | None = None
         self._last: Reading | None = None
         self._changed = asyncio.Event()
+        self._lease_changed = asyncio.Event()
         # Set when there is a view.
         self.seen = asyncio.Event()
         self._moving: asyncio.Task[None] | None = None
@@ -83,6 +83,7 @@ class Governor:
     def changed(self) -> None:
         """The members, the lease or what is left to hand over has changed."""
         self._changed.set()
+        self._lease_changed.set()
 
     def may_fetch(self, domain: str) -> bool:
         """Whether a host of the domain may be popped, while the node `holds` its lease."""
@@ -124,31 +125,48 @@ class Governor:
 
     async def run(self) -> None:
         """Until cancelled. What handing over raises comes out."""
+        guard = asyncio.create_task(self._guard())
         try:
             while True:
                 self._changed.clear()
                 await self._look()
+                if guard.done():
+                    guard.result()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await self._changed.wait()
         finally:
+            await _end(guard)
             await _end(self._publishing)
             await _end(self._moving)
             self._household.stop_moving()
 
+    async def _guard(self) -> None:
+        """Hang up in time, whatever `_look` waits for."""
+        at = inf
+        while True:
+            self._lease_changed.clear()
+            now, good_until = self._clock(), self._membership.good_until
+            if now >= at:
+                # Though the lease may be good again: this process was frozen.
+                at = inf
+                self._household.hang_up()
+            if now < good_until:
+                at = good_until + self._patience
+            elif at < inf:
+                at = min(at, now + self._patience)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(_LOOK, at - now)):
+                    await self._lease_changed.wait()
+
     async def _look(self) -> None:
         if self._moving is not None and self._moving.done():
             self._moving.result()
-        if self._clock() >= self._hang_up_at:
-            self._hang_up_at = inf
-            self._household.hang_up()
         if not self.holds:
             if self.leased:
-                self._hang_up_at = min(self._hang_up_at, self._clock() + self._patience)
                 await self._fenced()
             return
         self.leased = True
-        self._hang_up_at = self._membership.good_until + self._patience
         if self._is_new_ring():
             await _end(self._moving)
             self._household.stop_moving()

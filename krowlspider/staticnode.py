@@ -117,8 +117,9 @@ class StaticNode(Node):
         """:raises ClusterError: a process that ought not to be there has said something more"""
         for node, said in now.items():
             was = before.get(node, said)
-            # What comes back with a Redis that was restored is of a process that is gone.
-            goes_on = was != said and was.get("start") == said.get("start") and not said.get("left")
+            # What comes back with a Redis that was restored is an older word, of a process that is gone.
+            is_newer = said.get("beat", 0) > was.get("beat", 0)
+            goes_on = is_newer and was.get("start") == said.get("start") and not said.get("left")
             if not goes_on or not self._is_amiss(node, said):
                 continue
             if said.get("ring", self._number) == self._number:

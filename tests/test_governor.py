@@ -399,3 +399,38 @@ def test_without_a_lease_what_is_in_transit_ends_before_the_others_may_take_over
             await task
 
     asyncio.run(main())
+
+
+def test_what_is_in_transit_ends_in_time_though_the_end_of_a_move_is_waited_for() -> None:
+    """A host that is half removed is removed to its end, which may take long."""
+
+    async def main() -> None:
+        now = 0.0
+        register = Register(random.Random(1))
+        place, over = Place("n0", register), asyncio.Event()
+
+        class Slow(Home):
+            async def move(self, owner_of: Callable[[str], str | None]) -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await over.wait()
+
+        home = Slow("n0", register, {})
+        governor = Governor(place, home, clock=lambda: now, patience=10.0)
+        place.on_change = governor.changed
+        await place.start()
+        place.good_until = 100.0
+        task = asyncio.create_task(governor.run())
+        for then in (50.0, 101.0, 111.0):
+            now = then
+            governor.changed()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert home.steps.count("hang up") == 1
+        over.set()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.cluster.claims import View
+    from krowlspider.cluster.claims import Claims, View
+    from krowlspider.cluster.ring import Ring
 
 # Seconds between two looks whether a ring is known; looks at most.
 _LOOK = 0.2
@@ -61,8 +62,8 @@ class OursOnly:
         self._view = view
         self._domain_of = domain_of
         self._busy = busy
-        # The view for whose successor chunks have been kept waiting in vain.
-        self._last: View | None = None
+        # The ring, and our claims, for whose successors chunks have been kept waiting in vain.
+        self._last: tuple[Ring, Claims] | None = None
 
     async def wait(self, chunks: list[Any]) -> None:
         """Return when the chunks can be taken, or will not be.
@@ -72,10 +73,11 @@ class OursOnly:
         """
         for _ in range(_LOOKS):
             view = self._view()
-            if view.leaving or view is self._last or all(map(self._may_take, chunks)):
+            known = view.ring, view.held
+            if view.leaving or known == self._last or all(map(self._may_take, chunks)):
                 return
             await asyncio.sleep(_LOOK)
-        self._last = self._view()
+        self._last = known
 
     def take(self, said: Any) -> int:
         """As that of the arrivals."""
@@ -142,8 +144,9 @@ class Arriving:
         for chunk in chunks:
             async with self._share:
                 reasons.append(self._take(chunk, said, came))
-        await self._durable()
-        await self._acknowledge(said)
+        if said:
+            await self._durable()
+            await self._acknowledge(said)
         for host in came:
             self._came(host)
         return reasons
@@ -181,8 +184,6 @@ class Arriving:
 
     async def _acknowledge(self, said: dict[str, bytes | int]) -> None:
         """A sender that is not told sends a chunk again, and is told then."""
-        if not said:
-            return
         commands = [("SET", key, value, "EX", _KEPT) for key, value in said.items()]
         try:
             checked(await self._line.talk(*commands))

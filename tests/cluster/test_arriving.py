@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.arriving import OursOnly
+from krowlspider.cluster.arriving import Arriving, OursOnly
 from krowlspider.cluster.claims import Reading, View
+from krowlspider.cluster.redisio import redis_client
 from krowlspider.cluster.ring import Member, Ring
 from krowlspider.frontier.turns import HostBusyError
 from krowlspider.urls.host import domain_of
@@ -45,12 +46,14 @@ class Place:
         self.taken = Taken()
         self.ours = OursOnly(self.taken, lambda: self.seen, domain_of, busy=HostBusyError)
 
-    def waited(self, *hosts: str, meanwhile: Callable[[], None] = lambda: None) -> float:
-        """Seconds that chunks of hosts are kept; ``meanwhile`` comes after half a one."""
+    def waited(
+        self, *hosts: str, meanwhile: Callable[[], None] = lambda: None, after: float = 0.5
+    ) -> float:
+        """Seconds that chunks of hosts are kept; ``meanwhile`` comes after so many."""
 
         async def wait() -> float:
             begun = time.monotonic()
-            asyncio.get_running_loop().call_later(0.5, meanwhile)
+            asyncio.get_running_loop().call_later(after, meanwhile)
             await self.ours.wait([{"host": host} for host in hosts])
             return time.monotonic() - begun
 
@@ -91,8 +94,60 @@ def test_a_list_full_of_what_is_ours_no_more_is_waited_for_once_in_each_view() -
     for _ in range(50):
         assert place.waited(other) < 0.2
         assert not place.takes(other)
+    # Another object of it, as when a third node's claims have changed.
     place.seen = view("a", "b", claimed=NEW)
+    assert place.waited(other) < 0.2
+    place.seen = view("a", "b", "c", claimed=NEW)
     assert 1.5 < place.waited(other) < 4
+
+
+def test_one_chunk_that_is_not_ours_keeps_the_others_waiting_but_once() -> None:
+    place = Place(view("a", "b", claimed=NEW))
+    assert 1.5 < place.waited(*HOSTS) < 4
+    assert place.waited(*HOSTS) < 0.2
+    assert [host for host in HOSTS if place.takes(host)] == OURS
+
+
+def test_a_ring_that_comes_at_the_last_look_has_not_been_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("krowlspider.cluster.arriving._LOOK", 0.1)
+    monkeypatch.setattr("krowlspider.cluster.arriving._LOOKS", 6)
+    place = Place(view("b", claimed=OLD))
+    place.seen = View("a", Reading(1, (Member("a"), Member("b")), {"a": (OLD,)}), (OLD,))
+    other = next(host for host in HOSTS if NEW.owner(host) == "b")
+
+    def come() -> None:
+        place.seen = view("a", "b", claimed=NEW)
+
+    # After the last of six looks, at 0.5 seconds, and before the end at 0.6.
+    assert 0.5 < place.waited(other, meanwhile=come, after=0.55) < 4
+    assert 0.4 < place.waited(other)
+
+
+def test_what_is_dropped_needs_no_disk_and_what_is_taken_does() -> None:
+    synced: list[int] = []
+
+    async def durable() -> None:
+        synced.append(1)
+
+    async def main() -> None:
+        place = Place(view("a", "b", claimed=NEW))
+        client = redis_client("redis://127.0.0.1:1/0")
+        arriving = Arriving(
+            place.ours, client, "broad", durable, bad=ValueError, busy=HostBusyError
+        )
+        theirs = [host for host in HOSTS if host not in OURS]
+        chunks = [
+            {"host": host, "transfer": "0" * 16, "number": 0, "last": True} for host in theirs
+        ]
+        assert await arriving.take(chunks) == [None] * len(theirs)
+        assert (arriving.stats.busy, synced) == (len(theirs), [])
+        assert await arriving.take([{**chunks[0], "host": OURS[0]}]) == [None]
+        assert (arriving.stats.hosts, synced) == (1, [1])
+        await arriving.close()
+
+    asyncio.run(main())
 
 
 def test_a_node_that_leaves_takes_nothing_and_waits_for_nothing() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
+from redis import Redis
 
+from krowlspider.cluster.ring import Member, Ring
 from tests.cluster.judges import node_of
-from tests.cluster.nodes import TTL, Cluster
+from tests.cluster.nodes import NAME, TTL, Cluster
 from tests.cluster.partition import Network
 from tests.cluster.test_chaos_nodes import GRAPH, NODES, UNCOMMITTED, owner
 from tests.mockweb import MockWeb
+from tests.test_crawl import page, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,3 +51,39 @@ def test_of_a_cluster_in_two_parts_one_fetches_and_healed_it_has_lost_nothing(
         assert cluster.faults(delay=DELAY, repeats=fetched + UNCOMMITTED) == []
         # Back to who had them; a may be done with its own by then.
         assert {"b", "c"} <= {node_of(entry) for entry in cluster.entries(since=healed)}
+
+
+def end_session(cluster: Cluster, node: str) -> None:
+    """As Consul does when the agent leaves that a node asks."""
+    kv = f"{cluster.consul.url}/v1/kv/krowlspider/{NAME}/nodes/{node}"
+    with urllib.request.urlopen(kv) as answer:
+        (entry,) = json.load(answer)
+    session = f"{cluster.consul.url}/v1/session/destroy/{entry['Session']}"
+    urllib.request.urlopen(urllib.request.Request(session, method="PUT")).close()
+
+
+def test_a_node_whose_session_ends_unheard_has_hung_up_when_another_takes_its_hosts_over(
+    tmp_path: Path,
+) -> None:
+    """The soonest that others may: a TTL after its last renewal. Its request would last for two minutes more."""
+    ring = Ring(map(Member, "ab"))
+    host = next(name for name in map("site{}.test".format, range(99)) if ring.owner(name) == "b")
+    slow = [page("/slow", "", latency=150.0, first=1), page("^/", "a page")]
+    with (
+        MockWeb(spec=slow) as web,
+        Network() as network,
+        Cluster(tmp_path, web, [web.url(host, "/slow")], network=network) as cluster,
+    ):
+        cluster.start("a")
+        crawl = cluster.start("b")
+        crawl.wait_until(lambda: bool(web.log()) and "| 1 in transit" in crawl.log)
+        # robots.txt is over.
+        time.sleep(1)
+        with network.parted("b"):
+            end_session(cluster, "b")
+            with Redis.from_url(cluster.redis["a"].url) as client:
+                client.lpush("broad:start_urls", web.url(host, "/"))
+            cluster.until(lambda: len(pages(web.log())) == 2)
+        cut, taken_over = sorted(pages(web.log()), key=lambda entry: entry.start)
+        assert (cut.path, node_of(cut), node_of(taken_over)) == ("/slow", "b", "a")
+        assert cut.end < taken_over.start

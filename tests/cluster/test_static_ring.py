@@ -282,11 +282,11 @@ def test_another_ring_that_is_heard_of_no_more_refuses_nobody_and_one_that_is_en
         MockWeb(spec=[page("^/", "a page")]) as web,
         Redis.from_url(servers["a"].url) as client,
     ):
-        client.hset(BEATS, "b", json.dumps({"ring": 1, "time": 1}))
+        client.hset(BEATS, "b", json.dumps(_ANOTHER_RING))
         crawl = crawl_at("a", servers, tmp_path, [web.url(site_of("a"), "/")]).start()
         # Its own word comes after a look at those of others.
         crawl.wait_until(lambda: client.hexists(BEATS, "a") and len(pages(web.log())) == 1)
-        client.hset(BEATS, "b", json.dumps({"ring": 1, "time": 2}))
+        client.hset(BEATS, "b", json.dumps({**_ANOTHER_RING, "beat": 2}))
         crawl.wait(code=2)
         assert "node b of the cluster 'krowlspider' has another KROWL_RING" in crawl.log
         assert crawl.stats["finish_reason"] == "cluster_error"
@@ -392,7 +392,8 @@ _ANOTHER_RING = {"start": 2, "beat": 1, "ring": 1}
         ("b", _ANOTHER_RING, _ANOTHER_RING, False),
         # Its last word.
         ("b", _ANOTHER_RING, {**_ANOTHER_RING, "beat": 2, "left": 1}, False),
-        # What a Redis that was restored has of an earlier crawl.
+        # What a Redis that was restored has of an earlier crawl, or of its last hours.
+        ("b", {**_ANOTHER_RING, "beat": 9, "left": 1}, {**_ANOTHER_RING, "beat": 7}, False),
         ("b", {"start": 7, "beat": 9, "ring": None}, _ANOTHER_RING, False),
         ("a", {"start": 7, "beat": 9, "ring": None}, {"start": 3, "beat": 1, "ring": None}, False),
         # A process of this id that goes on.
