@@ -21,7 +21,7 @@ from krowlspider.archive.digests import digest
 from krowlspider.notes import own_address, warcinfo
 from tests.archived import Records, sha1, valid_records
 from tests.crawling import CONTACT, Crawl, write_seeds
-from tests.fetch.nameserver import NXDOMAIN, Zone, closed_port, nameserver
+from tests.fetch.nameserver import NXDOMAIN, Zone, nameserver, refusing_port
 from tests.mockweb import MockWeb
 from tests.rawweb import Raw, RawWeb
 from tests.test_archive_crawl import HTML, answer, crawl_raw
@@ -208,9 +208,10 @@ def test_failures_say_of_each_fetch_without_answer_why_there_is_none(
         RawWeb({path: silent}) as mute,
         RawWeb({path: Raw(b"HTTP/1.1 200 OK\r\nno colon", closes=True)}) as rude,
         RawWeb({"/p": Raw(answer(HTML, body=b"fine"))}) as fine,
+        refusing_port() as nobodys,
     ):
         failing = {
-            f"http://127.0.0.1:{closed_port()}": "connect_refused",
+            f"http://127.0.0.1:{nobodys}": "connect_refused",
             "http://gone.example": "dns_nxdomain",
             mute.url("127.0.0.1", ""): "first_byte_timeout",
             rude.url("127.0.0.1", ""): "disconnect",

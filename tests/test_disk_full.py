@@ -292,7 +292,10 @@ def test_a_crawl_whose_disk_has_no_byte_left_goes_on_when_it_has(
             prefix=small_disk.prefix,
         ).start()
         crawl.wait_until(lambda: len(web.log()) > 5)
+        # It may not come to its end meanwhile.
+        crawl.process.send_signal(signal.SIGSTOP)
         small_disk.fill()
+        crawl.process.send_signal(signal.SIGCONT)
         crawl.wait_until(lambda: status_lines(crawl) >= 2)
         fetched, lines = len(web.log()), status_lines(crawl)
         crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)

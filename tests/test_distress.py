@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.crawling import frontier_view
-from tests.fetch.nameserver import closed_port
+from tests.fetch.nameserver import refusing_port
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page, pages
 
@@ -91,8 +92,7 @@ def test_a_host_whose_delay_is_longer_than_its_robots_txt_lives_is_asked_for_pag
 @pytest.mark.slow
 def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> None:
     """Their errors are remembered, so each start is further on in the backoff."""
-    port = closed_port()
-    with MockWeb(spec=[ROBOTS, page("/", "x")]) as web:
+    with refusing_port() as port, MockWeb(spec=[ROBOTS, page("/", "x")]) as web:
         seeds = [web.url("a.test"), f"http://dead.test:{port}/"]
         for start in range(4):
             crawl = crawl_of(web, tmp_path, seeds).run()
@@ -106,9 +106,10 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
 def test_a_robots_txt_that_leads_to_a_host_that_is_put_off_does_not_hold_its_sender_up(
     tmp_path: Path,
 ) -> None:
-    port = closed_port()
-    to = {"path": "/robots.txt", "redirect": f"http://dead.test:{port}/robots.txt"}
-    with MockWeb(spec=[to, page("/", "x")]) as web:
+    with ExitStack() as stack:
+        port = stack.enter_context(refusing_port())
+        to = {"path": "/robots.txt", "redirect": f"http://dead.test:{port}/robots.txt"}
+        web = stack.enter_context(MockWeb(spec=[to, page("/", "x")]))
         seeds = [f"http://dead.test:{port}/", web.url("a.test")]
         for _ in range(3):
             crawl = crawl_of(web, tmp_path, seeds).run()

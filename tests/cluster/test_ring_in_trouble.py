@@ -12,13 +12,14 @@ from redis import Redis
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring import Ring
 from krowlspider.urls.host import domain_of
-from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers
-from tests.crawling import frontier_view
+from tests.cluster.servers import redis_server
+from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers, site_of
+from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import identity, reachable
-from tests.test_crawl import QUICK, pages
+from tests.test_crawl import QUICK, page, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,3 +134,52 @@ def test_rubbish_in_the_inboxes_is_put_aside_and_told(
         for server in servers.values():
             with Redis.from_url(server.url) as client:
                 assert client.llen("broad:dead") == len(rubbish)
+
+
+FOUND = 200
+
+
+@pytest.mark.parametrize("trouble", ["frozen redis", "killed redis", "killed node"])
+def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, trouble: str) -> None:
+    """Each page of one node's site leads to a page of the other's that nothing else leads to: a message that is lost is a
+    page that is missed. What Redis has taken it is told to keep, as by default it may lose a second of it."""
+    ours, theirs = site_of("a"), site_of("b")
+    body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
+    chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]
+    with (
+        redis_server(tmp_path / "redis-a") as own,
+        redis_server(tmp_path / "redis-b", "--appendfsync", "always") as other,
+        MockWeb(spec=[*chain, page("^/", "the end")]) as web,
+    ):
+        servers = {"a": own, "b": other}
+
+        def start(node: str) -> Crawl:
+            delay = {"KROWL_DELAY_MIN": 0.05, "KROWL_COMMIT_INTERVAL": 0.1}
+            return crawl_at(node, servers, tmp_path, [web.url(ours, "/0")], **delay).start()
+
+        def fetched(site: str) -> list[str]:
+            return [entry.path for entry in pages(web.log()) if entry.host.startswith(site)]
+
+        crawls = {node: start(node) for node in NODES}
+        crawls["a"].wait_until(lambda: len(fetched(theirs)) > 50)
+        if trouble == "frozen redis":
+            other.freeze()
+        elif trouble == "killed redis":
+            other.kill()
+        else:
+            crawls["b"].kill()
+        before = len(fetched(ours))
+        crawls["a"].wait_until(lambda: len(fetched(ours)) > before + 100)
+        if trouble == "frozen redis":
+            other.thaw()
+        elif trouble == "killed redis":
+            other.start()
+        else:
+            crawls["b"] = start("b")
+        for crawl in crawls.values():
+            crawl.wait()
+            assert crawl.stats["finish_reason"] == "finished"
+        found = [path for path in fetched(theirs) if path != "/"]
+        assert set(found) == {f"/found/{n}" for n in range(FOUND)}
+        # In transit or not committed when the node died.
+        assert len(found) - FOUND <= (20 if trouble == "killed node" else 0)

@@ -85,6 +85,14 @@ def closed_port() -> int:
 
 
 @contextmanager
+def refusing_port() -> Iterator[int]:
+    """A TCP port of 127.0.0.1 at which nobody listens, nor will."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield int(bound.getsockname()[1])
+
+
+@contextmanager
 def no_sockets_left() -> Iterator[None]:
     """This process may open no more descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
