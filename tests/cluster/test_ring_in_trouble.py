@@ -12,7 +12,7 @@ from redis import Redis
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring import Ring
 from krowlspider.urls.host import domain_of
-from tests.cluster.servers import redis_server
+from tests.cluster.servers import Server, redis_server
 from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers, site_of
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
@@ -22,9 +22,9 @@ from tests.mockweb.oracle import identity, reachable
 from tests.test_crawl import QUICK, page, pages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cluster.servers import Server
     from tests.mockweb.log import Entry
 
 __all__ = ["servers"]
@@ -139,7 +139,28 @@ def test_rubbish_in_the_inboxes_is_put_aside_and_told(
 FOUND = 200
 
 
-@pytest.mark.parametrize("trouble", ["frozen redis", "killed redis", "killed node"])
+# What is done to the other node's Redis, and undone.
+TROUBLES: dict[str, tuple[Callable[[Server], object], Callable[[Server], object]]] = {
+    "frozen": (Server.freeze, Server.thaw),
+    "killed": (Server.kill, Server.start),
+    "full": (
+        lambda server: commanded(server, "CONFIG", "SET", "maxmemory", "1"),
+        lambda server: commanded(server, "CONFIG", "SET", "maxmemory", "0"),
+    ),
+    "read-only": (
+        # Of a master that is not there.
+        lambda server: commanded(server, "REPLICAOF", "127.0.0.1", "1"),
+        lambda server: commanded(server, "REPLICAOF", "NO", "ONE"),
+    ),
+}
+
+
+def commanded(server: Server, *command: str) -> None:
+    with Redis.from_url(server.url) as client:
+        client.execute_command(*command)
+
+
+@pytest.mark.parametrize("trouble", [*TROUBLES, "killed node"])
 def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, trouble: str) -> None:
     """Each page of one node's site leads to a page of the other's that nothing else leads to: a message that is lost is a
     page that is missed. What Redis has taken it is told to keep, as by default it may lose a second of it."""
@@ -162,23 +183,24 @@ def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, tr
 
         crawls = {node: start(node) for node in NODES}
         crawls["a"].wait_until(lambda: len(fetched(theirs)) > 50)
-        if trouble == "frozen redis":
-            other.freeze()
-        elif trouble == "killed redis":
-            other.kill()
+        if trouble in TROUBLES:
+            TROUBLES[trouble][0](other)
         else:
             crawls["b"].kill()
         before = len(fetched(ours))
         crawls["a"].wait_until(lambda: len(fetched(ours)) > before + 100)
-        if trouble == "frozen redis":
-            other.thaw()
-        elif trouble == "killed redis":
-            other.start()
+        if trouble in TROUBLES:
+            TROUBLES[trouble][1](other)
         else:
             crawls["b"] = start("b")
         for crawl in crawls.values():
             crawl.wait()
             assert crawl.stats["finish_reason"] == "finished"
+            assert crawl.stats["krowl/loop/lag_p99_ms"] < 250
+        if trouble in TROUBLES:
+            kind = {"frozen": "timeout", "killed": "down", "read-only": "readonly"}
+            failed = f"krowl/cluster/failed_count/{kind.get(trouble, trouble)}"
+            assert crawls["a"].stats[failed] > 0
         found = [path for path in fetched(theirs) if path != "/"]
         assert set(found) == {f"/found/{n}" for n in range(FOUND)}
         # In transit or not committed when the node died.
