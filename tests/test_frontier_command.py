@@ -310,7 +310,7 @@ def test_a_repair_after_which_no_host_is_left_is_none_and_says_what_to_do(tmp_pa
     jobdir = made(tmp_path / "my job", "http://a.test/1", "http://a.test/2", "http://b.test/")
     store = LevelStore(jobdir / "frontier")
     batch = store.batch(sync=True)
-    for kind in (schema.HOST, schema.QUEUE, schema.DUE):
+    for kind in (schema.QUEUE, schema.DUE):
         for key in store.keys(kind):
             batch.delete(key)
     batch.write()

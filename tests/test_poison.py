@@ -12,6 +12,7 @@ import pytest
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.poison import MARK, NOTHING, mark_of
+from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.store import LevelStore
 from krowlspider.jobfolder import JobFolder
 from tests.crawling import Crawl, frontier_view
@@ -48,7 +49,8 @@ def entries(jobdir: Path, kind: bytes) -> list[Entry]:
     """The entries of a crawl that has ended, queued ones or those set aside."""
     store = LevelStore(jobdir / "frontier")
     try:
-        return [entry_of(key, saved) for key, saved in store.items(kind)]
+        found = store.items(kind)
+        return [entry_of(key, saved) for key, saved in found if not schema.is_record(key)]
     finally:
         store.close()
 
@@ -71,7 +73,7 @@ def marked(jobdir: Path) -> str | None:
     try:
         (url,) = (
             entry_of(key, saved).url
-            for key, saved in store.items(schema.QUEUE)
+            for key, saved in all_entries(store)
             if mark.startswith(mark_of(key))
         )
     finally:

@@ -24,6 +24,7 @@ from krowlspider.frontier.chunks import (
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.handover import stays
 from krowlspider.frontier.hosts import Turn
+from krowlspider.frontier.queues import records
 from krowlspider.frontier.schema import authorities_of, split_queue_key
 from krowlspider.urls.host import domain_of
 
@@ -75,10 +76,9 @@ class Departures:
         # First, as they may have a record before the last step.
         unrecorded = self._unrecorded()
         yield self._others(unrecorded, owner_of)
-        after = schema.HOST
-        while keys := list(islice(self.store.keys(schema.HOST, after), _STEP)):
-            after = keys[-1]
-            names = [key[1:].decode() for key in keys]
+        after = ""
+        while names := [name for name, _ in islice(records(self.store, after), _STEP)]:
+            after = names[-1]
             yield self._others([name for name in names if name not in unrecorded], owner_of)
 
     def _unrecorded(self) -> dict[str, None]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, Queue, Turn, level_of
 from krowlspider.frontier.outbox import FOREIGN
+from krowlspider.frontier.queues import records
 from krowlspider.frontier.schema import host_in, split_queue_key
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ _BATCH = 10_000
 # What follows the host in a seen mark's key: a zero byte and an identity.
 _SEEN_TAIL = 1 + schema.KEY_SIZE
 _KINDS = {
-    "hosts": schema.HOST,
-    "queued": schema.QUEUE,
     "poison": schema.POISON,
     "robots": schema.ROBOTS + b"http",
     "outbox": schema.OUTBOX,
@@ -77,28 +76,23 @@ def put_right(store: Store, hasher: IdentityHasher, now: float, most: int) -> Fo
         work.put_host(name, record, entries)
     work.end()
     seen = work.count_seen()
-    work.found.kept = {kind: sum(1 for _ in store.keys(prefix)) for kind, prefix in _KINDS.items()}
+    hosts = sum(1 for _ in records(store))
+    work.found.kept = {"hosts": hosts, "queued": sum(1 for _ in store.keys(schema.QUEUE)) - hosts}
+    work.found.kept |= {kind: sum(1 for _ in store.keys(prefix)) for kind, prefix in _KINDS.items()}
     work.found.kept["seen"] = seen
     work.found.short.sort(reverse=True)
     return work.found
 
 
 def _joined(store: Store) -> Iterator[tuple[str, bytes | None, Iterable[tuple[bytes, bytes]]]]:
-    """Each host that has a record or entries, with both. Both ranges are in the order of the hosts' names."""
-    records = ((key[1:].decode(), record) for key, record in store.items(schema.HOST))
-    record = next(records, None)
-    for name, entries in groupby(store.items(schema.QUEUE), key=lambda item: host_in(item[0])):
-        while record is not None and record[0] < name:
-            yield *record, ()
-            record = next(records, None)
-        if record is not None and record[0] == name:
-            yield *record, entries
-            record = next(records, None)
+    """Each host that has a record or entries, with both."""
+    for name, found in groupby(store.items(schema.QUEUE), key=lambda item: host_in(item[0])):
+        items = iter(found)
+        first = next(items)
+        if schema.is_record(first[0]):
+            yield name, first[1], items
         else:
-            yield name, None, entries
-    while record is not None:
-        yield *record, ()
-        record = next(records, None)
+            yield name, None, chain([first], items)
 
 
 class _Work:
@@ -151,7 +145,10 @@ class _Work:
         by_host = groupby(self._store.items(schema.SEEN), key=lambda mark: mark[0][1:-_SEEN_TAIL])
         for name, marks in by_host:
             # Those of other nodes' hosts are by node.
-            if name[:1] != FOREIGN.encode() and self._store.get(schema.HOST + name) is None:
+            if (
+                name[:1] != FOREIGN.encode()
+                and self._store.get(schema.host_key(name.decode())) is None
+            ):
                 self._miss_record(name.decode())
             count += sum(1 for _ in schema.marked_by(marks))
         return count

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 # LevelDB leaves files of other names alone.
 _PROBE = "room.probe"
 _CHUNK = 1024 * 1024
-_LOGS = "[0-9]*.log"
 # How much of each log was on the disk to stay when it was last asked for. LevelDB takes a log that was cut for one whose
 # last batch was being written.
 _NOTE = "synced"
@@ -29,7 +28,7 @@ def sync_logs(folder: Path) -> None:
     :raises OSError: the disk failed. Trying again proves nothing, even when it was for want of room: the kernel may
         have dropped what it could not write, and report success the next time.
     """
-    sizes = {log.name: _sync(log) for log in folder.glob(_LOGS)}
+    sizes = {log.name: _sync(log) for log in _logs(folder)}
     _sync(folder)
     text = json.dumps(sizes).encode()
     # Should this not be written, the last note says less, and is no less true.
@@ -39,6 +38,12 @@ def sync_logs(folder: Path) -> None:
             os.pwrite(descriptor, (b"%08x %b" % (crc32(text), text)).ljust(_NOTE_SIZE), 0)
         finally:
             os.close(descriptor)
+
+
+def _logs(folder: Path) -> list[Path]:
+    # Among the thousand tables of a large frontier `Path.glob` takes 2 ms.
+    names = [name for name in os.listdir(folder) if name.endswith(".log")]  # noqa: PTH208
+    return [folder / name for name in names if name[0].isdigit()]
 
 
 def _sync(path: Path) -> int:
@@ -64,7 +69,7 @@ def cut_logs(folder: Path) -> dict[str, int]:
     except (FileNotFoundError, ValueError):
         # None yet, or power was lost before it was on the disk.
         return {}
-    there = {log.name: log.stat().st_size for log in folder.glob(_LOGS)}
+    there = {log.name: log.stat().st_size for log in _logs(folder)}
     newest = max(map(_number, there), default=0)
     missing = {name: size - there.get(name, 0) for name, size in sizes.items()}
     # LevelDB deletes a log whose content is in a table when a newer one is there.
@@ -87,7 +92,7 @@ def forget_sizes(folder: Path) -> None:
 def log_bytes(folder: Path) -> int:
     """The size of a LevelDB folder's logs, which become tables when it is opened."""
     size = 0
-    for log in folder.glob(_LOGS):
+    for log in _logs(folder):
         with suppress(FileNotFoundError):
             # LevelDB may have deleted it since.
             size += log.stat().st_size

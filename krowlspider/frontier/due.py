@@ -7,8 +7,10 @@ memory does not grow with the hosts, and a start reads one window.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from heapq import heappop, heappush
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.schema import DUE, due_bytes, due_key, split_due_key
@@ -31,6 +33,9 @@ class DueHeap:
         self._window = window
         # Hosts that have a key on disk.
         self.scheduled = scheduled
+        # A window is in order as it is read; only what is pushed in between needs a heap.
+        self._run: list[tuple[float, str]] = []
+        self._at = 0
         self._heap: list[tuple[float, int, str]] = []
         self._pushes = 0
         # Every key up to this one is in memory, or belongs to a host that has left the heap.
@@ -41,16 +46,19 @@ class DueHeap:
 
     def settle(self, host: Host, batch: Batch) -> None:
         """Write a host's place on disk, by its time. A place that memory has read past is pushed."""
+        if host.placed == host.due and not host.unread:
+            return
+        place = due_key(host.due, host.name)
         if host.placed != host.due:
             if host.placed is None:
                 self.scheduled += 1
             else:
                 batch.delete(due_key(host.placed, host.name))
             host.placed = host.due
-            batch.put(due_key(host.due, host.name), b"")
+            batch.put(place, b"")
         if host.unread:
             host.unread = False
-            if due_key(host.due, host.name) <= self._cursor:
+            if place <= self._cursor:
                 self.push(host.due, host.name)
 
     def forget(self, host: Host, batch: Batch) -> None:
@@ -71,34 +79,48 @@ class DueHeap:
         heappush(self._heap, (due, self._pushes, name))
 
     @property
+    def in_memory(self) -> int:
+        """Places in memory, some of which may be out of date."""
+        return len(self._heap) + len(self._run) - self._at
+
+    @property
     def _full(self) -> bool:
         """Whether what waits in memory already is as much as a window: it goes first, unless sooner places are read
         again."""
-        return len(self._heap) >= self._window and self._cursor >= self._again
+        return self.in_memory >= self._window and self._cursor >= self._again
 
     def next_due(self) -> float | None:
         """When to look again, at the latest; None when no host has a place."""
+        times = [self._covered] if self.scheduled and not self._full else []
         if self._heap:
-            return (
-                min(self._heap[0][0], self._covered)
-                if self.scheduled and not self._full
-                else self._heap[0][0]
-            )
-        return self._covered if self.scheduled else None
+            times.append(self._heap[0][0])
+        if self._at < len(self._run):
+            times.append(self._run[self._at][0])
+        return min(times, default=None)
 
     def count_due(self, now: float) -> int:
         """Hosts in memory whose time has come; there may be more on disk. Linear in the window."""
-        return sum(due <= now for due, _, _ in self._heap)
+        in_run = bisect_right(self._run, now, self._at, key=itemgetter(0)) - self._at
+        return in_run + sum(due <= now for due, _, _ in self._heap)
 
     def pop(self, now: float) -> str | None:
         """The name of the host that has been due the longest, of those in memory."""
-        if self._heap and self._heap[0][0] <= now:
-            return heappop(self._heap)[2]
+        heap = self._heap
+        if self._at < len(self._run):
+            due, name = self._run[self._at]
+            if not heap or due <= heap[0][0]:
+                if due > now:
+                    return None
+                self._at += 1
+                return name
+        if heap and heap[0][0] <= now:
+            return heappop(heap)[2]
         return None
 
     def soon(self, count: int) -> list[str]:
         """Names of so many hosts that are among the next in memory."""
-        return [name for _, _, name in self._heap[:count]]
+        names = [name for _, name in self._run[self._at : self._at + count]]
+        return names + [name for _, _, name in self._heap[: count - len(names)]]
 
     def exhausted(self, now: float) -> bool:
         """Whether more hosts may be due on disk when memory has none: `read_window` is to follow."""
@@ -110,6 +132,9 @@ class DueHeap:
 
     def read_again(self) -> None:
         """Begin at the soonest on disk: hosts were popped and left where they are."""
+        for due, name in self._run[self._at :]:
+            self.push(due, name)
+        self._run, self._at = [], 0
         self._again = max(self._again, self._cursor)
         self._cursor = DUE
         self._covered = 0.0
@@ -118,10 +143,8 @@ class DueHeap:
         """Read the next hosts into memory; the times of all hosts are on disk."""
         known = {place[::2] for place in self._heap} if self._cursor < self._again else set()
         keys = list(islice(self._store.keys(DUE, self._cursor), self._window))
-        for key in keys:
-            due, name = split_due_key(key)
-            if (due, name) not in known:
-                self.push(due, name)
+        new = [place for place in map(split_due_key, keys) if place not in known]
+        self._run, self._at = self._run[self._at :] + new, 0
         if len(keys) == self._window:
             self._cursor = keys[-1]
             self._covered = split_due_key(keys[-1])[0]

@@ -15,6 +15,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.queues import entry_keys
 from krowlspider.frontier.schema import poison_prefix
 from krowlspider.urls.host import domain_of
 
@@ -66,10 +67,10 @@ def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
 def _drop_entries(store: Store, name: str, size: int) -> int:
     record = store.get(schema.host_key(name))
     host = Host(name) if record is None else Host.decode(name, record)
-    if not host.queued and next(store.keys(schema.queue_prefix(name)), None) is None:
+    if not host.queued and next(entry_keys(store, name), None) is None:
         return 0
     dropped = 0
-    for keys in _in_chunks(store.keys(schema.queue_prefix(name)), size):
+    for keys in _in_chunks(entry_keys(store, name), size):
         batch = _batch(store)
         for key in keys:
             batch.delete(key)
@@ -129,16 +130,16 @@ def forget_host(
     :raises UnknownHostError: there is nothing of it
     """
     robots = [schema.robots_key(f"{scheme}://{name}") for scheme in ("http", "https")]
-    prefixes = (schema.seen_prefix(name), schema.queue_prefix(name), poison_prefix(name))
-    firsts = (next(store.keys(prefix), None) for prefix in prefixes)
-    singles = (store.get(key) for key in (schema.host_key(name), *robots))
+    seen_marks, queue, poison = schema.seen_prefix(name), schema.host_key(name), poison_prefix(name)
+    firsts = (next(store.keys(prefix), None) for prefix in (seen_marks, queue, poison))
+    singles = (store.get(key) for key in robots)
     if all(found is None for found in chain(firsts, singles)):
         raise UnknownHostError(name)
     remove_filter()
-    seen = sum(1 for _ in schema.marked_by(store.items(prefixes[0])))
-    _remove(store, prefixes[0], size)
+    seen = sum(1 for _ in schema.marked_by(store.items(seen_marks)))
+    _remove(store, seen_marks, size)
     dropped = _drop_entries(store, name, size)
-    _remove(store, prefixes[2], size)
+    _remove(store, poison, size)
     batch = _batch(store)
     if (record := store.get(schema.host_key(name))) is not None:
         _give_back(store, name, Host.decode(name, record).done, batch)

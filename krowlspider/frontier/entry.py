@@ -93,6 +93,9 @@ class Entry:
     def decode(cls, data: bytes, host: str) -> Entry:
         flags, depth = _ENTRY_HEAD.unpack_from(data)
         at = _ENTRY_HEAD.size
+        if not flags & ~_HTTPS:
+            # As nearly all are.
+            return cls(f"{'https' if flags else 'http'}://{host}{data[at:].decode()}", depth)
         entry = cls("", depth, bare=bool(flags & _BARE))
         if flags & _TRIED:
             counts = _TRIES.unpack_from(data, at)

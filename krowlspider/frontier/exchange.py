@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.schema import split_queue_key
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.store import Store
 
-_STATES = {schema.QUEUE: "queued", schema.POISON: "poison"}
+_STATES = ("queued", "poison")
 # With the most that an entry holds of each.
 _COUNTS = {"depth": 0xFFFF, "redirects": 0xFF, "retries": 0xFF, "distress": 0xFF}
 _KEYS = {"url", "priority", "bare", "chain", "via", "hop", "request", "state", *_COUNTS}
@@ -74,8 +75,9 @@ class Imported:
 
 def export_lines(store: Store) -> Iterator[str]:
     """A line for each queued URL, then for each poison one, by host."""
-    for kind, state in _STATES.items():
-        for key, value in store.items(kind):
+    poison = store.items(schema.POISON)
+    for state, found in (("queued", all_entries(store)), ("poison", poison)):
+        for key, value in found:
             yield json.dumps(as_line(split_queue_key(key)[1], entry_of(key, value), state))
 
 
@@ -146,7 +148,7 @@ def read_entry(said: dict[str, Any], *, url_max: int) -> tuple[int, Entry]:
 def _check_keys(said: dict[str, Any]) -> None:
     if unknown := sorted(said.keys() - _KEYS):
         raise BadLine(f"unknown key {unknown[0][:80]!r}: there are {', '.join(sorted(_KEYS))}")
-    if said.get("state", "queued") not in _STATES.values():
+    if said.get("state", "queued") not in _STATES:
         raise BadLine("state is neither queued nor poison")
 
 

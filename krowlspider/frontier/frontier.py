@@ -17,8 +17,18 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.handover import Part, put_poison, stays
-from krowlspider.frontier.hosts import Host, Queue, State, Turn, level_of, queued_in
+from krowlspider.frontier.hosts import (
+    IDLE,
+    PUT_OFF,
+    RESTING,
+    Host,
+    Queue,
+    State,
+    level_of,
+    queued_in,
+)
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
+from krowlspider.frontier.queues import entries, entry_keys, records
 from krowlspider.frontier.schema import (
     after_all,
     authorities_of,
@@ -140,7 +150,7 @@ class Frontier(HostTurns):
             host = Host.decode(name, record)
             heads: dict[int, int] = {}
             host.queued = 0
-            for key in self._store.keys(schema.queue_prefix(name)):
+            for key in entry_keys(self._store, name):
                 heads.setdefault(level_of(*split_queue_key(key)[1:]), split_queue_key(key)[2])
                 host.queued += 1
             for level, queue in host.queues.items():
@@ -153,7 +163,7 @@ class Frontier(HostTurns):
     def _count(self) -> dict[str, int]:
         """Go through all host records, as the gauges of a process that died are not on disk."""
         counted = {"queued": 0, "hosts": 0, "put_off": 0}
-        for _, record in self._store.items(schema.HOST):
+        for _, record in records(self._store):
             queued, put_off = queued_in(record)
             counted["queued"] += queued
             counted["put_off"] += queued * put_off
@@ -170,7 +180,7 @@ class Frontier(HostTurns):
             "hosts": self._due.scheduled,
             # Leases are queued for the next start.
             "put_off": self._put_off_queued
-            + sum(len(host.leased) for host in self.hosts.values() if host.turn is Turn.PUT_OFF),
+            + sum(len(host.leased) for host in self.hosts.values() if host.turn is PUT_OFF),
             "unsure": self.unsure,
             "outbox": self.outbox.gauges(),
         }
@@ -310,14 +320,14 @@ class Frontier(HostTurns):
         priority = max(-schema.PRIORITY_LIMIT, min(priority, schema.PRIORITY_LIMIT))
         sequence = host.append(priority, entry.retries + entry.distress if entry.due else 0)
         self.queued += 1
-        key = schema.queue_key(schema.queue_prefix(host.name), priority, sequence)
+        key = schema.queue_key(schema.host_key(host.name), priority, sequence)
         batch.put(key, entry.encode(host.name))
-        if host.turn is Turn.IDLE:
+        if host.turn is IDLE:
             host.due = max(host.due, whole_microseconds(self.now()))
             self._line_up(host)
-        elif host.turn is Turn.RESTING and host.ready < host.due and not entry.due:
+        elif host.turn is RESTING and host.ready < host.due and not entry.due:
             self._hurry(host)
-        elif host.turn is Turn.PUT_OFF:
+        elif host.turn is PUT_OFF:
             self._put_off_queued += 1
 
     def _hurry(self, host: Host) -> None:
@@ -331,14 +341,17 @@ class Frontier(HostTurns):
 
     def pop(self, host: Host) -> Lease | None:
         """Lease the next entry of a host; None when it has none that is due. The entry stays on disk."""
-        prefix = schema.queue_prefix(host.name)
         now = self.now()
-        gaps = host.has_gaps
+        ahead, host.ahead = host.ahead, None
+        gaps = ahead is None and host.has_gaps
         for level in host.levels():
             queue = host.queues[level]
             while queue.head < queue.tail and queue.due <= now:
-                key = schema.queue_key(prefix, level >> 8, queue.head)
-                saved = self._store.get(key) if gaps else self._store.read((key,))[0]
+                if ahead is not None and ahead[:2] == (level, queue.head):
+                    saved = ahead[2]
+                else:
+                    key = schema.queue_key(schema.host_key(host.name), level >> 8, queue.head)
+                    saved = self._store.get(key) if gaps else self._store.read((key,))[0]
                 if saved is None:
                     # Acknowledged before a restart, while an older one of the host was not.
                     queue.head += 1
@@ -434,8 +447,7 @@ class Frontier(HostTurns):
 
     def key_of(self, lease: Lease) -> bytes:
         """The key of a lease's entry in the store."""
-        prefix = schema.queue_prefix(lease.host.name)
-        return schema.queue_key(prefix, lease.priority, lease.sequence)
+        return schema.queue_key(schema.host_key(lease.host.name), lease.priority, lease.sequence)
 
     def _end_lease(self, lease: Lease) -> None:
         lease.host.end_lease(lease.priority, lease.sequence)
@@ -476,7 +488,7 @@ class Frontier(HostTurns):
 
     def entries(self, name: str) -> Iterator[tuple[str, bytes, bytes]]:
         """All that a host has queued, then its poison: ``queued`` or ``poison``, key and value."""
-        for key, value in self._store.items(schema.queue_prefix(name)):
+        for key, value in entries(self._store, name):
             yield "queued", key, value
         if name in self.poisoned:
             for key, value in self._store.items(schema.poison_prefix(name)):
@@ -486,11 +498,12 @@ class Frontier(HostTurns):
         """These entries of a host are all that is left of it."""
         gone = host.queued - len(keys)
         self.queued -= gone
-        if host.turn is Turn.PUT_OFF:
+        if host.turn is PUT_OFF:
             self._put_off_queued -= gone
         if self._budget.most:
             self._budget.charge(domain_of(host.name), -gone - host.done)
         host.queued, host.done, host.dropped = len(keys), 0, 0
+        host.ahead = None
         host.queues.clear()
         for _, priority, sequence in map(split_queue_key, keys):
             queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
@@ -524,10 +537,10 @@ class Frontier(HostTurns):
         if part.poison:
             put_poison(self._store, part, batch)
             self.poisoned.add(host.name)
-        if host.turn is Turn.RESTING and host.queued:
+        if host.turn is RESTING and host.queued:
             # Its time may be another.
             self._line_up(host)
-        elif host.turn is Turn.PUT_OFF:
+        elif host.turn is PUT_OFF:
             batch.put(schema.put_off_key(host.name), b"")
         self._record(host, batch)
         self._budget.end_batch(batch)
@@ -544,10 +557,10 @@ class Frontier(HostTurns):
         host.dropped = min(host.dropped + other.dropped, _COUNT_MAX)
         if self._budget.most:
             self._budget.charge(domain_of(host.name), other.done)
-        if host.state is State.NEW and host.turn in (Turn.IDLE, Turn.RESTING):
+        if host.state is State.NEW and host.turn in (IDLE, RESTING):
             host.become(other.state)
             if other.state is State.DEAD:
-                host.turn = Turn.PUT_OFF
+                host.turn = PUT_OFF
                 host.ready = host.due if other.ready else 0.0
                 self._put_off_queued += host.queued
                 self._rest_apart(host)
@@ -557,14 +570,15 @@ class Frontier(HostTurns):
         doubtful = self.seen.marked_among(host.name, part.done)
         if not doubtful or not host.queued:
             return
-        for key, value in self._store.items(schema.queue_prefix(host.name)):
+        host.ahead = None
+        for key, value in entries(self._store, host.name):
             entry = entry_of(key, value)
             if split_queue_key(key)[1:] in host.leased or part.identity(entry) not in doubtful:
                 continue
             batch.delete(key)
             host.queued -= 1
             self.queued -= 1
-            if host.turn is Turn.PUT_OFF:
+            if host.turn is PUT_OFF:
                 self._put_off_queued -= 1
             if self._budget.most:
                 self._budget.give_back(domain_of(host.name))

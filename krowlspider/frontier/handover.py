@@ -58,8 +58,6 @@ def put_poison(store: Store, part: Part, batch: Batch) -> None:
     """Keep what was set aside, beside what was here."""
     number = sum(1 for _ in store.keys(poison_prefix(part.name)))
     for priority, entry in part.poison:
-        place = free_place(
-            store, schema.queue_key(schema.queue_prefix(part.name), priority, number)
-        )
+        place = free_place(store, schema.queue_key(schema.host_key(part.name), priority, number))
         batch.put(place, entry.encode(part.name))
         number = split_queue_key(place)[2] + 1

@@ -9,6 +9,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host, State, Turn
+from krowlspider.frontier.queues import entries
 from krowlspider.frontier.schema import poison_prefix, split_queue_key
 from krowlspider.politeness.robots import RobotsRecord
 
@@ -82,7 +83,7 @@ def look_at_host(store: Store, name: str, rule: PaceRule, wall: float, most: int
     host = Host.decode(name, record)
     queued, retries, soonest = 0, 0, 0.0
     queue: list[EntryLine] = []
-    for key, value in store.items(schema.queue_prefix(name)):
+    for key, value in entries(store, name):
         entry = entry_of(key, value)
         if entry.due > wall:
             soonest = min(soonest, entry.due) if retries else entry.due

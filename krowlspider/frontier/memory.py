@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
+
+from krowlspider.frontier.store import AnyReader, beyond, firsts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
-    from krowlspider.frontier.store import Batch
+    from krowlspider.frontier.store import Batch, Reader
 
 
 class _MemoryBatch:
@@ -39,6 +43,9 @@ class MemoryStore:
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
         return [self._data.get(key) for key in keys]
 
+    def reader(self) -> AbstractContextManager[Reader]:
+        return nullcontext(AnyReader(self._data.get))
+
     def apply(self, changes: list[tuple[bytes, bytes | None]]) -> None:
         for key, value in changes:
             if value is None:
@@ -57,6 +64,9 @@ class MemoryStore:
 
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
         yield from (key for key in _range(sorted(self._data), prefix) if key > after)
+
+    def firsts(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        yield from firsts_of(self.items(prefix, beyond(after) if after else b""))
 
     def compact(self, start: bytes, stop: bytes) -> None:
         """Nothing to drop: a dict keeps no deleted keys."""

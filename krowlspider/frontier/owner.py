@@ -23,7 +23,7 @@ def check_owner(store: Store, seed: int, ring: str) -> None:
         raise StoreError(
             "its frontier/ is of another job, whose seen marks say nothing here: put back the one that belongs to it"
         )
-    known = (schema.COUNTERS, schema.HOST, schema.QUEUE, schema.JOINED)
+    known = (schema.COUNTERS, schema.QUEUE, schema.JOINED)
     if _is_there(store, b"") and not any(_is_there(store, prefix) for prefix in known):
         raise StoreError(
             "its frontier/ is a LevelDB folder of another program: put the frontier back, or give another JOBDIR"

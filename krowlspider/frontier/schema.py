@@ -1,4 +1,4 @@
-"""Keys and values of the frontier's store: format 3.
+"""Keys and values of the frontier's store: format 4.
 
 =======================================  ==================================================================
 key                                      value
@@ -9,7 +9,6 @@ key                                      value
 ``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
 ``e`` host                               a host that was handed over, whose keys the saved filter may still know: empty,
                                          or ``01`` while its seen marks are being removed
-``h`` host                               host record, see ``Host.encode``
 ``i`` host ``00`` transfer               chunks that have come of a host's hand-over, 4 bytes big-endian
 ``j``                                    present when seen marks may stand for several identities: empty
 ``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
@@ -19,6 +18,7 @@ key                                      value
 ``m``                                    sequence of the last ``n`` that is in the saved filter, 8 bytes big-endian
 ``o`` owner ``00`` sequence              outbox: the host of a foreign URL, ``00``, and the message for its owner
 ``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
+``q`` host ``00``                        host record, see ``Host.encode``
 ``q`` host ``00`` priority sequence      queue entry: the URL and what is known of the page, see ``Entry.encode``
 ``r`` authority                          robots.txt record
 ``r`` ``ff``                             empty, so that a search for an authority that has none ends here, and does not
@@ -45,13 +45,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-FORMAT = 3
+FORMAT = 4
 
 ACKNOWLEDGED = b"a"
 OWNER = b"b"
 COUNTERS = b"c"
 CLEAN = b"d"
-HOST = b"h"
 QUEUE = b"q"
 ROBOTS = b"r"
 SEEN = b"s"
@@ -74,8 +73,6 @@ KEY_SIZE = 8
 PRIORITY_LIMIT = 2**31 - 1
 
 _QUEUE_TAIL = Struct(">IQ")
-# A zero byte, then priority and sequence, follow the host.
-_TAIL = 1 + _QUEUE_TAIL.size
 
 
 def after_all(prefix: bytes) -> bytes:
@@ -84,11 +81,14 @@ def after_all(prefix: bytes) -> bytes:
 
 
 def host_key(host: str) -> bytes:
-    return HOST + host.encode()
+    """The key of a host's record, and what the keys of its queue entries begin with: a record and the head of its queue
+    are one place on the disk."""
+    return b"q%b\0" % host.encode()
 
 
-def queue_prefix(host: str) -> bytes:
-    return b"%b%b\0" % (QUEUE, host.encode())
+def is_record(key: bytes) -> bool:
+    """Whether a key of the queues is that of a host record."""
+    return key.index(b"\0") == len(key) - 1
 
 
 def queue_key(prefix: bytes, priority: int, sequence: int) -> bytes:
@@ -100,8 +100,8 @@ def poison_prefix(host: str) -> bytes:
 
 
 def host_in(key: bytes) -> str:
-    """The host of a queue or poison key."""
-    return key[1:-_TAIL].decode()
+    """The host of a record's, queue or poison key."""
+    return key[1 : key.index(b"\0")].decode()
 
 
 def split_queue_key(key: bytes) -> tuple[str, int, int]:
@@ -137,7 +137,7 @@ def split_new_keys_key(key: bytes) -> int:
 
 def due_key(due: float, host: str) -> bytes:
     """The place of a host in the heap on disk; ``due`` in seconds of the job clock."""
-    return b"%b%b%b" % (DUE, due_bytes(due), host.encode())
+    return b"t%b%b" % (round(due * 1e6).to_bytes(8, "big"), host.encode())
 
 
 def due_bytes(due: float) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from functools import partial
 from heapq import merge
+from itertools import groupby
 from threading import RLock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import plyvel
 
@@ -24,6 +25,7 @@ from krowlspider.frontier.schema import after_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 # LevelDB's own write buffer and cache. Links go to places all over the key space: each larger buffer is merged fewer
@@ -74,6 +76,14 @@ class Batch(Protocol):
     def write(self) -> None: ...
 
 
+class Reader(Protocol):
+    """Values as they were when it was made."""
+
+    def read(self, key: bytes) -> bytes | None: ...
+    def read_next(self, key: bytes) -> bytes | None:
+        """The value of a key that is likely to be the next one after the last that was read: 1 µs instead of 10."""
+
+
 class Store(Protocol):
     """An ordered map of bytes to bytes. Batches are atomic, and survive the death of the process once written;
     one made with ``sync=True`` survives a power loss too, and with it every batch written before.
@@ -84,12 +94,52 @@ class Store(Protocol):
     def openings(self) -> int: ...
     def get(self, key: bytes) -> bytes | None: ...
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
+    def reader(self) -> AbstractContextManager[Reader]: ...
     def batch(self, *, sync: bool = False) -> Batch: ...
     def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]: ...
+    def firsts(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]: ...
     def compact(self, start: bytes, stop: bytes) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
+
+
+def beyond(key: bytes) -> bytes:
+    """What is greater than all keys that are the same as this one up to the first zero byte. No key has a zero byte
+    followed by another byte there, but for those."""
+    return key[: key.index(b"\0")] + b"\1"
+
+
+def firsts_of(items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """The first of each run of keys, as `Store.firsts` says."""
+    for _, run in groupby(items, key=lambda item: item[0].partition(b"\0")[0]):
+        yield next(run)
+
+
+class AnyReader:
+    """A reader by a function for one key."""
+
+    def __init__(self, get: Callable[[bytes], bytes | None]):
+        self.read = self.read_next = get
+
+
+class _LevelReader:
+    __slots__ = ("_key", "_next", "_seek", "_valid", "_value")
+
+    def __init__(self, iterator: Any):
+        self._seek, self._next = iterator.seek, iterator.next
+        self._valid, self._key, self._value = iterator.valid, iterator.key, iterator.value
+
+    def read(self, key: bytes) -> bytes | None:
+        self._seek(key)
+        return self._value() if self._valid() and self._key() == key else None
+
+    def read_next(self, key: bytes) -> bytes | None:
+        if self._valid():
+            self._next()
+            if self._valid() and self._key() == key:
+                return self._value()  # type: ignore[no-any-return]
+        return self.read(key)
 
 
 def _checked_get(db: plyvel.DB) -> Callable[[bytes], bytes | None]:
@@ -319,7 +369,13 @@ class LevelStore:
     # --- reading ---
 
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        """The values of keys in ascending order, like `get` for each, in the way for places that no cache has.
+        """The values of keys in ascending order, like `get` for each, in the way for places that no cache has: by `reader`."""
+        with self.reader() as reader:
+            return [reader.read(key) for key in keys]
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """Reads values as they are now, until it is left; nothing is to be written before.
 
         LevelDB counts each `get` that has to pass a table, and moves the table down after a hundred, with all tables
         that lie below it: with ten million URLs queued that was 80 kB rewritten for each page. An iterator is not
@@ -327,14 +383,10 @@ class LevelStore:
         that follow it: 0.3 s for a million.
         """
         if self.stalled:
-            return [self._get_while_stalled(key) for key in keys]
-        found: list[bytes | None] = []
+            yield AnyReader(self._get_while_stalled)
+            return
         with self.db.raw_iterator(verify_checksums=True) as iterator:
-            for key in keys:
-                iterator.seek(key)
-                there = iterator.valid() and iterator.key() == key
-                found.append(iterator.value() if there else None)
-        return found
+            yield _LevelReader(iterator)
 
     def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys of a prefix in order with their values, those greater than ``after`` only."""
@@ -370,6 +422,19 @@ class LevelStore:
             _, puts = self._kept()
             ours = sorted(key for key in puts if key.startswith(prefix) and key > after)
             yield from merge((key for key in iterator if key not in kept), ours)
+
+    def firsts(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Of the keys of a prefix that are the same up to the first zero byte, the first of each, with its value; those
+        greater than ``after``, which is one of them, only. What is between is passed, not read."""
+        start = beyond(after) if after else prefix
+        if self.stalled:
+            yield from firsts_of(self.items(prefix, start))
+            return
+        with self.db.raw_iterator(verify_checksums=True) as iterator:
+            iterator.seek(start)
+            while iterator.valid() and (key := iterator.key()).startswith(prefix):
+                yield key, iterator.value()
+                iterator.seek(beyond(key))
 
     def compact(self, start: bytes, stop: bytes) -> None:
         """Drop what was deleted in a range of keys. Blocks for seconds: call it off the event loop."""

@@ -6,7 +6,7 @@ delay. It knows nothing of what is queued but how much.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.due import WINDOW, DueHeap
-from krowlspider.frontier.hosts import Host, State, Turn
+from krowlspider.frontier.hosts import (
+    IDLE,
+    IN_TRANSIT,
+    PARKED,
+    PUT_OFF,
+    RESTING,
+    WAITING,
+    Host,
+    State,
+    times_in,
+)
 from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -32,8 +42,11 @@ _JOB_CLOCK = Struct(">d")
 # Hosts kept in memory beside those that are busy: about 1 kB each. One that is not takes 10 µs to read, and each that
 # is has the garbage collector look at it: 170 ms at a time with 50,000 of them.
 HOSTS_IN_MEMORY = 10_000
-# Hosts read together when one of them is due: 13 µs for each where one alone takes 20, with ten million URLs queued.
+# Hosts read together when one of them is due, with the heads of their queues.
 _TOGETHER = 16
+# URLs that a host has had at most for its queue's head to be the next key to its record, or nearly so: what was removed or
+# written anew in between is gone over, 0.2 µs each.
+_NEAR = 64
 # Seconds from one round of tries of the hosts that did not answer to the next.
 ROUND = 3600.0
 # Hosts of a round made due at a time, once a commit: about 5 ms.
@@ -96,7 +109,7 @@ class HostTurns:
         self._monotonic = monotonic
         self.hosts: dict[str, Host] = {}
         # By domain, and by address in brackets: what shares a cap.
-        self._in_transit: Counter[str] = Counter()
+        self._in_transit: dict[str, int] = {}
         self._parked: dict[str, deque[Host]] = {}
         # Of those with more: when the last of them is due.
         self._lines: dict[str, float] = {}
@@ -115,6 +128,7 @@ class HostTurns:
         no more wait as if their last request had ended at ``unsure``, a time of the job clock: an earlier start
         that followed on a death, None for now."""
         self.unsure = 0.0 if self._new else self.now() if unsure is None else unsure
+        self._sure = self.unsure + self._rule.longest
         self._put_off_queued = put_off
         self._due = DueHeap(self._store, scheduled, self._limits.window)
         # Each start tries the hosts again that did not answer the last one.
@@ -145,17 +159,29 @@ class HostTurns:
         return host
 
     def _recall_due(self, name: str) -> Host:
-        """Take a host that is due into memory, and with it some that are due soon."""
+        """Take a host that is due into memory, and with it some that are due soon; each with the head of its queue, which
+        is in the same place on the disk."""
         names = {name, *self._due.soon(_TOGETHER)}
-        self._recall(sorted(names.difference(self.hosts)))
+        with self._store.reader() as reader:
+            for each in sorted(names.difference(self.hosts)):
+                key = schema.host_key(each)
+                host = self._remember(each, reader.read(key))
+                if (head := host.head) is not None:
+                    # Between the two are older records and removed entries, until LevelDB merges them away.
+                    near = host.queued + host.done + host.dropped <= _NEAR
+                    key = schema.queue_key(key, head[0] >> 8, head[1])
+                    host.ahead = *head, reader.read_next(key) if near else reader.read(key)
         return self.hosts[name]
 
     def _recall(self, names: list[str]) -> Host:
         """Take hosts that are not in memory, in the order of their names, into it; return the last of them."""
         for name, saved in zip(names, self._store.read(map(schema.host_key, names)), strict=True):
-            host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
-            host.recorded = 0.0 if saved is None else self._rule.delay(host.pace)
-            self.hosts[name] = host
+            host = self._remember(name, saved)
+        return host
+
+    def _remember(self, name: str, saved: bytes | None) -> Host:
+        host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
+        self.hosts[name] = host
         return host
 
     def _evict(self) -> None:
@@ -180,12 +206,12 @@ class HostTurns:
 
     def _record(self, host: Host, batch: Batch) -> None:
         """Have the disk say what memory knows of a host: its record, and its place in the heap."""
-        if host.turn is Turn.PUT_OFF or not host.pending:
+        if host.turn is PUT_OFF or not (host.queued or host.leased):
             self._due.forget(host, batch)
         else:
             self._due.settle(host, batch)
-        batch.put(schema.host_key(host.name), host.encode())
-        host.recorded = self._rule.delay(host.pace)
+        host.record = host.encode()
+        batch.put(schema.host_key(host.name), host.record)
         host.changed = False
 
     def _record_changed(self, batch: Batch) -> None:
@@ -201,19 +227,21 @@ class HostTurns:
 
     def pop_host(self) -> Host | None:
         """Take the host that has been due the longest, if its domain has room, and put it in transit."""
-        self._evict()
+        if len(self.hosts) >= self._limits.hosts_in_memory:
+            self._evict()
         now = self.now()
+        unsure = now < self._sure
         for _ in range(_LOOKS):
             if (name := self._pop_name(now)) is None:
                 return None
             host = self.hosts.get(name) or self._recall_due(name)
             host.called = False
-            aside = host.turn is Turn.WAITING or host.turn is Turn.PUT_OFF
-            ready = host.turn is Turn.RESTING or (aside and (host.errands or host.rests))
+            aside = host.turn is WAITING or host.turn is PUT_OFF
+            ready = host.turn is RESTING or (aside and (host.errands or host.rests))
             if not ready or host.due > now:
                 # It has been given another turn or time since; that one has a place of its own.
                 pass
-            elif host.recalled and (earliest := self.unsure + self._rule.delay(host.pace)) > now:
+            elif unsure and (earliest := self.surely_over(host)) > now:
                 # The end of its last request may not have reached the disk: wait as if it had been at the start.
                 self._due.push(earliest, name)
             elif not host.queued and not host.errands:
@@ -269,13 +297,13 @@ class HostTurns:
     def drop_from_memory(self, host: Host) -> None:
         """A sealed host is gone: should it come back, it is new."""
         self.held -= host.held
-        host.turn, host.changed, host.leaving = Turn.IDLE, False, False
+        host.turn, host.changed, host.leaving = IDLE, False, False
         del self.hosts[host.name]
 
     def unseal(self, host: Host) -> None:
         """A host stays after all."""
         host.leaving = False
-        if host.turn is Turn.PUT_OFF:
+        if host.turn is PUT_OFF:
             self._rest_apart(host)
         elif host.queued:
             self._line_up(host)
@@ -292,27 +320,31 @@ class HostTurns:
         return name
 
     def _stand_idle(self, host: Host) -> None:
-        host.turn = Turn.IDLE
+        host.turn = IDLE
         if not host.pending:
             self._note(host)
 
     def _enter_transit(self, host: Host) -> bool:
-        if host.turn is Turn.PUT_OFF:
+        if host.turn is PUT_OFF:
             self._put_off_queued -= host.queued
             host.become(State.BACKING_OFF)
         host.domain = host.domain or domain_of(host.name)
-        for share in (host.domain, host.address):
+        shares = (host.domain, host.address) if host.address else (host.domain,)
+        for share in shares:
             if not self._has_room(share):
                 self._park(host, share)
                 return False
-        self._in_transit[host.domain] += 1
-        if host.address:
-            self._in_transit[host.address] += 1
-        host.turn = Turn.IN_TRANSIT
+        for share in shares:
+            self._enter(share)
+        host.turn = IN_TRANSIT
         return True
 
     def _has_room(self, share: str) -> bool:
-        return self._in_transit[share] < self._most(share)
+        there = self._in_transit.get(share)
+        return there is None or there < self._most(share)
+
+    def _enter(self, share: str) -> None:
+        self._in_transit[share] = self._in_transit.get(share, 0) + 1
 
     def _most(self, share: str) -> float:
         """Hosts in transit that may share a domain, or an address."""
@@ -327,9 +359,10 @@ class HostTurns:
             return True
         if not self._has_room(share):
             return False
-        self._leave(host.address)
+        if host.address:
+            self._leave(host.address)
         host.address = share
-        self._in_transit[share] += 1
+        self._enter(share)
         return True
 
     def turn_back(self, host: Host, address: str) -> None:
@@ -348,29 +381,29 @@ class HostTurns:
             apart = max(self._rule.minimum / self._most(share), _APART)
             line = max(self.now(), self._lines.get(share, 0.0)) + apart
             self._lines[share] = line
-            host.turn = Turn.IDLE
+            host.turn = IDLE
             self._rest(host, line)
             return
-        host.turn = Turn.PARKED
+        host.turn = PARKED
         parked.append(host)
         self.parked += 1
 
     def _leave_transit(self, host: Host) -> None:
         """Make room in the host's domain and at its address. The caller gives the host its next turn."""
-        if host.turn is not Turn.IN_TRANSIT:
+        if host.turn is not IN_TRANSIT:
             raise ValueError(f"{host.name} is {host.turn.value}, not in transit")
-        host.turn = Turn.IDLE
+        host.turn = IDLE
         self._leave(host.domain)
-        self._leave(host.address)
+        if host.address:
+            self._leave(host.address)
 
     def _leave(self, share: str) -> None:
         """Make room for the next of those who wait for it."""
-        if not share:
-            return
-        self._in_transit[share] -= 1
-        if not self._in_transit[share]:
-            del self._in_transit[share]
-        self._next_parked(share)
+        there = self._in_transit.pop(share)
+        if there > 1:
+            self._in_transit[share] = there - 1
+        if self._parked:
+            self._next_parked(share)
 
     def _next_parked(self, share: str) -> None:
         if parked := self._parked.get(share):
@@ -392,16 +425,16 @@ class HostTurns:
     def _due_again(self, host: Host) -> None:
         """A host that was popped without being fetched keeps its time."""
         self._due.push(host.due, host.name)
-        host.turn = Turn.WAITING if host.waits else Turn.RESTING
+        host.turn = WAITING if host.waits else RESTING
 
     def urge(self, name: str, errand: object) -> None:
         """Give a host an errand: something to fetch before its queue, not kept over a restart."""
         host = self.host(name)
         host.errands.append(errand)
-        if host.turn in (Turn.IDLE, Turn.PUT_OFF, Turn.WAITING):
+        if host.turn in (IDLE, PUT_OFF, WAITING):
             self._due.push(max(host.due, self.now()), name)
-        if host.turn is Turn.IDLE:
-            host.turn = Turn.RESTING
+        if host.turn is IDLE:
+            host.turn = RESTING
 
     def give_back(self, host: Host) -> None:
         """A popped host that sent no request: it is due at once, behind those due before it, or with the first of
@@ -424,10 +457,19 @@ class HostTurns:
         # Its time is a later one where another frontier has handed it over meanwhile.
         self._rest(host, max(host.due, self.now() + wait))
         host.ready = host.due
-        longer = max(wait, self._rule.delay(host.pace)) > host.recorded + _RESTART
         # One without a place, as it was put off, would be in neither part of the heap.
-        if longer or (host.queued and host.placed is None):
+        if self._waits_longer(host, max(wait, self._rule.delay(host.pace))) or (
+            host.queued and host.placed is None
+        ):
             self._record_now(host)
+
+    def _waits_longer(self, host: Host, wait: float) -> bool:
+        """Whether that is longer than a restart would have it wait, by its record."""
+        if not host.record:
+            return wait > _RESTART
+        if wait <= self._rule.minimum + _RESTART:
+            return False
+        return wait > self._rule.delay(times_in(host.record)[1]) + _RESTART
 
     def wait(self, host: Host, wait: float) -> None:
         """The host's request has ended, but it stays out of the heap until `resume`."""
@@ -439,8 +481,8 @@ class HostTurns:
         if not host.waits:
             raise ValueError(f"{host.name} is {host.turn.value}, not waiting")
         host.waits = False
-        if host.turn is Turn.WAITING:
-            host.turn = Turn.IDLE
+        if host.turn is WAITING:
+            host.turn = IDLE
             if host.queued or host.errands:
                 self._due_again(host)
         # What was learnt while it waited, its crawl-delay.
@@ -451,7 +493,7 @@ class HostTurns:
         host.due = whole_microseconds(due)
         self._note(host)
         if host.waits:
-            host.turn = Turn.WAITING
+            host.turn = WAITING
             if host.errands:
                 self._due.push(host.due, host.name)
         elif host.queued:
@@ -461,7 +503,7 @@ class HostTurns:
 
     def _line_up(self, host: Host) -> None:
         """Into the heap: in memory as far as it reaches, on disk with the host's next record."""
-        host.turn = Turn.RESTING
+        host.turn = RESTING
         host.unread = not self._due.covers(host.due)
         if not host.unread:
             self._due.push(host.due, host.name)
@@ -477,21 +519,21 @@ class HostTurns:
         host = self.host(name)
         before, host.pace.errors = host.pace.errors, max(0, host.pace.errors - errors)
         self._note(host)
-        if host.turn is Turn.PUT_OFF and self._rule.parked(Pace(errors=before)):
+        if host.turn is PUT_OFF and self._rule.parked(Pace(errors=before)):
             # It was the last of ten that parked it. Its last request may have been just now.
             host.due = host.ready = whole_microseconds(self.now() + self._rule.delay(host.pace))
             self._due.push(host.due, name)
 
     def is_put_off(self, name: str) -> bool:
         """Whether a host is out of the heap."""
-        return self.host(name).turn is Turn.PUT_OFF
+        return self.host(name).turn is PUT_OFF
 
     def put_off(self, host: Host, wait: float = 0.0) -> None:
         """Take a host in transit out of the heap, with all its entries, until the next round, and for ``wait``
         seconds at least; until then alone where that is sooner."""
         host.become(State.DEAD)
         self._leave_transit(host)
-        host.turn = Turn.PUT_OFF
+        host.turn = PUT_OFF
         if wait:
             host.due = host.ready = whole_microseconds(self.now() + wait)
         else:
@@ -525,11 +567,11 @@ class HostTurns:
         batch = self._store.batch()
         for key in keys:
             host = self.host(key[1:].decode())
-            if host.turn is Turn.PUT_OFF and host.due > self.now():
+            if host.turn is PUT_OFF and host.due > self.now():
                 self._rest_apart(host)
                 continue
             batch.delete(key)
-            if host.turn is Turn.PUT_OFF:
+            if host.turn is PUT_OFF:
                 self._put_off_queued -= host.queued
                 host.become(State.BACKING_OFF)
                 host.due = max(host.due, whole_microseconds(self.now()))

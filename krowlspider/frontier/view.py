@@ -12,6 +12,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts import Host, queued_in, times_in
 from krowlspider.frontier.hostview import EntryLine, entry_line
+from krowlspider.frontier.queues import records
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store import Store
@@ -71,16 +72,15 @@ class _Top:
 
 
 def look(store: Store, rule: PaceRule, wall: float, most: int) -> FrontierView:
-    """Read every host record once, 2 µs each; ``wall`` is now in epoch seconds, ``most`` the hosts in each list."""
+    """Read every host record once, 10 µs each; ``wall`` is now in epoch seconds, ``most`` the hosts in each list."""
     biggest, slowest, soonest = _Top(most), _Top(most), _Top(most)
     hosts = put_off = queued = 0
-    for key, record in store.items(schema.HOST):
+    for name, record in records(store):
         waiting, aside = queued_in(record)
         due, pace = times_in(record)
         hosts += 1
         put_off += aside
         queued += waiting
-        name = key[1:].decode()
         slowest.offer(rule.delay(pace), name, record)
         if waiting:
             biggest.offer(waiting, name, record)

@@ -64,10 +64,16 @@ class PaceRule:
     crawl_delay_max: float
     retry_after_max: float
 
+    @property
+    def longest(self) -> float:
+        """No `delay` is longer."""
+        return max(self.minimum, self.maximum, self.crawl_delay_max, BACKOFF_MAX)
+
     def delay(self, pace: Pace) -> float:
         """The wait between two requests as things are."""
-        base = max(self.minimum, min(pace.ema * self.factor, self.maximum))
-        wait = max(base, min(pace.floor, self.crawl_delay_max))
+        wait = max(self.minimum, min(pace.ema * self.factor, self.maximum))
+        if pace.floor > wait:
+            wait = max(wait, min(pace.floor, self.crawl_delay_max))
         if not pace.distress:
             return wait
         return max(wait, min(wait * 2.0**pace.distress, BACKOFF_MAX))

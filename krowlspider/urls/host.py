@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 from tldextract import TLDExtract
 
 # Domains kept in memory, about 250 bytes each: a page's links mostly lead to hosts met shortly
-# before, and a miss costs 4 µs.
+# before, and a miss costs 1 to 5 µs.
 DOMAIN_CACHE = 65_536
 
 _SCHEMES = ("https:", "http:")
@@ -19,7 +19,11 @@ _SCHEMES = ("https:", "http:")
 # is used.
 _SUFFIXES = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
 # The list is read at the first use, which takes 75 ms: at import, not on the event loop.
-_SUFFIXES.extract_str("localhost")
+_RULES = _SUFFIXES.tlds
+# What longer rules end in, with two labels: "co.uk", "kobe.jp" of "*.kobe.jp", and "*.ck". No other name has more than the
+# last label for its suffix, when that is a rule.
+_LONGER = {".".join(rule.split(".")[-2:]) for rule in _RULES if "." in rule}
+_SHORT = {rule for rule in _RULES if "." not in rule and f"*.{rule}" not in _LONGER}
 
 
 def host_of(url: str) -> str:
@@ -61,6 +65,13 @@ def domain_of(host: str) -> str:
     if host.startswith("["):
         return host[: host.index("]") + 1]
     name = host.partition(":")[0]
+    rest, _, last = name.rpartition(".")
+    if last in _SHORT:
+        # Most names: 1 µs where the list takes 5. Those of other alphabets stand in it as they are spelt.
+        label = rest.rpartition(".")[2]
+        domain = f"{label}.{last}"
+        if label and domain not in _LONGER and not label.startswith("xn--"):
+            return domain
     found = _SUFFIXES.extract_urllib(SplitResult("", name, "", "", ""))
     if found.suffix:
         return found.top_domain_under_public_suffix or name.rstrip(".")

@@ -18,6 +18,7 @@ from krowlspider.archive.members import read_member
 from krowlspider.archive.mend import mend_folder
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.store import LevelStore
 
 from .archiving import PAGE_SIZE, url_of
@@ -199,7 +200,7 @@ def _is_draft(path: Path) -> bool:
 def _acknowledged(folder: Path) -> set[int]:
     store = LevelStore(folder / "frontier")
     try:
-        queued = {entry_of(key, value).url for key, value in store.items(schema.QUEUE)}
+        queued = {entry_of(key, value).url for key, value in all_entries(store)}
         known = sum(1 for _ in schema.marked_by(store.items(schema.SEEN)))
     finally:
         store.close()

@@ -21,6 +21,7 @@ from krowlspider.cluster.mover import Mover
 from krowlspider.cluster.redisio import redis_client
 from krowlspider.frontier import schema
 from krowlspider.frontier.chunks import BadChunk
+from krowlspider.frontier.queues import records
 from krowlspider.frontier.store import LevelStore
 from krowlspider.frontier.turns import HostBusyError
 from tests.crawling import ROOT
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 # In the order in which a receiver comes to them.
 STEPS = ("asked", "stored", "durable", "acknowledged")
 _KINDS = (
-    schema.HOST,
     schema.QUEUE,
     schema.SEEN,
     schema.ROBOTS,
@@ -60,7 +60,7 @@ def content(world: World) -> dict[bytes, bytes]:
 
 def urls(world: World) -> list[str]:
     """All that is queued on disk."""
-    names = [key[1:].decode() for key in world.store.keys(schema.HOST)]
+    names = [name for name, _ in records(world.store)]
     return sorted(url for name in names for url in world.queued(name))
 
 

@@ -22,6 +22,7 @@ from krowlspider.frontier.arrival import Arrivals
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.poison import POISON_STRIKES, strike
+from krowlspider.frontier.queues import records
 from krowlspider.frontier.schema import ROBOTS_END, seen_prefix
 from krowlspider.frontier.turns import HostBusyError
 from krowlspider.politeness.robots import RobotsRecord
@@ -116,7 +117,7 @@ def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
     twin, handed = frontier(tmp_path / "twin", "here"), frontier(tmp_path / "twin", "there")
     for world in (here, twin):
         fill(world)
-    names = [key[1:].decode() for key in twin.store.keys(b"h")]
+    names = [name for name, _ in records(twin.store)]
     for name in names:
         twin.hand_over(name, handed)
 
@@ -454,7 +455,7 @@ def test_what_a_receiver_lost_with_its_disk_is_sent_again(
 def cut(world: World) -> list[bytes]:
     """All chunks of all hosts, as JSON."""
     found = []
-    for name in [key[1:].decode() for key in world.store.keys(b"h")]:
+    for name in [name for name, _ in records(world.store)]:
         departure = world.departures.begin(name)
         count = 0
         while (chunk := departure.chunk(count)) is not None:

@@ -13,8 +13,8 @@ from krowlspider.frontier.departure import Departures
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate, Frontier, Lease
 from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.queues import entries
 from krowlspider.frontier.robots import Patience, RobotsGate
-from krowlspider.frontier.schema import queue_prefix
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, Store
 from krowlspider.frontier.turns import Limits
@@ -118,7 +118,7 @@ class World:
 
     def queued(self, name: str) -> list[str]:
         """What the disk has queued of a host, in order."""
-        return [entry_of(key, value).url for key, value in self.store.items(queue_prefix(name))]
+        return [entry_of(key, value).url for key, value in entries(self.store, name)]
 
     def restart(self) -> Frontier:
         self.frontier.close()

@@ -56,7 +56,7 @@ def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
         before = len(world.frontier.hosts)
         assert world.frontier.pop_host() is None
         assert len(world.frontier.hosts) <= min(before, 30) + 20 + 5
-    assert len(world.frontier._due._heap) <= 40
+    assert world.frontier._due.in_memory <= 40
     found: set[str | None] = set()
     for _ in range(MANY):
         world.clocks.pass_(0.25)

@@ -12,10 +12,12 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.hosts import Host
 from krowlspider.frontier.outbox import Foreign
+from krowlspider.frontier.queues import all_entries, entry_keys, records
+from krowlspider.frontier.schema import host_in, host_key
 from tests.frontier.conftest import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from krowlspider.frontier.store import Store
 
@@ -40,12 +42,22 @@ def world(open_store: Callable[[], Store]) -> World:
 
 def removed(world: World, *prefixes: bytes) -> list[bytes]:
     """Lose all keys of these prefixes."""
+    return lost(world, [key for prefix in prefixes for key in world.store.keys(prefix)])
+
+
+def lost(world: World, keys: Iterable[bytes]) -> list[bytes]:
+    """Lose these keys."""
+    keys = list(keys)
     batch = world.store.batch()
-    keys = [key for prefix in prefixes for key in world.store.keys(prefix)]
     for key in keys:
         batch.delete(key)
     batch.write()
     return keys
+
+
+def without_records(world: World, *names: str) -> list[bytes]:
+    """Lose the records of these hosts, or of all."""
+    return lost(world, [host_key(name) for name in names or dict(records(world.store))])
 
 
 def mended(world: World, most: int = 10) -> Found:
@@ -55,13 +67,15 @@ def mended(world: World, most: int = 10) -> Found:
 def contents(world: World) -> dict[bytes, object]:
     """All keys and values, the queues of a host record in any order."""
     return {
-        key: sorted_record(key, value) if key[:1] == schema.HOST else value
+        key: sorted_record(key, value)
+        if key[:1] == schema.QUEUE and schema.is_record(key)
+        else value
         for key, value in world.store.items(b"")
     }
 
 
 def sorted_record(key: bytes, record: bytes) -> bytes:
-    host = Host.decode(key[1:].decode(), record)
+    host = Host.decode(host_in(key), record)
     host.queues = dict(sorted(host.queues.items()))
     return host.encode()
 
@@ -101,10 +115,10 @@ def test_a_healthy_frontier_stays_as_it_is_but_for_the_mark_of_its_clean_end(wor
     assert after == before
 
 
-@pytest.mark.parametrize("kind", [schema.HOST, schema.DUE, schema.SEEN])
-def test_what_is_derived_is_made_anew(world: World, kind: bytes) -> None:
-    urls = {entry_of(key, value).url for key, value in world.store.items(schema.QUEUE)}
-    assert removed(world, kind)
+@pytest.mark.parametrize("kind", ["records", schema.DUE, schema.SEEN])
+def test_what_is_derived_is_made_anew(world: World, kind: bytes | str) -> None:
+    urls = {entry_of(key, value).url for key, value in all_entries(world.store)}
+    assert without_records(world) if isinstance(kind, str) else removed(world, kind)
     assert mended(world).marked == (11 if kind == schema.SEEN else 0)
     assert len(list(world.store.keys(schema.DUE))) == 4
     assert crawled(world) == urls
@@ -112,19 +126,19 @@ def test_what_is_derived_is_made_anew(world: World, kind: bytes) -> None:
 
 
 def test_lost_entries_are_counted_by_host_and_those_left_are_fetched(world: World) -> None:
-    lost = removed(world, schema.queue_prefix("a.test"), schema.queue_prefix("c.test"))
+    gone = [key for name in ("a.test", "c.test") for key in entry_keys(world.store, name)]
+    assert len(lost(world, gone)) == 9
     found = mended(world, most=1)
-    assert len(lost) == 9
     assert found.short == [(6, "a.test")]
     assert (found.short_hosts, found.short_urls) == (2, 9)
-    record = world.store.get(schema.host_key("a.test"))
+    record = world.store.get(host_key("a.test"))
     assert record is not None
     assert Host.decode("a.test", record).queued == 0
     assert crawled(world) == {"http://a.test.b/0", "http://a-b.test/1"}
 
 
 def test_a_hole_in_a_queue_does_not_hide_what_is_behind_it(world: World) -> None:
-    keys = list(world.store.keys(schema.queue_prefix("c.test")))
+    keys = list(entry_keys(world.store, "c.test"))
     batch = world.store.batch()
     batch.delete(keys[0])
     batch.delete(keys[1])
@@ -134,9 +148,9 @@ def test_a_hole_in_a_queue_does_not_hide_what_is_behind_it(world: World) -> None
 
 
 def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
-    removed(world, schema.host_key("c.test"))
+    without_records(world, "c.test")
     mended(world)
-    record = world.store.get(schema.host_key("c.test"))
+    record = world.store.get(host_key("c.test"))
     assert record is not None
     host = Host.decode("c.test", record)
     assert (host.due, host.queued) == (world.clocks.wall, 3)
@@ -145,8 +159,8 @@ def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
 def test_hosts_that_lost_their_record_are_named_as_nobody_knows_what_they_had(
     world: World,
 ) -> None:
-    removed(world, schema.host_key("c.test"), schema.host_key("a-b.test"))
-    removed(world, schema.queue_prefix("c.test"))
+    without_records(world, "c.test", "a-b.test")
+    lost(world, entry_keys(world.store, "c.test"))
     found = mended(world)
     assert found.unrecorded_hosts == 2
     assert sorted(found.unrecorded) == ["a-b.test", "c.test"]
@@ -194,8 +208,9 @@ def test_a_whole_request_is_not_marked_as_it_may_have_no_identity(world: World) 
 
 
 def test_being_killed_in_between_is_made_good_by_doing_it_again(world: World) -> None:
-    removed(world, schema.HOST, schema.SEEN)
-    urls = {entry_of(key, value).url for key, value in world.store.items(schema.QUEUE)}
+    without_records(world)
+    removed(world, schema.SEEN)
+    urls = {entry_of(key, value).url for key, value in all_entries(world.store)}
     batch = world.store.batch()
     for key in world.store.keys(schema.DUE):
         batch.delete(key)

@@ -11,6 +11,7 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError, drop_host, forget_host
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.queues import entries, entry_keys
 from krowlspider.frontier.schema import poison_prefix
 from tests.frontier.conftest import LIMITS, RULE, World
 
@@ -106,7 +107,7 @@ def test_a_host_of_more_than_one_batch_is_dropped_and_the_record_counts_right_be
     record = closed.store.get(schema.host_key("a.test"))
     assert record is not None
     assert Host.decode("a.test", record).queued == 2
-    assert len(list(closed.store.keys(schema.queue_prefix("a.test")))) == 2
+    assert len(list(entry_keys(closed.store, "a.test"))) == 2
     assert closed.store.get(schema.CLEAN) is None
     assert drop_host(closed.store, "a.test") == 2
     world = reopened(closed)
@@ -145,9 +146,9 @@ def test_invariant_4_a_forget_cut_short_leaves_no_url_seen_that_is_not_queued(
     mortal = MortalStore(closed.store, batches)
     with pytest.raises(Killed):
         forget_host(mortal, "a.test", lambda: order.append("filter"), size=2)  # type: ignore[arg-type]
-    prefix = schema.queue_prefix("a.test")
     queued = {
-        closed.hasher.key(entry_of(key, value).url) for key, value in closed.store.items(prefix)
+        closed.hasher.key(entry_of(key, value).url)
+        for key, value in entries(closed.store, "a.test")
     }
     marked = set(schema.marked_by(closed.store.items(schema.seen_prefix("a.test"))))
     assert marked <= queued

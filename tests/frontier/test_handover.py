@@ -24,8 +24,9 @@ from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.hosts import State, Turn
 from krowlspider.frontier.poison import POISON_STRIKES, strike
+from krowlspider.frontier.queues import all_entries, records
 from krowlspider.frontier.robots import Verdict
-from krowlspider.frontier.schema import ARRIVING, GONE, HOST, POISON, SEEN, marked_by, seen_prefix
+from krowlspider.frontier.schema import ARRIVING, GONE, POISON, QUEUE, SEEN, marked_by, seen_prefix
 from krowlspider.frontier.store import LevelStore
 from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.pace import BACKOFF_MAX, PARKED
@@ -469,7 +470,7 @@ def test_robots_txt_goes_along(world: World, other: World) -> None:
 def test_poison_goes_along(world: World, other: World) -> None:
     for each, number in ((world, 0), (other, 5)):
         each.add(url(number))
-        ((key, _),) = list(each.store.items(b"q"))
+        ((key, _),) = list(all_entries(each.store))
         for _ in range(POISON_STRIKES):
             strike(each.store, key)
         each.crash()
@@ -534,7 +535,7 @@ def test_marks_that_a_death_left_are_removed_at_the_next_start(
     assert sum(1 for _ in marked_by(world.store.items(seen_prefix(HOST_NAME)))) == 1500
     world.crash()
     assert list(world.store.keys(SEEN)) == []
-    assert list(world.store.keys(HOST)) == []
+    assert list(world.store.keys(QUEUE)) == []
     assert world.add(url(0)) == 1
 
 
@@ -796,7 +797,7 @@ def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> N
     answer_for_an_hour(world)
     world.restart()
     there = World(KeptMemoryStore, limits=replace(LIMITS, domain_budget=100), node="there")
-    for name in [key[1:].decode() for key in world.store.keys(HOST)]:
+    for name in [name for name, _ in records(world.store)]:
         world.hand_over(name, there)
 
 
@@ -858,8 +859,8 @@ def test_kills_in_the_middle_of_hand_overs_lose_and_double_nothing(tmp_path: Pat
             name = f"h{host}.test"
             queues[name] = here.queued(name) or there.queued(name)
         assert sorted(page for queue in queues.values() for page in queue) == pages
-        assert here.frontier.queued == len(list(here.store.keys(b"q")))
-        assert there.frontier.queued == len(list(there.store.keys(b"q")))
+        assert here.frontier.queued == len(list(all_entries(here.store)))
+        assert there.frontier.queued == len(list(all_entries(there.store)))
         here.store.close()
         there.store.close()
     run_mover(tmp_path, 10_000)

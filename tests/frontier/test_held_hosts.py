@@ -128,7 +128,7 @@ def test_a_ring_that_changes_often_fills_no_memory(world: World) -> None:
     for _ in range(10):
         world.gate.ring_changed()
         assert fetched(world) == []
-    assert len(world.frontier._due._heap) <= 20
+    assert world.frontier._due.in_memory <= 20
     world.clocks.pass_(6)
     assert len(fetched(world)) == 20
 

@@ -32,7 +32,7 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     """The view of a host with these entries."""
     store = MemoryStore()
     batch = store.batch()
-    prefix = schema.queue_prefix(host.name)
+    prefix = schema.host_key(host.name)
     for sequence, entry in enumerate(entries):
         batch.put(schema.queue_key(prefix, 0, sequence), entry.encode(host.name))
     for sequence, entry in enumerate(poison):

@@ -17,12 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts import Host, Turn
 from krowlspider.frontier.outbox import Foreign
+from krowlspider.frontier.queues import all_entries, entries, records
 from krowlspider.frontier.schema import (
     DUE,
-    HOST,
-    QUEUE,
     due_key,
-    queue_prefix,
+    host_key,
     seen_prefix,
     split_due_key,
     split_queue_key,
@@ -289,7 +288,7 @@ class FrontierModel(RuleBasedStateMachine):
     def _gone(self, name: str) -> None:
         del self.under_way[name]
         self.away.add(name)
-        for prefix in (queue_prefix(name), seen_prefix(name)):
+        for prefix in (host_key(name), seen_prefix(name)):
             assert list(self.world.store.keys(prefix)) == []
         keys = [self.world.hasher.key(url) for url in self.known if host_of(url) == name]
         assert self.other.frontier.seen.marked_among(name, keys) == set(keys)
@@ -332,7 +331,7 @@ class FrontierModel(RuleBasedStateMachine):
         waiting = self.other.queued(name)
         self.other.hand_over(name, self.world)
         assert self.world.queued(name) == waiting
-        for key, value in self.world.store.items(queue_prefix(name)):
+        for key, value in entries(self.world.store, name):
             entry = entry_of(key, value)
             del self.away_pages[entry.url]
             self._queue(entry.url, split_queue_key(key)[1], entry.retries, entry.due)
@@ -429,14 +428,15 @@ class FrontierModel(RuleBasedStateMachine):
         places = dict(split_due_key(key)[::-1] for key in store.keys(DUE))
         hosts = {
             name: frontier.hosts.get(name) or Host.decode(name, record)
-            for name, record in ((key[1:].decode(), value) for key, value in store.items(HOST))
+            for name, record in records(store)
         }
         assert frontier.host_count == len(places)
         assert frontier.queued == sum(host.queued for host in hosts.values())
         put_off = [host for host in hosts.values() if host.turn is Turn.PUT_OFF]
         assert frontier._put_off_queued == sum(host.queued for host in put_off)
         in_memory: dict[str, list[float]] = {}
-        for due, _, name in frontier._due._heap:
+        pushed = [(due, name) for due, _, name in frontier._due._heap]
+        for due, name in pushed + frontier._due._run[frontier._due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():
             if host.turn is Turn.IDLE:
@@ -504,7 +504,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.world.clocks.pass_(ROUND + RULE.maximum)
         assert self.world.frontier.pop_host() is None
         assert self.world.frontier.host_count == 0
-        assert list(self.world.store.keys(QUEUE)) == []
+        assert list(all_entries(self.world.store)) == []
         self.world.store.close()
 
 

@@ -46,7 +46,7 @@ def test_a_store_of_another_program_is_none(open_store: Callable[[], Store]) -> 
         check_owner(store, OURS, "")
 
 
-@pytest.mark.parametrize("left", [schema.COUNTERS, schema.host_key("a.test"), b"qa.test\0"])
+@pytest.mark.parametrize("left", [schema.COUNTERS, schema.host_key("a.test"), schema.JOINED])
 def test_one_that_has_lost_the_name_of_its_job_is_ours(
     open_store: Callable[[], Store], left: bytes
 ) -> None:

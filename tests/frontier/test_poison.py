@@ -24,6 +24,7 @@ from krowlspider.frontier.poison import (
     mark_of,
     strike,
 )
+from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.view import look
 from tests.crawling import ROOT
 from tests.frontier.conftest import RULE, World
@@ -41,7 +42,7 @@ START = 64
 
 def key_of(store: Store, url: str) -> bytes:
     """The queue key of a URL."""
-    found = [k for k, saved in store.items(schema.QUEUE) if entry_of(k, saved).url == url]
+    found = [k for k, saved in all_entries(store) if entry_of(k, saved).url == url]
     assert len(found) == 1
     return found[0]
 
@@ -194,7 +195,7 @@ def test_the_page_at_work_is_blamed_and_no_other(world: World, tmp_path: Path) -
     found = blame(world.store, path, BOOT)
     assert found.entry is not None
     assert (found.entry.url, found.poisoned, found.damaged) == (urls[1], False, False)
-    queued = [entry_of(key, saved).strikes for key, saved in world.store.items(schema.QUEUE)]
+    queued = [entry_of(key, saved).strikes for key, saved in all_entries(world.store)]
     assert queued == [0, 1, 0]
 
 
@@ -258,7 +259,7 @@ def test_a_torn_mark_never_blames_a_page_that_was_not_at_work(world: World, tmp_
     world.add("http://a.test/", "http://a-much-longer-name.test/")
     path, _ = left_by(world, tmp_path, "http://a.test/")
     blank = path.read_bytes()[:START]
-    marks = [NOTHING, *(mark_of(key) for key in world.store.keys(schema.QUEUE))]
+    marks = [NOTHING, *(mark_of(key) for key, _ in all_entries(world.store))]
     for old in marks:
         for new in marks:
             for written in range(len(new) + 1):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,16 +17,17 @@ import plyvel
 import pytest
 
 from krowlspider.errors import lacks_room, told
-from krowlspider.frontier import schema
 from krowlspider.frontier.disk import cut_logs
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.exchange import export_lines
 from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.repair import Repaired, repair, way_out
 from krowlspider.frontier.schema import NEW_KEYS, new_keys_key
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, StoreError
 from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.host import host_of
 from tests.crawling import ROOT
 from tests.frontier.conftest import World
 
@@ -93,6 +96,10 @@ def job(original: Job, tmp_path: Path) -> Job:
     copy.filter = FilterFile(copy.folder / "seen")
     copy.before = original.before
     return copy
+
+
+def host_of_line(line: str) -> str:
+    return host_of(json.loads(line)["url"])
 
 
 def flip(path: Path, at: float) -> None:
@@ -216,10 +223,15 @@ def test_a_lost_table_is_told_by_the_hosts_that_miss_entries(job: Job) -> None:
     report = job.repair()
     assert report.tables == [job_table(job, report)]
     assert report.table_bytes > 0
-    missing = len(job.before) - report.found.kept["queued"]
-    assert missing > 0
-    assert report.found.short_urls == missing
-    assert sum(count for count, _ in report.found.short) == missing
+    missing = Counter(map(host_of_line, job.before)) - Counter(map(host_of_line, job.exported()))
+    assert missing
+    # A table that has lost a host's record too: nobody knows how many entries it had.
+    unrecorded = set(report.found.unrecorded)
+    assert len(unrecorded) == report.found.unrecorded_hosts <= 1
+    counted = {host: count for host, count in missing.items() if host not in unrecorded}
+    assert {host: count for count, host in report.found.short} == counted
+    assert report.found.short_urls == sum(counted.values())
+    assert report.lossy
 
 
 def test_a_table_that_is_not_there_is_told_as_nobody_knows_what_was_in_it(job: Job) -> None:
@@ -295,6 +307,7 @@ folder, at = Path(sys.argv[1]), int(sys.argv[2])
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.repair import repair
 from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.host import host_of
 left = at
 def die(event, arguments):
     global left
@@ -342,7 +355,7 @@ def test_the_seen_marks_of_what_is_left_are_all_there(job: Job) -> None:
     report = job.repair()
     store = LevelStore(job.frontier)
     world = World(lambda: store)
-    queued = [entry_of(key, value).url for key, value in store.items(schema.QUEUE)]
+    queued = [entry_of(key, value).url for key, value in all_entries(store)]
     assert world.add(*queued) == 0
     assert len(queued) == report.found.kept["queued"]
     world.frontier.close()

@@ -20,7 +20,14 @@ from hypothesis import strategies as st
 
 from krowlspider.errors import lacks_room
 from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.store import UNWRITTEN_MAX, LevelStore, NoRoomError, Store, StoreError
+from krowlspider.frontier.store import (
+    UNWRITTEN_MAX,
+    LevelStore,
+    NoRoomError,
+    Store,
+    StoreError,
+    firsts_of,
+)
 
 OpenStore = Callable[[], Store]
 
@@ -84,6 +91,55 @@ def test_values_are_read_in_the_order_of_their_keys_those_that_are_not_there_too
     assert store.read([]) == []
 
 
+def test_of_keys_that_are_the_same_up_to_a_zero_byte_the_first_comes(open_store: OpenStore) -> None:
+    store = open_store()
+    keys = (
+        b"pz\0",
+        b"qa\0",
+        b"qa\0\0",
+        b"qa\0x",
+        b"qa-b\0y",
+        b"qa-b\0z",
+        b"qa.b\0",
+        b"qb\0x",
+        b"r\0",
+    )
+    put(store, *((key, key[1:]) for key in keys))
+    firsts = [b"qa\0", b"qa-b\0y", b"qa.b\0", b"qb\0x"]
+    assert list(store.firsts(b"q")) == [(key, key[1:]) for key in firsts]
+    assert [key for key, _ in store.firsts(b"q", b"qa\0")] == firsts[1:]
+    assert [key for key, _ in store.firsts(b"q", b"qa-b\0")] == firsts[2:]
+    assert list(store.firsts(b"q", b"qb\0")) == list(store.firsts(b"s")) == []
+
+
+def test_a_reader_reads_what_is_there_in_any_order(open_store: OpenStore) -> None:
+    store = open_store()
+    put(store, (b"a", b"1"), (b"c", b""))
+    with store.reader() as reader:
+        assert [reader.read(key) for key in (b"c", b"b", b"a", b"d")] == [b"", None, b"1", None]
+
+
+def test_a_reader_finds_what_is_next_and_what_is_elsewhere(open_store: OpenStore) -> None:
+    store = open_store()
+    put(store, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4"))
+    batch = store.batch()
+    batch.delete(b"b")
+    batch.write()
+    with store.reader() as reader:
+        assert reader.read_next(b"c") == b"3"
+        for last in (b"a", b"b", b"c", b"d", b"e"):
+            for key, value in (
+                (b"a", b"1"),
+                (b"b", None),
+                (b"c", b"3"),
+                (b"d", b"4"),
+                (b"e", None),
+            ):
+                reader.read(last)
+                assert reader.read_next(key) == value
+                assert reader.read_next(key) == value
+
+
 def _merges(store: LevelStore) -> int:
     """How often LevelDB has moved or merged tables since it was opened."""
     sleep(0.2)
@@ -129,18 +185,19 @@ def test_a_damaged_table_is_not_read_as_if_nothing_were_there(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "read",
     [
-        lambda store: store.get(b"000500"),
-        lambda store: store.read((b"000500",)),
+        lambda store: store.get(b"000500\0"),
+        lambda store: store.read((b"000500\0",)),
         lambda store: list(store.keys(b"0")),
         lambda store: list(store.items(b"0")),
+        lambda store: list(store.firsts(b"0")),
     ],
-    ids=["get", "read", "keys", "items"],
+    ids=["get", "read", "keys", "items", "firsts"],
 )
 def test_one_flipped_bit_in_a_table_is_found_by_whatever_reads_it(
     tmp_path: Path, read: Callable[[LevelStore], object]
 ) -> None:
     store = LevelStore(tmp_path / "db", create=True)
-    put(store, *((b"%06d" % number, b"value %06d" % number) for number in range(1000)))
+    put(store, *((b"%06d\0" % number, b"value %06d" % number) for number in range(1000)))
     store.flush()
     store.close()
     (table,) = (tmp_path / "db").glob("*.ldb")
@@ -430,7 +487,19 @@ def test_what_a_look_for_room_left_when_it_was_killed_is_removed(tmp_path: Path)
 
 
 # So few that batches change the same ones.
-KEYS = [b"a", b"a\x00", b"aa", b"a\xff", b"b", b"ba", b"bb"]
+KEYS = [
+    b"a",
+    b"a\x00",
+    b"aa",
+    b"a\xff",
+    b"b",
+    b"ba",
+    b"bb",
+    b"q1\0",
+    b"q1\0\1",
+    b"q1a\0\0",
+    b"q2\0",
+]
 CHANGES = st.lists(
     st.tuples(st.sampled_from(KEYS), st.one_of(st.none(), st.binary(max_size=3))), max_size=10
 )
@@ -468,6 +537,10 @@ def test_a_stalled_store_agrees_with_a_plain_dict_and_so_does_a_recovered_one(
         assert list(store.keys(prefix, after)) == [key for key in keys if key > after]
         assert {key: store.get(key) for key in model} == model
         assert store.read(KEYS) == [model.get(key) for key in KEYS]
+        queues = sorted(pair for pair in model.items() if pair[0][:1] == b"q")
+        assert list(store.firsts(b"q")) == list(firsts_of(queues))
+        behind = [pair for pair in queues if not pair[0].startswith(b"q1\0")]
+        assert list(store.firsts(b"q", b"q1\0")) == list(firsts_of(behind))
 
     with TemporaryDirectory() as folder:
         store = LevelStore(Path(folder) / "db", create=True, room=1000)

@@ -14,6 +14,7 @@ from krowlspider.archive.check import CheckReport, check_folder
 from krowlspider.archive.mend import mend_folder
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
 from tests.test_crawl import stored
@@ -58,7 +59,7 @@ class Survivors:
             return cls(
                 seen=frozenset(schema.marked_by(store.items(schema.SEEN))),
                 queued=Counter(
-                    hasher.key(entry_of(key, entry).url) for key, entry in store.items(schema.QUEUE)
+                    hasher.key(entry_of(key, entry).url) for key, entry in all_entries(store)
                 ),
                 archived=archived,
                 done=counters.get("done", 0),

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import authority_of, domain_of, host_of
+from krowlspider.urls.host import _SUFFIXES, authority_of, domain_of, host_of
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,24 @@ def test_every_normalised_url_has_a_host_and_begins_with_its_authority(text: str
 )
 def test_a_domain_is_what_its_owner_registered(host: str, domain: str) -> None:
     assert domain_of(host) == domain
+
+
+RULES = sorted(_SUFFIXES.tlds)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "www", "b-c", "xn--mnchen-3ya", "co", "com", "github"]), max_size=3
+    ),
+    st.one_of(st.sampled_from(RULES), st.sampled_from([rule for rule in RULES if rule[0] in "*!"])),
+)
+@settings(max_examples=500)
+def test_the_short_way_to_a_domain_leads_where_the_whole_list_does(
+    labels: list[str], rule: str
+) -> None:
+    host = ".".join([*labels, rule.replace("*.", "any.").lstrip("!")])
+    found = _SUFFIXES.extract_str(host)
+    assert domain_of(host) == (found.top_domain_under_public_suffix or host)
 
 
 def test_users_of_one_hoster_have_domains_of_their_own() -> None:
