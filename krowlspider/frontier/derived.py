@@ -122,6 +122,7 @@ class _Work:
     def clear(self) -> None:
         """Remove what is made anew, here or by the next start."""
         self._batch.delete(schema.CLEAN)
+        self._batch.delete(schema.TALLY)
         # Lists are counted on from there: a filter is known by the number of the last that is in it.
         last = max(map(schema.split_new_keys_key, self._store.keys(schema.NEW_KEYS)), default=0)
         saved = int.from_bytes(self._store.get(schema.SAVED) or b"", "big")

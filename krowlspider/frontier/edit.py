@@ -160,4 +160,5 @@ def _remove(store: Store, prefix: bytes, size: int) -> None:
 def _batch(store: Store) -> Batch:
     batch = store.batch(sync=True)
     batch.delete(schema.CLEAN)
+    batch.delete(schema.TALLY)
     return batch

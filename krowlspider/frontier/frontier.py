@@ -17,18 +17,9 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.handover import Part, put_poison, stays
-from krowlspider.frontier.hosts import (
-    IDLE,
-    PUT_OFF,
-    RESTING,
-    Host,
-    Queue,
-    State,
-    level_of,
-    queued_in,
-)
+from krowlspider.frontier.hosts import IDLE, PUT_OFF, RESTING, Host, Queue, State, level_of
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
-from krowlspider.frontier.queues import entries, entry_keys, records
+from krowlspider.frontier.queues import entries, entry_keys
 from krowlspider.frontier.schema import (
     after_all,
     authorities_of,
@@ -121,22 +112,23 @@ class Frontier(HostTurns):
     def _open(self) -> None:
         saved = self._store.get(schema.COUNTERS)
         self.counters.update(json.loads(saved) if saved else {})
-        gauges = self._store.get(schema.CLEAN)
-        if gauges is None:
+        clean = self._store.get(schema.CLEAN)
+        if clean is None:
             # The last process died.
             self._catch_up()
-        counted: dict[str, Any] = self._count() if gauges is None else json.loads(gauges)
-        self.queued: int = counted["queued"]
+        known: dict[str, Any] = json.loads(clean or b"{}")
+        self.queued = self._tally.queued
         # To look for a host's poison where there is none would walk over all that was deleted behind it. Few: each of
         # their pages has cost three processes.
         self.poisoned = {host_in(key) for key in self._store.keys(schema.POISON)}
-        self.outbox = Outbox(self._store, self._limits.outbox, counted.get("outbox"))
+        self.outbox = Outbox(self._store, self._limits.outbox, known.get("outbox"))
         batch = self._store.batch(sync=True)
         batch.delete(schema.CLEAN)
         batch.put(schema.ROBOTS_END, b"")
+        self._tally.put(batch)
         self._put_totals(batch, self.counters)
         batch.write()
-        self.start_turns(counted["hosts"], counted["put_off"], counted.get("unsure"))
+        self.start_turns(known.get("unsure"))
 
     def _catch_up(self) -> None:
         """Have the records of the last commit's hosts say what it left of their queues: the process may have died
@@ -157,34 +149,18 @@ class Frontier(HostTurns):
                 queue.head = heads.get(level, queue.tail)
             if not host.queued and host.placed is not None:
                 batch.delete(schema.due_key(host.placed, name))
-            batch.put(schema.host_key(name), host.encode())
+            batch.put(schema.host_key(name), caught_up := host.encode())
+            self._tally.replace(record, caught_up)
+        self._tally.put(batch)
         batch.write()
-
-    def _count(self) -> dict[str, int]:
-        """Go through all host records, as the gauges of a process that died are not on disk."""
-        counted = {"queued": 0, "hosts": 0, "put_off": 0}
-        for _, record in records(self._store):
-            queued, put_off = queued_in(record)
-            counted["queued"] += queued
-            counted["put_off"] += queued * put_off
-            counted["hosts"] += bool(queued) and not put_off
-        return counted
 
     def close(self) -> None:
         """Mark the store as closed in order, and close it. Leases stay queued for the next start."""
         batch = self._store.batch(sync=True)
         self._record_changed(batch)
         self._put_totals(batch, self.counters)
-        gauges = {
-            "queued": self.pending,
-            "hosts": self._due.scheduled,
-            # Leases are queued for the next start.
-            "put_off": self._put_off_queued
-            + sum(len(host.leased) for host in self.hosts.values() if host.turn is PUT_OFF),
-            "unsure": self.unsure,
-            "outbox": self.outbox.gauges(),
-        }
-        batch.put(schema.CLEAN, json.dumps(gauges).encode())
+        known = {"unsure": self.unsure, "outbox": self.outbox.gauges()}
+        batch.put(schema.CLEAN, json.dumps(known).encode())
         batch.write()
         self.seen.save(self.seen.snapshot())
         self._store.flush()
@@ -474,6 +450,9 @@ class Frontier(HostTurns):
         else:
             self._due.forget(host, batch)
             batch.delete(schema.host_key(name))
+            self._tally.replace(host.record, b"")
+            self._tally.put(batch)
+            host.record = b""
             batch.delete(schema.put_off_key(name))
             for authority, record in zip(
                 both := authorities_of(name), self.robots_of(both), strict=True

@@ -192,8 +192,8 @@ def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     counters: Counter[str] = Counter(json.loads(saved) if saved else {})
     counters["dropped/poison"] += 1
     batch.put(schema.COUNTERS, json.dumps(counters).encode())
-    # The gauges of a clean end, if another command made one since, count the entry as queued.
-    batch.delete(schema.CLEAN)
+    # It counts the entry as queued.
+    batch.delete(schema.TALLY)
 
 
 def free_place(store: Store, key: bytes) -> bytes:

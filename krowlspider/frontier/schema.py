@@ -6,13 +6,14 @@ key                                      value
 ``a``                                    hosts of the last commit that acknowledged any entries, JSON list
 ``b``                                    the job that it belongs to: seed of its identities, 8 bytes big-endian, and its place in a cluster
 ``c``                                    counters of the job, JSON ``{name: number}``
-``d``                                    present after a clean close: JSON of the gauges, see ``Frontier.close``
+``d``                                    present after a clean close: JSON of what else is known then, see ``Frontier.close``
 ``e`` host                               a host that was handed over, whose keys the saved filter may still know: empty,
                                          or ``01`` while its seen marks are being removed
 ``i`` host ``00`` transfer               chunks that have come of a host's hand-over, 4 bytes big-endian
 ``j``                                    present when seen marks may stand for several identities: empty
 ``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
                                          the id of the machine's run; before, the job clock alone
+``f``                                    what the host records say together, see ``Tally``; gone where it is to be counted anew
 ``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
 ``m``                                    sequence of the last ``n`` that is in the saved filter, 8 bytes big-endian
@@ -61,6 +62,7 @@ PUT_OFF = b"u"
 CLOCK = b"k"
 POISON = b"p"
 ROBOTS_END = ROBOTS + b"\xff"
+TALLY = b"f"
 BUDGET = b"g"
 GONE = b"e"
 ARRIVING = b"i"

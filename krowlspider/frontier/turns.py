@@ -27,6 +27,7 @@ from krowlspider.frontier.hosts import (
     times_in,
 )
 from krowlspider.frontier.schema import whole_microseconds
+from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
 
@@ -119,18 +120,18 @@ class HostTurns:
         self.may_fetch: Callable[[str], bool] | None = None
         # Hosts that were due and not ours to fetch, since `ring_changed`.
         self.held = 0
+        self._tally = Tally.read(store)
         saved = store.get(schema.CLOCK)
         self._new = saved is None
         self._ahead = (wall() if saved is None else self._gone_on(saved, wall)) - monotonic()
 
-    def start_turns(self, scheduled: int, put_off: int, unsure: float | None) -> None:
-        """Begin with so many hosts in the heap, and entries of hosts that are put off. Hosts of which the disk knows
-        no more wait as if their last request had ended at ``unsure``, a time of the job clock: an earlier start
-        that followed on a death, None for now."""
+    def start_turns(self, unsure: float | None) -> None:
+        """Hosts of which the disk knows no more wait as if their last request had ended at ``unsure``, a time of the job
+        clock: an earlier start that followed on a death, None for now."""
         self.unsure = 0.0 if self._new else self.now() if unsure is None else unsure
         self._sure = self.unsure + self._rule.longest
-        self._put_off_queued = put_off
-        self._due = DueHeap(self._store, scheduled, self._limits.window)
+        self._put_off_queued = self._tally.put_off
+        self._due = DueHeap(self._store, self._tally.hosts, self._limits.window)
         # Each start tries the hosts again that did not answer the last one.
         self._round: bytes | None = schema.PUT_OFF
         self._next_round = self.now() + ROUND
@@ -210,8 +211,10 @@ class HostTurns:
             self._due.forget(host, batch)
         else:
             self._due.settle(host, batch)
-        host.record = host.encode()
+        before, host.record = host.record, host.encode()
         batch.put(schema.host_key(host.name), host.record)
+        self._tally.replace(before, host.record)
+        self._tally.put(batch)
         host.changed = False
 
     def _record_changed(self, batch: Batch) -> None:

@@ -20,6 +20,7 @@ from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.queues import all_entries, entries, records
 from krowlspider.frontier.schema import (
     DUE,
+    TALLY,
     due_key,
     host_key,
     seen_prefix,
@@ -27,6 +28,7 @@ from krowlspider.frontier.schema import (
     split_queue_key,
 )
 from krowlspider.frontier.store import LevelStore, Store
+from krowlspider.frontier.tally import Tally
 from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.pace import next_try
 from krowlspider.urls.host import domain_of, host_of
@@ -44,6 +46,14 @@ HOSTS = [f"h{number}.test" for number in range(4)] + [
     "c.shared.test",
 ]
 PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
+
+
+def counted(store: Store) -> Tally:
+    """What the host records on disk say together."""
+    tally = Tally()
+    for _, record in records(store):
+        tally.replace(b"", record)
+    return tally
 
 
 @dataclass
@@ -430,6 +440,9 @@ class FrontierModel(RuleBasedStateMachine):
             name: frontier.hosts.get(name) or Host.decode(name, record)
             for name, record in records(store)
         }
+        saved = Tally.read(store)
+        assert saved == counted(store)
+        assert store.get(TALLY) is not None
         assert frontier.host_count == len(places)
         assert frontier.queued == sum(host.queued for host in hosts.values())
         put_off = [host for host in hosts.values() if host.turn is Turn.PUT_OFF]
