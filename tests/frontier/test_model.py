@@ -17,12 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts import Host, Turn
 from krowlspider.frontier.outbox import Foreign
-from krowlspider.frontier.queues import all_entries, entries, records
+from krowlspider.frontier.queues import all_entries, entries, entry_keys, records
 from krowlspider.frontier.schema import (
     DUE,
     TALLY,
     due_key,
-    host_key,
     seen_prefix,
     split_due_key,
     split_queue_key,
@@ -298,8 +297,8 @@ class FrontierModel(RuleBasedStateMachine):
     def _gone(self, name: str) -> None:
         del self.under_way[name]
         self.away.add(name)
-        for prefix in (host_key(name), seen_prefix(name)):
-            assert list(self.world.store.keys(prefix)) == []
+        assert list(entry_keys(self.world.store, name)) == []
+        assert list(self.world.store.keys(seen_prefix(name))) == []
         keys = [self.world.hasher.key(url) for url in self.known if host_of(url) == name]
         assert self.other.frontier.seen.marked_among(name, keys) == set(keys)
         # As far as this frontier knows, it has never heard of them.
