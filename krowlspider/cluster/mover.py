@@ -100,6 +100,10 @@ class Mover:
         found = False
         steps = self._departures.moving(owner_of)
         while True:
+            if self._paused():
+                # The store is not to be gone over while it may be opened again.
+                await asyncio.sleep(_POLL)
+                continue
             async with self._share:
                 step = next(steps, None)
             if step is None:

@@ -78,7 +78,7 @@ def import_into(
 ) -> Imported:
     """Queue what is new in lines; each bad one is reported on standard error.
 
-    The store is left as a crawl that died leaves it: the next start counts the hosts, and each waits its delay once.
+    The store is left as a crawl that died leaves it: at the next start each host waits its delay once.
     """
     seen = SeenSet(
         store,

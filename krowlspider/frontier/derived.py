@@ -67,8 +67,8 @@ def put_right(store: Store, hasher: IdentityHasher, now: float, most: int) -> Fo
     """Make host records, heap and seen marks agree with the queue entries.
 
     Pace, counters, clock, robots.txt records and what is put off stay as they are; a host without a record is due
-    ``now``, in seconds of the job clock. ``most`` is the length of the lists in `Found`. The mark of a clean end goes,
-    and so do the lists that bring a saved seen filter up to date: the filter must have been removed.
+    ``now``, in seconds of the job clock. ``most`` is the length of the lists in `Found`. The mark of a clean end and
+    the tally go, and so do the lists that bring a saved seen filter up to date: the filter must have been removed.
     """
     work = _Work(store, hasher, now, most)
     work.clear()

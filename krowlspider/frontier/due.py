@@ -119,8 +119,11 @@ class DueHeap:
 
     def soon(self, count: int) -> list[str]:
         """Names of so many hosts that are among the next in memory."""
-        names = [name for _, name in self._run[self._at : self._at + count]]
-        return names + [name for _, _, name in self._heap[: count - len(names)]]
+        pushed = [name for _, _, name in self._heap[:count]]
+        read = [name for _, name in self._run[self._at : self._at + count]]
+        if pushed and (not read or self._heap[0][0] < self._run[self._at][0]):
+            return (pushed + read)[:count]
+        return (read + pushed)[:count]
 
     def exhausted(self, now: float) -> bool:
         """Whether more hosts may be due on disk when memory has none: `read_window` is to follow."""

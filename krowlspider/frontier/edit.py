@@ -1,7 +1,7 @@
 """Changes by hand to a frontier that no crawl has open: drop what a host has queued, or forget the host.
 
 Each batch leaves a frontier that a crawl can go on from, so a change that was cut short is made whole by asking for
-it again. The mark of a clean end goes with the first batch: the next start counts the hosts anew.
+it again. The mark of a clean end and the tally go with the first batch: the next start counts the hosts anew.
 """
 
 from __future__ import annotations

@@ -233,14 +233,14 @@ class Frontier(HostTurns):
             self._append(host, candidate.entry, candidate.priority, batch)
             touched[host] = None
             added += 1
-        for host in touched:
-            self._record(host, batch)
         if foreign:
             self._forward(foreign, batch)
         if decided:
             self.outbox.take_out(decided, batch)
         self._budget.end_batch(batch)
         self.seen.end_batch(batch)
+        for host in touched:
+            self._record(host, batch)
         batch.write()
         self.counters["queued"] += added
         return added
@@ -444,7 +444,17 @@ class Frontier(HostTurns):
                 batch.delete(key)
         for note in self._store.keys(schema.arriving_prefix(name)):
             batch.delete(note)
+        if not kept:
+            for authority, record in zip(
+                both := authorities_of(name), self.robots_of(both), strict=True
+            ):
+                # A deletion of nothing would be gone through like any other by who looks for a record behind it.
+                if record is not None:
+                    batch.delete(schema.robots_key(authority))
+            batch.delete(schema.put_off_key(name))
+        self.seen.forget(name, batch)
         self._keep_queued(host, [key for key in kept if key[:1] == schema.QUEUE])
+        self._budget.end_batch(batch)
         if kept:
             self._record(host, batch)
         else:
@@ -453,15 +463,6 @@ class Frontier(HostTurns):
             self._tally.replace(host.record, b"")
             self._tally.put(batch)
             host.record = b""
-            batch.delete(schema.put_off_key(name))
-            for authority, record in zip(
-                both := authorities_of(name), self.robots_of(both), strict=True
-            ):
-                # A deletion of nothing would be gone through like any other by who looks for a record behind it.
-                if record is not None:
-                    batch.delete(schema.robots_key(authority))
-        self.seen.forget(name, batch)
-        self._budget.end_batch(batch)
         batch.write()
         return len(kept)
 
@@ -521,9 +522,9 @@ class Frontier(HostTurns):
             self._line_up(host)
         elif host.turn is PUT_OFF:
             batch.put(schema.put_off_key(host.name), b"")
-        self._record(host, batch)
         self._budget.end_batch(batch)
         self.seen.end_batch(batch)
+        self._record(host, batch)
         batch.write()
 
     def _merge(self, host: Host, other: Host) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def records(store: Store, after: str = "") -> Iterator[tuple[str, bytes]]:
     """Hosts in the order of their names, those greater than ``after`` only, with their records. Goes over the entries,
-    5 µs a host."""
+    4 µs a host."""
     for key, record in store.firsts(QUEUE, host_key(after) if after else b""):
         # A damaged store may have entries without a record.
         if is_record(key):

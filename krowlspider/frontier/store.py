@@ -230,7 +230,7 @@ class LevelStore:
             max_file_size=TABLE_SIZE,
             block_size=BLOCK_SIZE,
             max_open_files=OPEN_TABLES,
-            # A pop reads two places that no cache has: 5 µs from tables as they stand, 17 µs from compressed ones.
+            # A place that no cache has: 5 µs from tables as they stand, 17 µs from compressed ones.
             compression=None,
         )
 

@@ -54,4 +54,8 @@ class Tally:
 
     def put(self, batch: Batch) -> None:
         """With the records that it is of."""
-        batch.put(TALLY, _TALLY.pack(self.queued, self.hosts, self.put_off))
+        if min(self.queued, self.hosts, self.put_off) < 0:
+            # It cannot be. The next start counts.
+            batch.delete(TALLY)
+        else:
+            batch.put(TALLY, _TALLY.pack(self.queued, self.hosts, self.put_off))

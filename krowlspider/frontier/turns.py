@@ -156,7 +156,8 @@ class HostTurns:
         """The host: from memory, from its record on disk, or new."""
         host = self.hosts.get(name)
         if host is None:
-            host = self._recall([name])
+            self._recall([name])
+            host = self.hosts[name]
         return host
 
     def _recall_due(self, name: str) -> Host:
@@ -174,11 +175,10 @@ class HostTurns:
                     host.ahead = *head, reader.read_next(key) if near else reader.read(key)
         return self.hosts[name]
 
-    def _recall(self, names: list[str]) -> Host:
-        """Take hosts that are not in memory, in the order of their names, into it; return the last of them."""
+    def _recall(self, names: list[str]) -> None:
+        """Take hosts that are not in memory, in the order of their names, into it."""
         for name, saved in zip(names, self._store.read(map(schema.host_key, names)), strict=True):
-            host = self._remember(name, saved)
-        return host
+            self._remember(name, saved)
 
     def _remember(self, name: str, saved: bytes | None) -> Host:
         host = Host(name, due=self.now()) if saved is None else Host.decode(name, saved)
@@ -206,7 +206,9 @@ class HostTurns:
             self._changed.append(host)
 
     def _record(self, host: Host, batch: Batch) -> None:
-        """Have the disk say what memory knows of a host: its record, and its place in the heap."""
+        """Have the disk say what memory knows of a host: its record, and its place in the heap.
+
+        Nothing that may fail comes between this and the batch's being written, as the tally is of what is written."""
         if host.turn is PUT_OFF or not (host.queued or host.leased):
             self._due.forget(host, batch)
         else:
@@ -331,6 +333,8 @@ class HostTurns:
         if host.turn is PUT_OFF:
             self._put_off_queued -= host.queued
             host.become(State.BACKING_OFF)
+            # Should no request be sent, its record would still say that it is put off.
+            self._note(host)
         host.domain = host.domain or domain_of(host.name)
         shares = (host.domain, host.address) if host.address else (host.domain,)
         for share in shares:
@@ -567,9 +571,11 @@ class HostTurns:
             self._next_round = self.now() + ROUND
         keys = list(islice(self._store.keys(schema.PUT_OFF, self._round), _REVIVED))
         self._round = keys[-1] if len(keys) == _REVIVED else None
+        names = [key[1:].decode() for key in keys]
+        self._recall(sorted(name for name in names if name not in self.hosts))
         batch = self._store.batch()
-        for key in keys:
-            host = self.host(key[1:].decode())
+        for key, name in zip(keys, names, strict=True):
+            host = self.hosts[name]
             if host.turn is PUT_OFF and host.due > self.now():
                 self._rest_apart(host)
                 continue

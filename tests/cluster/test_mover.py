@@ -22,7 +22,7 @@ from krowlspider.frontier.arrival import Arrivals
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.poison import POISON_STRIKES, strike
-from krowlspider.frontier.queues import records
+from krowlspider.frontier.queues import entry_keys, records
 from krowlspider.frontier.schema import ROBOTS_END, seen_prefix
 from krowlspider.frontier.turns import HostBusyError
 from krowlspider.politeness.robots import RobotsRecord
@@ -98,10 +98,10 @@ def fill(world: World) -> None:
     due = world.frontier.now() + 100
     world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
     world.add("http://poison.test/")
-    key = next(key for key in world.store.keys(b"q") if b"poison" in key)
+    world.commit()
+    (key,) = entry_keys(world.store, "poison.test")
     for _ in range(POISON_STRIKES):
         strike(world.store, key)
-    world.commit()
     world.crash()
 
 

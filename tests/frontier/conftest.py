@@ -13,10 +13,11 @@ from krowlspider.frontier.departure import Departures
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate, Frontier, Lease
 from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.queues import entries
+from krowlspider.frontier.queues import entries, records
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import LevelStore, Store
+from krowlspider.frontier.tally import Tally
 from krowlspider.frontier.turns import Limits
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
@@ -34,6 +35,14 @@ RULE = PaceRule(
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
 # Memory for next to nothing: every host and place comes from disk.
 TINY = replace(LIMITS, hosts_in_memory=1, window=1)
+
+
+def counted(store: Store) -> Tally:
+    """What the host records on disk say together."""
+    tally = Tally()
+    for _, record in records(store):
+        tally.replace(b"", record)
+    return tally
 
 
 class KeptMemoryStore(MemoryStore):

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.due import DueHeap
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
-from krowlspider.frontier.schema import PUT_OFF
+from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.schema import PUT_OFF, due_key
 from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.store import StoreError
+from krowlspider.frontier.tally import Tally
 from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.pace import PARKED, Pace
-from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World
+from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -468,3 +472,76 @@ def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
     world.clocks.pass_(2)
     assert world.fetch() == A2
     assert world.add(A1) == 0
+
+
+def test_a_host_that_was_put_off_and_is_turned_back_is_put_off_no_more_also_when_read_again(
+    open_store: Callable[[], Store],
+) -> None:
+    world = World(open_store, limits=replace(LIMITS, hosts_in_memory=1, address_concurrency=1))
+    world.add("http://a.test/")
+    host = world.frontier.pop_host()
+    assert host is not None
+    world.frontier.put_off(host, 60.0)
+    assert world.frontier.put_off_queued == 1
+    world.clocks.pass_(61)
+    again = world.frontier.pop_host()
+    assert again is not None
+    world.frontier.turn_back(again, "192.0.2.1")
+    assert world.frontier.put_off_queued == 0
+    world.commit()
+    world.add("http://b.test/", "http://c.test/")
+    world.add("http://d.test/")
+    assert "a.test" not in world.frontier.hosts
+    assert world.frontier.host("a.test").turn is Turn.RESTING
+    assert {popped(world, f"192.0.2.{number}") for number in range(4)} == {
+        f"{letter}.test" for letter in "abcd"
+    }
+    assert world.frontier.put_off_queued == 0
+
+
+def test_those_that_are_next_come_in_the_order_of_their_times() -> None:
+    store = MemoryStore()
+    batch = store.batch()
+    for due in (10.0, 20.0, 30.0):
+        batch.put(due_key(due, f"{due:.0f}.test"), b"")
+    batch.write()
+    heap = DueHeap(store, 3, 100)
+    heap.read_window(5.0)
+    assert heap.soon(2) == ["10.test", "20.test"]
+    heap.push(15.0, "15.test")
+    assert heap.soon(2) == ["10.test", "20.test"]
+    heap.push(9.0, "9.test")
+    assert heap.soon(2) == ["9.test", "15.test"]
+    assert [heap.pop(40.0) for _ in range(6)] == [
+        *("9.test", "10.test", "15.test", "20.test", "30.test"),
+        None,
+    ]
+
+
+@pytest.mark.parametrize("operation", ["add", "take over", "give up"])
+def test_a_read_that_fails_in_the_midst_of_a_change_leaves_the_counts_right(
+    world: World, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """They decide when a crawl ends."""
+    there = World(KeptMemoryStore, node="there")
+    there.add("http://c.test/1", "http://c.test/2")
+    world.add("http://a.test/1", "http://a.test/2", "http://b.test/")
+
+    def fail(*_: object) -> None:
+        raise StoreError("the disk")
+
+    step, change = {
+        "add": ("end_batch", lambda: world.add("http://a.test/3", "http://d.test/")),
+        "take over": ("end_batch", lambda: there.hand_over("c.test", world)),
+        "give up": ("forget", lambda: world.hand_over("a.test", there)),
+    }[operation]
+    with monkeypatch.context() as patch:
+        patch.setattr(world.frontier.seen, step, fail)
+        with pytest.raises(StoreError, match="the disk"):
+            change()
+    # Something else of which the record is written.
+    assert world.fetch() is not None
+    world.commit()
+    assert Tally.read(world.store) == counted(world.store)
+    world.crash()
+    assert world.frontier.queued == counted(world.store).queued

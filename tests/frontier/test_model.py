@@ -31,7 +31,7 @@ from krowlspider.frontier.tally import Tally
 from krowlspider.frontier.turns import ROUND, HostBusyError
 from krowlspider.politeness.pace import next_try
 from krowlspider.urls.host import domain_of, host_of
-from tests.frontier.conftest import LIMITS, RULE, TINY, Clocks, KeptMemoryStore, World
+from tests.frontier.conftest import LIMITS, RULE, TINY, Clocks, KeptMemoryStore, World, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +45,6 @@ HOSTS = [f"h{number}.test" for number in range(4)] + [
     "c.shared.test",
 ]
 PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
-
-
-def counted(store: Store) -> Tally:
-    """What the host records on disk say together."""
-    tally = Tally()
-    for _, record in records(store):
-        tally.replace(b"", record)
-    return tally
 
 
 @dataclass

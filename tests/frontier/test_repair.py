@@ -307,7 +307,6 @@ folder, at = Path(sys.argv[1]), int(sys.argv[2])
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.repair import repair
 from krowlspider.urls.canonical import IdentityHasher
-from krowlspider.urls.host import host_of
 left = at
 def die(event, arguments):
     global left
