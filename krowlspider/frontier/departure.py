@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots import RobotsGate
     from krowlspider.frontier.store import Store
 
-# Host records looked at in one step of `Departures.moving`: 3 ms.
-_STEP = 500
+# Host records looked at in one step of `Departures.moving`: 6 ms.
+_STEP = 1000
 # What an entry takes in JSON besides what it takes on disk, and that again in a request of JSON in base64.
 _ENTRY_OVERHEAD = 100
 
