@@ -15,8 +15,10 @@ from krowlspider.archive.mend import mend_folder
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.queues import all_entries
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store import LevelStore, Store
+from krowlspider.frontier.tally import Tally
 from krowlspider.urls.canonical import IdentityHasher
+from tests.frontier.conftest import counted
 from tests.test_crawl import stored
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _NEVER_QUEUED = "dropped/redirect_loop"
 @dataclass(frozen=True, slots=True, eq=False)
 class Survivors:
     """Keys of the identities that are seen, queued and archived; the pages counted as ``done``, the URLs ``dropped``;
-    and the check of the archive, mended."""
+    the check of the archive, mended; and where the tally of the host records is not what they say."""
 
     seen: frozenset[bytes]
     queued: Counter[bytes]
@@ -38,6 +40,7 @@ class Survivors:
     done: int
     dropped: int
     report: CheckReport
+    tally_faults: list[str]
     hasher: IdentityHasher
 
     @classmethod
@@ -66,6 +69,7 @@ class Survivors:
                 dropped=sum(n for name, n in counters.items() if name.startswith("dropped/"))
                 - counters.get(_NEVER_QUEUED, 0),
                 report=check_folder(job / "warc"),
+                tally_faults=tally_faults(store),
                 hasher=hasher,
             )
         finally:
@@ -79,7 +83,7 @@ class Survivors:
         names = {self.hasher.key(url): url for url in pages}
         exempt = {self.hasher.key(url) for url in refused}
         names |= {self.hasher.key(url): url for url in refused}
-        faults = [f"{problem}" for problem in self.report.problems]
+        faults = [f"{problem}" for problem in self.report.problems] + self.tally_faults
         faults += [
             f"nobody's key: {key.hex()}" for key in (self.seen | self.queued.keys()) - names.keys()
         ]
@@ -96,6 +100,12 @@ class Survivors:
         return faults
 
 
+def tally_faults(store: Store) -> list[str]:
+    """What a start after a death goes by is what the host records say."""
+    said, is_so = Tally.read(store), counted(store)
+    return [] if said == is_so else [f"the records say {is_so}, and it is kept {said}"]
+
+
 def done_on_disk(job: Path) -> int:
     """Pages counted as done in the frontier of a dead crawl; 0 before it was made."""
     with tempfile.TemporaryDirectory(prefix="survivors-") as scratch:
@@ -106,6 +116,7 @@ def done_on_disk(job: Path) -> int:
         store = LevelStore(copy)
         try:
             counters: dict[str, int] = json.loads(store.get(schema.COUNTERS) or b"{}")
+            assert tally_faults(store) == []
         finally:
             store.close()
         return counters.get("done", 0)
