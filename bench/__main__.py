@@ -177,7 +177,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 # Other defaults than those of the rest.
 _OWN: dict[str, dict[str, Any]] = {
-    "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 60_000, "per_host": 300},
+    "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
     "transit": {

@@ -12,14 +12,21 @@ if TYPE_CHECKING:
 
     from bench.pages import Shape
 
+# Pages of the web, however many hosts they are on: with more of them a page had more new links, which is another matter.
+_PAGES = 400_000
 # Seconds that a run is to last at the pace that the latency permits, where the latency is what bounds it.
-_LASTING = 20
+_LASTING = 60
 
 
 def hosts(shape: Shape, counts: Sequence[int], *, pages: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each number of hosts."""
+    """A row for each number of hosts; the web has as many pages with each."""
+    # No page is refused for want of room in its host's queue.
+    settings = {"KROWL_HOST_QUEUE_MAX": _PAGES}
     return [
-        _row(replace(shape, hosts=count), pages=pages, rounds=rounds, concurrency=256)
+        _row(
+            replace(shape, hosts=count, per_host=_PAGES // count),
+            crawl.Plan(pages, rounds, settings=settings),
+        )
         for count in counts
     ]
 
@@ -37,9 +44,7 @@ def transit(
     for concurrency, latency in _pairs(concurrencies, latencies):
         slow = replace(shape, hosts=max(shape.hosts, 2 * concurrency), latency=latency)
         least = _LASTING * concurrency / latency if latency else pages
-        rows.append(
-            _row(slow, pages=min(pages, int(least)), rounds=rounds, concurrency=concurrency)
-        )
+        rows.append(_row(slow, crawl.Plan(min(pages, int(least)), rounds, concurrency)))
     return rows
 
 
@@ -49,12 +54,12 @@ def _pairs(concurrencies: Sequence[int], latencies: Sequence[float]) -> Iterator
             yield concurrency, latency
 
 
-def _row(shape: Shape, *, pages: int, rounds: int, concurrency: int) -> dict[str, Any]:
-    figures = crawl.measure(shape, ["krowlspider"], crawl.Plan(pages, rounds, concurrency))
+def _row(shape: Shape, plan: crawl.Plan) -> dict[str, Any]:
+    figures = crawl.measure(shape, ["krowlspider"], plan)
     found = figures["crawlers"]["krowlspider"]
     row = {
         "hosts": shape.hosts,
-        "concurrency": concurrency,
+        "concurrency": plan.concurrency,
         "latency": shape.latency,
         **{
             key: found[key]["median"]
@@ -73,7 +78,7 @@ def _row(shape: Shape, *, pages: int, rounds: int, concurrency: int) -> dict[str
         # Requests, as robots.txt takes its time too. The first run, with which start and end go, had two of them.
         run = found["runs"][0]
         seconds = run["seconds"] - run["start_seconds"] + 2 * shape.latency
-        row["of_permitted"] = round(run["requests"] * shape.latency / concurrency / seconds, 3)
+        row["of_permitted"] = round(run["requests"] * shape.latency / plan.concurrency / seconds, 3)
     return row
 
 

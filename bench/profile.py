@@ -85,7 +85,9 @@ def _threads_of_child(pid: int) -> Iterator[tuple[int, int]]:
         for child in children[:1]:
             for thread in Path(f"/proc/{child}/task").iterdir():
                 fields = (thread / "stat").read_text().rpartition(")")[2].split()
-                yield int(thread.name), int(fields[11]) + int(fields[12])
+                user, system = int(fields[11]), int(fields[12])
+                # One that has run nothing by itself: to be stopped at each sample takes CPU, too.
+                yield int(thread.name), user + system if user else 0
     except (FileNotFoundError, ProcessLookupError):
         # It has ended between two looks.
         return

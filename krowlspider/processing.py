@@ -78,7 +78,9 @@ def page_mark(frontier: Frontier, transit: Transit | None) -> bytes:
     """What marks the work on a request's page; nothing for an errand."""
     if transit is None or transit.lease is None:
         return NOTHING
-    return mark_of(frontier.key_of(transit.lease))
+    if not transit.mark:
+        transit.mark = mark_of(frontier.key_of(transit.lease))
+    return transit.mark
 
 
 def mark_work(

@@ -83,7 +83,8 @@ class Transit:
     ``failure`` is the reason the page is dropped unless it is queued again. ``hold`` keeps the host out of the
     heap until its robots.txt is known, ``resting`` for minutes or a day. ``blameless`` says that neither host nor page is to
     blame for the failure; ``unpopped`` that the page is back where it was; ``turned_back`` that nothing was sent.
-    ``note`` is what the archive is to be told of the fetch when the request is over.
+    ``note`` is what the archive is to be told of the fetch when the request is over. ``mark`` is that of the page at work
+    (`page_mark`), once it is made.
     """
 
     host: Host
@@ -98,6 +99,7 @@ class Transit:
     unpopped: bool = False
     turned_back: bool = False
     note: Note | None = None
+    mark: bytes = b""
 
 
 class Scheduler(BaseScheduler):

@@ -11,6 +11,7 @@ from scrapy.http import JsonRequest
 
 from krowlspider.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
+from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.host import host_of
 
 URL = "http://a.test/"
@@ -49,6 +50,15 @@ def test_a_spiders_own_plain_page_is_plain_and_comes_back_as_the_spider_makes_it
     entry, again = through(spider.page_request(URL, {"depth": 1}), spider)
     assert entry.request == b""
     assert (again.callback, again.meta) == (spider.parse, {"depth": 1, "mine": True})
+
+
+def test_a_page_of_the_broad_spider_has_the_url_that_was_discovered() -> None:
+    url = "http://a.test/x^y[z]?q=^[a]|{}`%zz"
+    spider = BroadSpider()
+    entry, again = through(spider.page_request(url, {"depth": 1}), spider)
+    assert (entry.request, entry.url, again.url) == (b"", url, url)
+    # Scrapy's own escapes it.
+    assert Request(url).url != url
 
 
 def test_a_page_that_was_redirected_keeps_the_chain_beside_its_url() -> None:

@@ -58,9 +58,11 @@ def anywhere(address: str) -> bool:
 
 
 class Dialer:
-    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address."""
+    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address. To be made while its loop is
+    running."""
 
     def __init__(self, *, resolver: Resolver, guard: AddressGuard, connect_timeout: float) -> None:
+        self._loop = asyncio.get_running_loop()
         self._resolver = resolver
         self._guard = guard
         self._connect_timeout = connect_timeout
@@ -108,7 +110,7 @@ class Dialer:
     async def _connect(
         self, origin: Origin, address: str, deadline: float, name: float
     ) -> Connection:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         limit = loop.time() + self._connect_timeout
         try:
             async with asyncio.timeout_at(min(limit, deadline)):

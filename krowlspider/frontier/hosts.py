@@ -133,8 +133,8 @@ class Host:
     # Lists, as they hold one or two: a set or deque for each host would be half its memory.
     leased: list[tuple[int, int]] = field(default_factory=list)
     errands: list[object] = field(default_factory=list)
-    # Level, sequence and value of the entry that was next when the host was read from disk.
-    ahead: tuple[int, int, bytes | None] | None = None
+    # Level, sequence and value of entries that are popped next, the first of them last: read together.
+    ahead: list[tuple[int, int, bytes | None]] | None = None
 
     def become(self, state: State) -> None:
         """:raises IllegalMove: the state does not lead there; nothing has changed"""

@@ -172,7 +172,8 @@ class HostTurns:
                     # Between the two are older records and removed entries, until LevelDB merges them away.
                     near = host.queued + host.done + host.dropped <= _NEAR
                     key = schema.queue_key(key, head[0] >> 8, head[1])
-                    host.ahead = *head, reader.read_next(key) if near else reader.read(key)
+                    value = reader.read_next(key) if near else reader.read(key)
+                    host.ahead = [(*head, value)]
         return self.hosts[name]
 
     def _recall(self, names: list[str]) -> None:

@@ -50,7 +50,9 @@ def read_links(
             continue
         if follow_nofollow or "nofollow" not in relations:
             hrefs.append(href)
-    return normalise_all(hrefs[:MAX_HEADER_LINKS], url), canonical
+    # Most pages have none, and would have their base parsed for nothing.
+    links = normalise_all(hrefs[:MAX_HEADER_LINKS], url) if hrefs else []
+    return links, canonical
 
 
 def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:

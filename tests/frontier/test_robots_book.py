@@ -122,6 +122,13 @@ def test_hosts_with_the_same_short_robots_txt_share_its_rules() -> None:
     book.learn(A, record_of(world, body))
     book.learn("http://b.test", record_of(world, body))
     assert book.look_up(A)[1] is book.look_up("http://b.test")[1]
+    assert book.size == 1
+    book.learn(A, record_of(world, b""))
+    assert book.size == 1
+    book.learn("http://b.test", record_of(world, b"User-agent: *\nDisallow: /a\nDisallow: /b"))
+    assert book.size == 2
+    book.learn("http://b.test", record_of(world, body))
+    assert book.size == 1
 
 
 def test_a_record_learnt_again_counts_once() -> None:
