@@ -209,7 +209,9 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="for krowlspider alone")
     add("--hosts", type=int, nargs="+", default=[2000], help="of the web; handed over")
-    add("--per-host", type=int, default=100, help="pages that each host has")
+    add(
+        "--per-host", type=int, default=100, help="pages that each host has; growth: 400,000 in all"
+    )
     add("--concurrency", type=int, nargs="+", default=[256], help="requests in transit")
     add("--latency", type=float, nargs="+", default=[0.0], help="seconds before an answer")
     add("--tls", action="store_true", help="https alone")

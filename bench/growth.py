@@ -24,7 +24,7 @@ def hosts(shape: Shape, counts: Sequence[int], *, pages: int, rounds: int) -> li
     settings = {"KROWL_HOST_QUEUE_MAX": _PAGES}
     return [
         _row(
-            replace(shape, hosts=count, per_host=_PAGES // count),
+            replace(shape, hosts=count, per_host=max(1, _PAGES // count)),
             crawl.Plan(pages, rounds, settings=settings),
         )
         for count in counts

@@ -57,6 +57,7 @@ def test_a_page_of_the_broad_spider_has_the_url_that_was_discovered() -> None:
     spider = BroadSpider()
     entry, again = through(spider.page_request(url, {"depth": 1}), spider)
     assert (entry.request, entry.url, again.url) == (b"", url, url)
+    assert "verbatim_url" not in again.meta
     # Scrapy's own escapes it.
     assert Request(url).url != url
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # Names remembered that are addresses or end like one, about 200 bytes each.
 _PARSED = 65_536
+# Characters of an IPv6 address that ends in an IPv4 one; beyond them there may be a zone.
+_LONGEST = 128
 
 
 def parse_hosts(text: str) -> dict[str, list[str]]:
@@ -27,7 +29,7 @@ def parse_hosts(text: str) -> dict[str, list[str]]:
 def is_address(text: str) -> bool:
     """Whether ``text`` is an IPv4 or IPv6 address, without brackets."""
     # Most names are seen by their end to be none; to parse one takes 15 µs.
-    return (text[-1:].isdigit() or ":" in text) and _parses(text)
+    return (text[-1:].isdigit() or ":" in text) and len(text) <= _LONGEST and _parses(text)
 
 
 @lru_cache(maxsize=_PARSED)

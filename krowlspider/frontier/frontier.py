@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 # Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads across what
 # LevelDB keeps of it. Queues are read by key, and need none.
 COMPACT_EVERY = 500_000
-# Entries of a host read together when it is popped, which takes 35 µs however many they are; and bytes of one beyond which
-# no more are kept in memory.
+# Entries of a host read together when it is popped, which takes 35 µs however many they are; and bytes of the longest that
+# is kept in memory until it is.
 _AHEAD = 4
 _AHEAD_BYTES = 512
 # Pages done or dropped that a host is taken over with: half of what its record holds, so that what is fetched here has room.
@@ -346,7 +346,8 @@ class Frontier(HostTurns):
     def _read_ahead(
         self, name: str, level: int, queue: Queue, most: int
     ) -> list[tuple[int, int, bytes | None]]:
-        """The next entries of a host's queue, as `Host.ahead`; no more behind one that is missing or long."""
+        """The next entries of a host's queue, as `Host.ahead`; no more behind one that is missing, or before a
+        long one."""
         prefix = schema.host_key(name)
         key = schema.queue_key(prefix, level >> 8, queue.head)
         if most == 1:
@@ -356,9 +357,11 @@ class Frontier(HostTurns):
             value = reader.read(key)
             found.append((level, queue.head, value))
             for sequence in range(queue.head + 1, min(queue.head + most, queue.tail)):
-                if value is None or len(value) > _AHEAD_BYTES:
+                if value is None:
                     break
                 value = reader.read_next(schema.queue_key(prefix, level >> 8, sequence))
+                if value is not None and len(value) > _AHEAD_BYTES:
+                    break
                 found.append((level, sequence, value))
         found.reverse()
         return found

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.store import Batch
 
-# Authorities of which the parsed rules are kept in memory, about 300 bytes each without them, and rules and sitemaps of
-# all of them together, about 200 bytes each: an ordinary robots.txt has 25, the longest that is read (500 KiB) 60,000. What
-# several authorities share counts once. One that is not in memory takes 180 µs for each page.
+# Authorities of which the parsed rules are kept in memory, about 300 bytes each; one that is not takes 180 µs for each page.
 AUTHORITIES_MAX = 65_536
-RULES_MAX = 250_000
+# What several of them share counts once: different rules, ordinary ones of about 5 kB, and their sizes together, which
+# stand for about 200 bytes: the longest robots.txt that is read (500 KiB) has 60,000.
+DIFFERENT_MAX = 8192
+RULES_MAX = 1_000_000
 # Authorities that are known to have no record, about 180 bytes each: one of http and https of nearly every host.
 WITHOUT_MAX = 65_536
 # Bodies of at most so many bytes whose rules are kept for the next authority with the same: what hosting and publishing
@@ -49,7 +50,7 @@ class RobotsBook:
         self._wall = wall
         self._longest = longest
         self._parsed: OrderedDict[str, _Known] = OrderedDict()
-        # How many authorities have the same rules, and rules and sitemaps of all of them.
+        # How many authorities have the same rules, and the size of all of them.
         self._holders: Counter[RobotsRules] = Counter()
         self.size = 0
         self._without: OrderedDict[str, None] = OrderedDict()
@@ -164,7 +165,11 @@ class RobotsBook:
             if rules not in self._holders:
                 self.size += rules.size
             self._holders[rules] += 1
-        while len(self._parsed) > AUTHORITIES_MAX or self.size > RULES_MAX:
+        while (
+            len(self._parsed) > AUTHORITIES_MAX
+            or len(self._holders) > DIFFERENT_MAX
+            or self.size > RULES_MAX
+        ):
             self._let_go(self._parsed.popitem(last=False)[1])
         return known
 

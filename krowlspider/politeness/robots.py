@@ -139,6 +139,11 @@ def _seconds(value: str, otherwise: float | None) -> float | None:
     return delay if math.isfinite(delay) and delay >= 0 else otherwise
 
 
+# Characters, and parts of rules between wildcards, that take 200 bytes.
+_SIZED = 200
+_WILDCARDS_SIZED = 3
+
+
 class RobotsRules:
     """The rules of one authority for one product token."""
 
@@ -150,8 +155,14 @@ class RobotsRules:
         self.crawl_delay = crawl_delay
         # As written, repeats too: neither normalised nor checked.
         self.sitemaps = sitemaps
-        # Rules and sitemaps kept in memory.
-        self.size = len(rules) + len(sitemaps)
+        # Of what is kept in memory, in 200 bytes: one for each rule and sitemap, as most are short, and what long ones and
+        # the parts between wildcards take more.
+        texts = [*rules, *sitemaps]
+        self.size = (
+            len(texts)
+            + sum(len(text) // _SIZED for text in texts)
+            + sum(rule.count("*") for rule in rules) // _WILDCARDS_SIZED
+        )
 
     @classmethod
     def parse(cls, body: bytes, agent: str) -> Self:

@@ -93,8 +93,10 @@ def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
 def test_of_what_a_host_has_next_little_is_kept_in_memory(world: World) -> None:
     short = [f"http://a.test/{number}" for number in range(10)]
     long = [f"http://b.test/{number}/{'x' * 1000}" for number in range(10)]
-    world.add(*short, *long)
-    kept = {"a.test": set[int](), "b.test": set[int]()}
+    # A short one before each long one.
+    both = [f"http://c.test/{number}/{'x' * 1000 * (number % 2)}" for number in range(10)]
+    world.add(*short, *long, *both)
+    kept = {"a.test": set[int](), "b.test": set[int](), "c.test": set[int]()}
     for _ in short:
         for _ in kept:
             lease = world.pop()
@@ -103,7 +105,7 @@ def test_of_what_a_host_has_next_little_is_kept_in_memory(world: World) -> None:
             world.frontier.release(lease.host, 0.25)
             world.frontier.acknowledge(lease)
         world.clocks.pass_(1)
-    assert kept == {"a.test": {0, 1, 2, 3}, "b.test": {0}}
+    assert kept == {"a.test": {0, 1, 2, 3}, "b.test": {0}, "c.test": {0, 1}}
 
 
 def test_the_consumed_part_of_the_heap_is_compacted_with_a_commit(

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from krowlspider.frontier.robotsbook import AUTHORITIES_MAX, RULES_MAX, WITHOUT_MAX, RobotsBook
+from krowlspider.frontier.robotsbook import (
+    AUTHORITIES_MAX,
+    DIFFERENT_MAX,
+    RULES_MAX,
+    WITHOUT_MAX,
+    RobotsBook,
+)
 from krowlspider.frontier.schema import ROBOTS, robots_key, seen_prefix
 from krowlspider.frontier.store import LevelStore
 from krowlspider.politeness.robots import RobotsRecord, Ruling
@@ -60,6 +66,31 @@ def test_authorities_in_memory_are_bounded() -> None:
     assert book.look_up(A)[1] is rules
     book.learn("http://last.test", record_of(world, b""))
     assert book.look_up(A)[1] is not rules
+
+
+def test_different_rules_in_memory_are_bounded() -> None:
+    world = World(KeptMemoryStore)
+    book = book_of(world)
+    book.learn(A, record_of(world, b"User-agent: *\nDisallow: /private"))
+    _, rules = book.look_up(A)
+    for number in range(DIFFERENT_MAX - 1):
+        body = b"User-agent: *\nDisallow: /%d\n# %b" % (number, b"long" * 256)
+        book.learn(f"http://{number}.test", record_of(world, body))
+    assert book.look_up(A)[1] is rules
+    assert book.size == DIFFERENT_MAX
+    book.learn("http://last.test", record_of(world, b"User-agent: *\nDisallow: /last"))
+    assert book.size == DIFFERENT_MAX
+    assert A not in book._parsed
+
+
+def test_long_rules_and_those_with_many_wildcards_count_for_what_they_take() -> None:
+    world = World(KeptMemoryStore)
+    book = book_of(world)
+    wild = b"User-agent: *\nDisallow: /" + b"*ab" * 100_000
+    book.learn(A, record_of(world, wild))
+    assert book.size > 30_000
+    book.learn(A, record_of(world, b"Sitemap: http://a.test/" + b"x" * 300_000))
+    assert 1_000 < book.size < 2_000
 
 
 class Reads(KeptMemoryStore):
