@@ -322,6 +322,19 @@ def test_a_page_that_both_know_is_fetched_if_neither_has(
     assert other.add(*urls(0, 1, 2)) == 0
 
 
+def test_what_is_next_here_is_not_fetched_if_it_was_done_there(world: World, other: World) -> None:
+    """However much of a host's queue is in memory."""
+    world.add(url(1))
+    do(world, url(1))
+    other.add(*urls(0, 1, 2))
+    do(other, url(0))
+    world.hand_over(HOST_NAME, other)
+    other.clocks.pass_(5)
+    do(other, url(2))
+    other.commit()
+    assert (other.frontier.pending, other.frontier.host_count) == (0, 0)
+
+
 def test_a_host_in_transit_takes_what_comes_and_keeps_the_later_time(
     world: World, other: World
 ) -> None:
