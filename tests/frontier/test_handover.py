@@ -283,6 +283,20 @@ def test_a_pickled_request_stays_and_is_counted(world: World, other: World) -> N
     do(world, url(9), url(0), url(1))
 
 
+def test_what_left_between_two_that_stay_is_not_fetched(world: World, other: World) -> None:
+    """However much of a host's queue is in memory."""
+    world.add(url(0))
+    for number in (1, 3):
+        entry = Entry(url(number), request=b"Ppickle")
+        world.frontier.add([Candidate(HOST_NAME, b"1234567%d" % number, entry)])
+        world.add(url(number + 1))
+    do(world, url(0))
+    world.hand_over(HOST_NAME, other)
+    assert other.queued(HOST_NAME) == urls(2, 4)
+    do(world, url(1), url(3))
+    assert world.pop() is None
+
+
 # What each frontier has done or queued of page 0, whose state is known by how it was come by, and what is fetched
 # when all is in one.
 @pytest.mark.parametrize(
