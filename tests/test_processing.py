@@ -27,6 +27,7 @@ class Page:
 
     def __init__(self, key: bytes | None):
         self.lease = key
+        self.mark = b""
 
 
 class FakeJob:
