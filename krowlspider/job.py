@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 # Seconds between looks for room for the frontier, at first and at most: each may write 100 MB.
 _TRY_AGAIN = 1.0
 _TRY_AGAIN_MAX = 5.0
-# Idle connections at most, about 12 MB (with TLS 450 MB: uvloop keeps a buffer for each), and files that are open besides: LevelDB's 1,000 tables are mapped, and closed.
+# Idle connections at most, about 12 MB (with TLS 130), and files that are open besides: LevelDB's 1,000 tables are mapped, and closed.
 _IDLE_MAX = 2048
 _OTHER_FILES = 300
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 import ssl
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection
@@ -27,6 +25,7 @@ from krowlspider.fetch.errors import (
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled
+from krowlspider.fetch.tls import Channel
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
@@ -134,29 +133,17 @@ class Dialer:
             )
             connection.dialled = Dialled(name, time.perf_counter() - begun)
             return connection
-        server_name = _server_name(origin.host)
-        # A socket of our own, to know when TCP ends and TLS begins.
-        with ExitStack() as unused:
-            sock = unused.enter_context(_socket_to(address))
-            await loop.sock_connect(sock, (address, origin.port))
-            connected = time.perf_counter()
-            _, connection = await loop.create_connection(
-                lambda: Connection(loop, origin, address),
-                sock=sock,
-                ssl=self._tls,
-                server_hostname=server_name,
-            )
-            unused.pop_all()
-        ended = time.perf_counter()
-        connection.dialled = Dialled(name, connected - begun, ended - connected)
+        connection = Connection(loop, origin, address)
+        channel = Channel(loop, self._tls, _server_name(origin.host), connection)
+        try:
+            await loop.create_connection(lambda: channel, address, origin.port)
+            await channel.secured
+        except BaseException:
+            channel.abort()
+            raise
+        connected = channel.connected
+        connection.dialled = Dialled(name, connected - begun, time.perf_counter() - connected)
         return connection
-
-
-def _socket_to(address: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setblocking(False)
-    return sock
 
 
 def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 import time
+from contextlib import suppress
 
 import pytest
 import trustme
 
-from krowlspider.fetch.errors import ConnectTimeout, TLSFailed
+from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, TLSFailed
 
 from .web import Peer, Run, answering, client, closing, fetch, serve
 
@@ -152,5 +154,140 @@ def test_a_name_that_sni_cannot_carry_is_a_tls_failure(run: Run, tls: ssl.SSLCon
         async with serve(answering(OK), tls) as web, client() as made:
             with pytest.raises(TLSFailed):
                 await fetch(made, f"https://{'x' * 64}.test:{web.port}/")
+
+    run(main())
+
+
+class Records:
+    """A server's side of TLS, done by hand over a plain connection, to send what no server should."""
+
+    def __init__(self, peer: Peer, context: ssl.SSLContext):
+        self._peer = peer
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._in, self._out, server_side=True)
+
+    async def request(self) -> None:
+        while True:
+            try:
+                if self._object.read(65_536):
+                    return
+            except ssl.SSLWantReadError:
+                await self.flush()
+                self._in.write(await self._peer.some())
+
+    def say(self, data: bytes) -> bytes:
+        """The records of some bytes."""
+        self._object.write(data)
+        return self._out.read()
+
+    def close_notify(self) -> bytes:
+        with suppress(ssl.SSLWantReadError):
+            self._object.unwrap()
+        return self._out.read()
+
+    async def flush(self) -> None:
+        await self._peer.send(self._out.read())
+
+
+TO_THE_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nhello"
+
+
+def test_an_end_without_goodbye_may_be_a_cut_answer(run: Run, tls: ssl.SSLContext) -> None:
+    """RFC 9112, section 9.8."""
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            records = Records(peer, tls)
+            await records.request()
+            await peer.send(records.say(TO_THE_CLOSE))
+            peer.close()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(ConnectionLost) as caught:
+                await fetch(made, f"https://a.test:{web.port}/")
+        exchange = caught.value.exchange
+        assert exchange is not None
+        assert (exchange.response_bytes, exchange.truncated) == (TO_THE_CLOSE, "disconnect")
+
+    run(main())
+
+
+def test_records_come_in_any_pieces(run: Run, tls: ssl.SSLContext) -> None:
+    """Some bytes at a time, and all with the goodbye at once."""
+    body = random.Random(1).randbytes(100_000)
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + body
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            records = Records(peer, tls)
+            await records.request()
+            data = records.say(response)
+            for start in range(0, len(data), 1009):
+                await peer.send(data[start : start + 1009])
+                await asyncio.sleep(0)
+            await records.request()
+            await peer.send(records.say(TO_THE_CLOSE) + records.close_notify())
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            first, second = await fetch(made, url), await fetch(made, url)
+        assert (first.response_bytes, second.response_bytes) == (response, TO_THE_CLOSE)
+        assert second.reused
+
+    run(main())
+
+
+def test_what_is_no_record_ends_a_connection(run: Run, tls: ssl.SSLContext) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            records = Records(peer, tls)
+            await records.request()
+            await peer.send(records.say(TO_THE_CLOSE) + b"no record")
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(ConnectionLost) as caught:
+                await fetch(made, f"https://a.test:{web.port}/")
+            async with asyncio.timeout(5):
+                await web.gone.wait()
+        exchange = caught.value.exchange
+        assert exchange is not None
+        assert (exchange.response_bytes, exchange.truncated) == (TO_THE_CLOSE, "disconnect")
+
+    run(main())
+
+
+def test_a_connection_whose_server_says_goodbye_is_not_used_again(
+    run: Run, tls: ssl.SSLContext
+) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            records = Records(peer, tls)
+            await records.request()
+            await peer.send(records.say(OK))
+            await asyncio.sleep(0.05)
+            await peer.send(records.close_notify())
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            first = await fetch(made, url)
+            async with asyncio.timeout(5):
+                await web.gone.wait()
+            second = await fetch(made, url)
+        assert (first.reused, second.reused, web.connections) == (False, False, 2)
+
+    run(main())
+
+
+def test_tls_1_2_is_spoken_too(run: Run, tls: ssl.SSLContext) -> None:
+    async def main() -> None:
+        tls.maximum_version = ssl.TLSVersion.TLSv1_2
+        async with serve(answering(OK, OK), tls) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            exchanges = [await fetch(made, url) for _ in range(2)]
+        assert [exchange.tls[0] for exchange in exchanges if exchange.tls] == ["TLSv1.2"] * 2
+        assert exchanges[1].reused
 
     run(main())

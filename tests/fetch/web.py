@@ -35,6 +35,12 @@ class Peer:
                 return head + await self._reader.readexactly(int(line[15:]))
         return head
 
+    async def some(self) -> bytes:
+        """What has come. Raises IncompleteReadError when the client is gone."""
+        if data := await self._reader.read(65_536):
+            return data
+        raise asyncio.IncompleteReadError(b"", None)
+
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
