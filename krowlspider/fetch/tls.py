@@ -24,7 +24,8 @@ class Channel(asyncio.Protocol):
     """What TCP brings, decrypted, to a connection, which takes this for its transport; and the contrary.
 
     ``connected`` is when TCP was there, by ``time.perf_counter()``; ``secured`` ends with the handshake: OSError (`ssl.SSLError`
-    among them) where it fails.
+    among them) where it fails. What the server says before it is asked waits until those who await ``secured`` have had
+    their turn.
 
     An end without close_notify is a lost connection, as an answer that ends with it may be cut (RFC 9112, section 9.8).
 
@@ -38,11 +39,16 @@ class Channel(asyncio.Protocol):
         server_name: str,
         connection: Connection,
     ) -> None:
+        self._loop = loop
         self._connection = connection
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._in, self._out, server_hostname=server_name)
         self._transport: asyncio.Transport | None = None
+        self._unsent = b""
+        self._error: ssl.SSLError | None = None
+        # Whether the connection is given what comes.
+        self._is_open = False
         self.connected = 0.0
         self.secured: asyncio.Future[None] = loop.create_future()
 
@@ -50,13 +56,8 @@ class Channel(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send what the connection has to say."""
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[self._object.write(view) :]
-        except ssl.SSLError as error:
-            self._fail(error)
-        self._flush()
+        self._unsent += data
+        self._send()
 
     def abort(self) -> None:
         """Close at once."""
@@ -76,27 +77,23 @@ class Channel(asyncio.Protocol):
         self.connected = time.perf_counter()
         self._transport = cast("asyncio.Transport", transport)
         self._shake_hands()
+        self._send()
 
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), _SLICE):
             self._in.write(data[start : start + _SLICE])
-            if not self.secured.done():
+            if self._is_open:
+                self._read()
+            elif not self.secured.done():
                 self._shake_hands()
-            if self.secured.done() and not self._read():
-                return
-        self._flush()
+        self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if not self.secured.done():
+        if self.secured.done():
+            self._connection.connection_lost(self._error or exc)
+        else:
             self._refuse(exc or ConnectionResetError("closed during the handshake"))
-        elif self._is_up:
-            self._connection.connection_lost(exc)
-
-    @property
-    def _is_up(self) -> bool:
-        secured = self.secured
-        return secured.done() and not secured.cancelled() and secured.exception() is None
 
     def _shake_hands(self) -> None:
         try:
@@ -108,17 +105,21 @@ class Channel(asyncio.Protocol):
         else:
             self._connection.connection_made(cast("asyncio.BaseTransport", self))
             self.secured.set_result(None)
-        self._flush()
+            self._loop.call_soon(self._open)
 
     def _refuse(self, error: Exception) -> None:
-        self.secured.set_exception(error)
+        # Without its traceback, which holds this.
+        self.secured.set_exception(error.with_traceback(None))
         # Who was to be told may have been cancelled.
         self.secured.exception()
 
-    def _read(self) -> bool:
-        """Hand on what there is; whether more may come."""
-        if not self._is_up:
-            return False
+    def _open(self) -> None:
+        self._is_open = True
+        self._read()
+        self._send()
+
+    def _read(self) -> None:
+        """Hand on what there is."""
         parts: list[bytes] = []
         is_over, error = False, None
         try:
@@ -137,12 +138,21 @@ class Channel(asyncio.Protocol):
             self.abort()
         elif error is not None:
             self._fail(error)
-        return not is_over and error is None
 
-    def _fail(self, error: ssl.SSLError) -> None:
-        self._connection.connection_lost(error)
-        self.abort()
-
-    def _flush(self) -> None:
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._object.write(self._unsent) :]
+        except ssl.SSLWantReadError:
+            # The server asked for another handshake: after its next word.
+            pass
+        except ssl.SSLError as error:
+            self._fail(error)
         if self._out.pending and self._transport is not None:
             self._transport.write(self._out.read())
+
+    def _fail(self, error: ssl.SSLError) -> None:
+        # An exchange hears of it once TCP has ended, never while it is being begun; no new one is.
+        self._connection.closed = True
+        self._error = error.with_traceback(None)
+        self.abort()

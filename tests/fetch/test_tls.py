@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import ssl
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from OpenSSL import SSL
 
 from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, TLSFailed
+from krowlspider.fetch.tls import Channel
 
 from .web import Peer, Run, answering, client, closing, fetch, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -166,6 +173,17 @@ class Records:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._in, self._out, server_side=True)
 
+    async def shake_hands(self) -> bytes:
+        """To the end; the records that are the server's last word in it."""
+        while True:
+            try:
+                self._object.do_handshake()
+            except ssl.SSLWantReadError:
+                await self.flush()
+                self._in.write(await self._peer.some())
+            else:
+                return self._out.read()
+
     async def request(self) -> None:
         while True:
             try:
@@ -216,6 +234,7 @@ def test_records_come_in_any_pieces(run: Run, tls: ssl.SSLContext) -> None:
     """Some bytes at a time, and all with the goodbye at once."""
     body = random.Random(1).randbytes(100_000)
     response = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + body
+    to_the_close = b"HTTP/1.1 200 OK\r\n\r\n" + body
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -226,13 +245,13 @@ def test_records_come_in_any_pieces(run: Run, tls: ssl.SSLContext) -> None:
                 await peer.send(data[start : start + 1009])
                 await asyncio.sleep(0)
             await records.request()
-            await peer.send(records.say(TO_THE_CLOSE) + records.close_notify())
+            await peer.send(records.say(to_the_close) + records.close_notify())
             await peer.gone()
 
         async with serve(script) as web, client() as made:
             url = f"https://a.test:{web.port}/"
             first, second = await fetch(made, url), await fetch(made, url)
-        assert (first.response_bytes, second.response_bytes) == (response, TO_THE_CLOSE)
+        assert (first.response_bytes, second.response_bytes) == (response, to_the_close)
         assert second.reused
 
     run(main())
@@ -270,7 +289,7 @@ def test_a_connection_whose_server_says_goodbye_is_not_used_again(
             await peer.send(records.close_notify())
             await peer.gone()
 
-        async with serve(script) as web, client() as made:
+        async with serve(script) as web, client(idle_timeout=60) as made:
             url = f"https://a.test:{web.port}/"
             first = await fetch(made, url)
             async with asyncio.timeout(5):
@@ -291,3 +310,141 @@ def test_tls_1_2_is_spoken_too(run: Run, tls: ssl.SSLContext) -> None:
         assert exchanges[1].reused
 
     run(main())
+
+
+@pytest.mark.parametrize("junk", [b"no record", b"\x15\x03\x03\x00\x02\x02\x28"])
+def test_what_no_server_should_say_costs_the_next_request_nothing(
+    run: Run, tls: ssl.SSLContext, junk: bytes
+) -> None:
+    """It comes with an answer, and what is next does not wait for the connection to be gone."""
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            records = Records(peer, tls)
+            await records.request()
+            await peer.send(records.say(OK) + junk)
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            for _ in range(2):
+                exchange = await fetch(made, url)
+                assert (exchange.response_bytes, exchange.reused) == (OK, False)
+        assert web.connections == 2
+
+    run(main())
+
+
+def test_a_server_may_answer_before_it_is_asked(run: Run, tls: ssl.SSLContext) -> None:
+    """As one that has no room for more does, here with the end of its handshake."""
+    response = b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
+
+    async def main() -> None:
+        tls.maximum_version = ssl.TLSVersion.TLSv1_2
+
+        async def script(peer: Peer) -> None:
+            records = Records(peer, tls)
+            last = await records.shake_hands()
+            await peer.send(last + records.say(response))
+            peer.close()
+
+        async with serve(script) as web, client() as made:
+            exchange = await fetch(made, f"https://a.test:{web.port}/")
+        assert (exchange.status, exchange.response_bytes) == (503, response)
+
+    run(main())
+
+
+def test_a_server_may_ask_for_another_handshake(run: Run, certificate: trustme.LeafCert) -> None:
+    """RFC 5246, section 7.4.1.1. A request that comes in the midst of it waits."""
+    context = SSL.Context(SSL.TLSv1_2_METHOD)
+    certificate.configure_cert(context)
+    asked = asyncio.Event()
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            connection = SSL.Connection(context, None)
+            connection.set_accept_state()
+
+            async def until(step: Callable[[], object]) -> None:
+                while True:
+                    try:
+                        step()
+                    except SSL.WantReadError:
+                        await flush()
+                        connection.bio_write(await peer.some())
+                    else:
+                        await flush()
+                        return
+
+            async def flush() -> None:
+                with suppress(SSL.WantReadError):
+                    await peer.send(connection.bio_read(65_536))
+
+            await until(lambda: connection.recv(65_536))
+            connection.send(OK)
+            connection.renegotiate()
+            await until(connection.do_handshake)
+            hello = await peer.some()
+            asked.set()
+            await asyncio.sleep(0.05)
+            connection.bio_write(hello)
+            await until(lambda: connection.recv(65_536))
+            connection.send(OK)
+            await flush()
+            await peer.gone()
+
+        async with serve(script) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            first = await fetch(made, url)
+            await asked.wait()
+            second = await fetch(made, url)
+        assert (first.response_bytes, second.response_bytes) == (OK, OK)
+        assert second.reused
+
+    run(main())
+
+
+def test_a_connection_that_failed_leaves_nothing_in_memory(run: Run, tls: ssl.SSLContext) -> None:
+    """No garbage collector knows what OpenSSL's part of it takes."""
+
+    async def cut(peer: Peer) -> None:
+        peer.close()
+
+    async def mute(peer: Peer) -> None:
+        await peer.gone()
+
+    async def plain(peer: Peer) -> None:
+        await peer.send(OK)
+        await peer.gone()
+
+    async def broken(peer: Peer) -> None:
+        records = Records(peer, tls)
+        await records.request()
+        await peer.send(records.say(TO_THE_CLOSE) + b"no record")
+        await peer.gone()
+
+    async def main() -> None:
+        for script in (cut, mute, plain, broken):
+            async with serve(script) as web, client(connect_timeout=0.1) as made:
+                with pytest.raises((TLSFailed, ConnectTimeout, ConnectionLost)):
+                    await fetch(made, f"https://a.test:{web.port}/")
+                task = asyncio.ensure_future(fetch(made, f"https://a.test:{web.port}/"))
+                await asyncio.sleep(0.02)
+                task.cancel()
+                await asyncio.wait([task])
+                del task
+                async with asyncio.timeout(5):
+                    await web.gone.wait()
+            await asyncio.sleep(0)
+            assert channels() == 0, script.__name__
+
+    def channels() -> int:
+        return sum(isinstance(thing, Channel) for thing in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
