@@ -82,7 +82,7 @@ def _growth(args: argparse.Namespace) -> None:
     rows = growth.hosts(_shape(args), args.hosts, pages=args.pages, rounds=args.rounds)
     print(growth.table(rows))
     _write("growth", rows)
-    plot.lines(rows, "hosts", "concurrency", RESULTS / "growth.png")
+    plot.lines(rows, "hosts", "latency", RESULTS / "growth.png")
 
 
 def _transit(args: argparse.Namespace) -> None:

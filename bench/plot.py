@@ -9,6 +9,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _OURS, _THEIRS = "#1b6ca8", "#a9b4bd"
+_MEASURES = {
+    "pages_per_cpu_second": "pages per CPU-second",
+    "pages_per_second": "pages per second",
+    "rss_mb": "peak memory, MB",
+}
+_NAMES = {
+    "hosts": "hosts",
+    "concurrency": "requests in transit",
+    "latency": "{} s until an answer",
+}
 
 
 def crawlers(figures: Mapping[str, Any], path: Path) -> None:
@@ -35,34 +45,38 @@ def crawlers(figures: Mapping[str, Any], path: Path) -> None:
 
 
 def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Path) -> None:
-    """Pages per CPU-second and per second by one parameter, a line for each value of another."""
+    """Pages per CPU-second and per second, and memory, by one parameter; a line for each value of another."""
     pyplot = _pyplot()
-    figure, both = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    measures = ("pages_per_cpu_second", "pages_per_second")
-    for axes, measure in zip(both, measures, strict=True):
-        for value in dict.fromkeys(row[series] for row in rows):
+    figure, panels = pyplot.subplots(1, len(_MEASURES), figsize=(12, 3.6), layout="constrained")
+    values = list(dict.fromkeys(row[series] for row in rows))
+    places = sorted({row[across] for row in rows})
+    for axes, (measure, title) in zip(panels, _MEASURES.items(), strict=True):
+        for value in values:
             points = [(row[across], row[measure]) for row in rows if row[series] == value]
-            axes.plot(*zip(*points, strict=True), marker="o", label=f"{series} {value:,}")
+            axes.plot(*zip(*points, strict=True), marker="o", label=_NAMES[series].format(value))
         axes.set_xscale("log")
-        axes.set_xlabel(across)
-        axes.set_ylabel(measure.replace("_", " "))
-        axes.set_ylim(bottom=0)
-        axes.legend()
+        axes.set_xticks(places, [f"{place:,}" for place in places])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel(_NAMES[across])
+        axes.set_title(title, fontsize="medium")
+        axes.set_ylim(0, 1.15 * max(row[measure] for row in rows))
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    if len(values) > 1:
+        panels[-1].legend()
+    figure.savefig(path, dpi=100)
     pyplot.close(figure)
 
 
 def processes(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Pages per second and per CPU-second, a bar for each number of processes."""
     pyplot = _pyplot()
-    figure, both = pyplot.subplots(1, 2, figsize=(8, 2.2), layout="constrained")
+    figure, both = pyplot.subplots(1, 2, figsize=(9, 1.8), layout="constrained")
     measures = ("pages_per_second", "pages_per_cpu_second")
     for axes, measure in zip(both, measures, strict=True):
-        names = [f"{row['processes']} on two cores" for row in reversed(rows)]
+        names = [("one process", "two")[row["processes"] - 1] for row in reversed(rows)]
         bars = axes.barh(names, [row[measure] for row in reversed(rows)], color=_OURS)
         axes.bar_label(bars, fmt="{:,.0f}", padding=6)
-        axes.set_xlabel(measure.replace("_", " "))
+        axes.set_title(_MEASURES[measure], fontsize="medium")
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.15)
     figure.savefig(path, dpi=120)
