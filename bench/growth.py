@@ -39,10 +39,15 @@ def transit(
     pages: int,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """A row for each number of requests in transit and each latency of the server, in seconds."""
+    """A row for each number of requests in transit and each latency of the server, in seconds.
+
+    The web has as many pages with each, though more hosts where they are needed for so many requests.
+    """
     rows = []
     for concurrency, latency in _pairs(concurrencies, latencies):
-        slow = replace(shape, hosts=max(shape.hosts, 2 * concurrency), latency=latency)
+        count = max(shape.hosts, 2 * concurrency)
+        per_host = shape.hosts * shape.per_host // count
+        slow = replace(shape, hosts=count, per_host=per_host, latency=latency)
         least = _LASTING * concurrency / latency if latency else pages
         rows.append(_row(slow, crawl.Plan(min(pages, int(least)), rounds, concurrency)))
     return rows
