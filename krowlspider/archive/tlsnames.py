@@ -6,7 +6,7 @@ import re
 
 # Key exchange, signature, cipher, its mode, hash.
 _BEFORE_1_3 = re.compile(
-    r"(ECDHE|DHE)-(ECDSA|RSA)-(AES)(128|256)(?:-(GCM))?-(SHA(?:256|384)?)"
+    r"(?:(ECDHE|DHE)-(ECDSA|RSA)-)?(AES)(128|256)(?:-(GCM))?-(SHA(?:256|384)?)"
     r"|(ECDHE|DHE)-(ECDSA|RSA)-(CHACHA20-POLY1305)"
 )
 
@@ -24,5 +24,6 @@ def cipher_suite(name: str) -> str:
         return name
     exchange, signature, aes, bits, mode, mac, *chacha = found.groups()
     if aes:
-        return f"TLS_{exchange}_{signature}_WITH_AES_{bits}_{mode or 'CBC'}_{mac}"
+        kind = f"{exchange}_{signature}" if exchange else "RSA"
+        return f"TLS_{kind}_WITH_AES_{bits}_{mode or 'CBC'}_{mac}"
     return f"TLS_{chacha[0]}_{chacha[1]}_WITH_CHACHA20_POLY1305_SHA256"

@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 # A dead host with a long list of addresses must not hold a slot for each in turn.
 ADDRESSES_TRIED = 3
+# For TLS 1.2: all suites with AES or ChaCha20 and a certificate, those with forward secrecy first, on each build of Python alike; keys
+# and signatures of any strength, as no certificate is judged either.
+_CIPHERS = (
+    "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20:ECDHE+AES:DHE+AES:RSA+AESGCM:RSA+AES"
+    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+)
+# Servers from before RFC 5746 are talked to as well: SSL_OP_LEGACY_SERVER_CONNECT, which has a name from Python 3.12 on.
+_LEGACY_SERVERS = 0x4
 # What connect(2) says of this side's network.
 _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
@@ -43,6 +51,9 @@ def crawler_tls() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= _LEGACY_SERVERS
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -187,6 +187,8 @@ def test_records_of_tls_name_protocol_and_cipher_suite() -> None:
         ("ECDHE-RSA-AES256-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384"),
         ("DHE-RSA-AES128-SHA256", "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256"),
         ("ECDHE-RSA-AES128-SHA", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
+        ("AES256-GCM-SHA384", "TLS_RSA_WITH_AES_256_GCM_SHA384"),
+        ("AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA"),
         ("SOME-OTHER", "SOME-OTHER"),
     ],
 )

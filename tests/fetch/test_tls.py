@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import random
 import ssl
@@ -19,6 +20,7 @@ from .web import Peer, Run, answering, client, closing, fetch, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -51,6 +53,62 @@ def test_a_certificate_is_recorded_and_not_judged(
         assert first.tls[1].startswith("TLS_")
         pem = certificate.cert_chain_pems[0].bytes().decode()
         assert first.certificate == second.certificate == ssl.PEM_cert_to_DER_cert(pem)
+
+    run(main())
+
+
+# RFC 2409, section 6.2.
+_GROUP_2 = (
+    "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"
+    "EF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED"
+    "EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE65381FFFFFFFFFFFFFFFF"
+)
+
+
+@pytest.mark.parametrize(
+    "suite",
+    ["ECDHE-RSA-AES256-GCM-SHA384", "DHE-RSA-AES128-SHA256", "ECDHE-RSA-AES256-SHA", "AES128-SHA"],
+)
+def test_an_old_server_is_reached_however_this_python_was_built(
+    run: Run, suite: str, tmp_path: Path
+) -> None:
+    """Key exchange with 1,024 bits included."""
+    # PKCS #3: a sequence of the prime and 2.
+    weak = base64.encodebytes(bytes.fromhex(f"30818702818100{_GROUP_2}020102")).decode()
+    parameters = tmp_path / "dh.pem"
+    parameters.write_text(f"-----BEGIN DH PARAMETERS-----\n{weak}-----END DH PARAMETERS-----\n")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(f"{suite}:@SECLEVEL=0")
+    context.load_dh_params(parameters)
+    trustme.CA().issue_cert("a.test", key_type=trustme.KeyType.RSA).configure_cert(context)
+
+    async def main() -> None:
+        async with serve(answering(OK), context) as web, client() as made:
+            exchange = await fetch(made, f"https://a.test:{web.port}/")
+        assert exchange.tls == ("TLSv1.2", suite)
+
+    run(main())
+
+
+def test_a_server_from_before_secure_renegotiation_is_talked_to(run: Run) -> None:
+    """RFC 5746, section 4.1: its hello lacks the extension, and may be taken."""
+    # TLS 1.2, 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression, no extension.
+    hello = b"\x03\x03" + bytes(range(32)) + b"\x00" + b"\x00\x2f" + b"\x00"
+    record = b"\x16\x03\x03\x00\x2a" + b"\x02\x00\x00\x26" + hello
+    said: list[bytes] = []
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.some()
+            await peer.send(record)
+            said.append(await peer.some())
+
+        async with serve(script) as web, client(connect_timeout=0.3) as made:
+            # It waits for the certificate.
+            with pytest.raises(ConnectTimeout):
+                await fetch(made, f"https://a.test:{web.port}/")
+        assert said == []
 
     run(main())
 
