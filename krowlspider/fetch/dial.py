@@ -115,7 +115,11 @@ class Dialer:
                 failure = failure or e
         if failure is None:
             raise AddressBusy(permitted[0])
-        raise failure
+        try:
+            raise failure
+        finally:
+            # It holds this frame.
+            del failure
 
     async def _connect(
         self, origin: Origin, address: str, deadline: float, name: float

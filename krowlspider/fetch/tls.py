@@ -47,8 +47,9 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unsent = b""
         self._error: ssl.SSLError | None = None
-        # Whether the connection is given what comes.
+        # Whether the connection is given what comes, and whether it is soon.
         self._is_open = False
+        self._opens = False
         self.connected = 0.0
         self.secured: asyncio.Future[None] = loop.create_future()
 
@@ -62,8 +63,9 @@ class Channel(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self.secured.cancel()
-        if self._transport is not None:
-            self._transport.abort()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """``ssl_object``, or what TCP knows."""
@@ -86,7 +88,15 @@ class Channel(asyncio.Protocol):
                 self._read()
             elif not self.secured.done():
                 self._shake_hands()
-        self._send()
+        if not self._opens:
+            self._send()
+
+    def eof_received(self) -> None:
+        # Nothing more can be answered, whatever is still to be sent.
+        if self._is_open:
+            self._connection.closed = True
+        if self._transport is not None:
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -105,6 +115,8 @@ class Channel(asyncio.Protocol):
         else:
             self._connection.connection_made(cast("asyncio.BaseTransport", self))
             self.secured.set_result(None)
+            # The last of the handshake goes with the request.
+            self._opens = True
             self._loop.call_soon(self._open)
 
     def _refuse(self, error: Exception) -> None:
@@ -114,7 +126,7 @@ class Channel(asyncio.Protocol):
         self.secured.exception()
 
     def _open(self) -> None:
-        self._is_open = True
+        self._is_open, self._opens = True, False
         self._read()
         self._send()
 
@@ -154,5 +166,5 @@ class Channel(asyncio.Protocol):
     def _fail(self, error: ssl.SSLError) -> None:
         # An exchange hears of it once TCP has ended, never while it is being begun; no new one is.
         self._connection.closed = True
-        self._error = error.with_traceback(None)
+        self._error = self._error or error.with_traceback(None)
         self.abort()

@@ -13,10 +13,11 @@ import pytest
 import trustme
 from OpenSSL import SSL
 
+from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, TLSFailed
 from krowlspider.fetch.tls import Channel
 
-from .web import Peer, Run, answering, client, closing, fetch, serve
+from .web import Peer, Run, Script, answering, client, closing, fetch, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,17 +98,20 @@ def test_a_server_from_before_secure_renegotiation_is_talked_to(run: Run) -> Non
     hello = b"\x03\x03" + bytes(range(32)) + b"\x00" + b"\x00\x2f" + b"\x00"
     record = b"\x16\x03\x03\x00\x2a" + b"\x02\x00\x00\x26" + hello
     said: list[bytes] = []
+    sent = asyncio.Event()
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.some()
             await peer.send(record)
+            sent.set()
             said.append(await peer.some())
 
         async with serve(script) as web, client(connect_timeout=0.3) as made:
             # It waits for the certificate.
             with pytest.raises(ConnectTimeout):
                 await fetch(made, f"https://a.test:{web.port}/")
+        assert sent.is_set()
         assert said == []
 
     run(main())
@@ -393,6 +397,42 @@ def test_what_no_server_should_say_costs_the_next_request_nothing(
     run(main())
 
 
+def test_an_idle_connection_that_ends_is_not_used_in_the_same_turn(
+    run: Run, tls: ssl.SSLContext
+) -> None:
+    async def main() -> None:
+        async with serve(answering(OK), tls) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            await fetch(made, url)
+            for thing in gc.get_objects():
+                if type(thing) is Channel:
+                    thing.eof_received()
+            second = await fetch(made, url)
+        assert (second.response_bytes, second.reused) == (OK, False)
+
+    run(main())
+
+
+def test_a_server_that_ends_without_reading_all_is_not_waited_for(
+    run: Run, tls: ssl.SSLContext
+) -> None:
+    async def main() -> None:
+        told = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await Records(peer, tls).request()
+            peer.end()
+            await told.wait()
+
+        async with serve(script) as web, client() as made:
+            url = f"https://a.test:{web.port}/"
+            with pytest.raises(ConnectionLost):
+                await fetch(made, url, "POST", body=bytes(20_000_000))
+            told.set()
+
+    run(main())
+
+
 def test_a_server_may_answer_before_it_is_asked(run: Run, tls: ssl.SSLContext) -> None:
     """As one that has no room for more does, here with the end of its handshake."""
     response = b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
@@ -482,26 +522,35 @@ def test_a_connection_that_failed_leaves_nothing_in_memory(run: Run, tls: ssl.SS
         await peer.send(records.say(TO_THE_CLOSE) + b"no record")
         await peer.gone()
 
+    async def failing(script: Script) -> None:
+        async with serve(script) as web, client(connect_timeout=0.1) as made:
+            with pytest.raises((TLSFailed, ConnectTimeout, ConnectionLost)):
+                await fetch(made, f"https://a.test:{web.port}/")
+            await web.gone.wait()
+
+    async def cancelled(script: Script) -> None:
+        async with serve(script) as web, client() as made:
+            task = asyncio.ensure_future(fetch(made, f"https://a.test:{web.port}/"))
+            await web.accepted.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            del task
+            await web.gone.wait()
+
     async def main() -> None:
         for script in (cut, mute, plain, broken):
-            async with serve(script) as web, client(connect_timeout=0.1) as made:
-                with pytest.raises((TLSFailed, ConnectTimeout, ConnectionLost)):
-                    await fetch(made, f"https://a.test:{web.port}/")
-                task = asyncio.ensure_future(fetch(made, f"https://a.test:{web.port}/"))
-                await asyncio.sleep(0.02)
-                task.cancel()
-                await asyncio.wait([task])
-                del task
+            for way in (failing, cancelled):
                 async with asyncio.timeout(5):
-                    await web.gone.wait()
-            await asyncio.sleep(0)
-            assert channels() == 0, script.__name__
+                    await way(script)
+                await asyncio.sleep(0)
+                assert kept() == before, (script.__name__, way.__name__)
 
-    def channels() -> int:
-        return sum(isinstance(thing, Channel) for thing in gc.get_objects())
+    def kept() -> int:
+        return sum(type(thing) in (Channel, Connection) for thing in gc.get_objects())
 
     gc.collect()
     gc.disable()
+    before = kept()
     try:
         run(main())
     finally:

@@ -53,6 +53,10 @@ class Peer:
     def close(self) -> None:
         self._writer.close()
 
+    def end(self) -> None:
+        """Say no more, and still hear."""
+        self._writer.write_eof()
+
     def reset(self) -> None:
         """Close with RST instead of FIN."""
         linger = struct.pack("ii", 1, 0)
@@ -72,6 +76,7 @@ class Web:
         self._script = script
         self.requests: list[bytes] = []
         self.connections = 0
+        self.accepted = asyncio.Event()
         self.gone = asyncio.Event()
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,6 +87,7 @@ class Web:
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.accepted.set()
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
 
