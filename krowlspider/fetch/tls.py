@@ -47,9 +47,8 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unsent = b""
         self._error: ssl.SSLError | None = None
-        # Whether the connection is given what comes, and whether it is soon.
+        # Whether the connection is given what comes.
         self._is_open = False
-        self._opens = False
         self.connected = 0.0
         self.secured: asyncio.Future[None] = loop.create_future()
 
@@ -68,10 +67,8 @@ class Channel(asyncio.Protocol):
             transport.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """``ssl_object``, or what TCP knows."""
-        if name == "ssl_object":
-            return self._object
-        return default if self._transport is None else self._transport.get_extra_info(name, default)
+        """``ssl_object``, which is all that a connection asks for."""
+        return self._object if name == "ssl_object" else default
 
     # --- as a protocol ---
 
@@ -79,7 +76,6 @@ class Channel(asyncio.Protocol):
         self.connected = time.perf_counter()
         self._transport = cast("asyncio.Transport", transport)
         self._shake_hands()
-        self._send()
 
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), _SLICE):
@@ -88,7 +84,7 @@ class Channel(asyncio.Protocol):
                 self._read()
             elif not self.secured.done():
                 self._shake_hands()
-        if not self._opens:
+        if self._is_open:
             self._send()
 
     def eof_received(self) -> None:
@@ -109,14 +105,14 @@ class Channel(asyncio.Protocol):
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
-            pass
+            self._send()
         except ssl.SSLError as error:
+            self._send()
             self._refuse(error)
         else:
             self._connection.connection_made(cast("asyncio.BaseTransport", self))
             self.secured.set_result(None)
             # The last of the handshake goes with the request.
-            self._opens = True
             self._loop.call_soon(self._open)
 
     def _refuse(self, error: Exception) -> None:
@@ -126,7 +122,7 @@ class Channel(asyncio.Protocol):
         self.secured.exception()
 
     def _open(self) -> None:
-        self._is_open, self._opens = True, False
+        self._is_open = True
         self._read()
         self._send()
 

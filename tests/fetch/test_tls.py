@@ -92,18 +92,21 @@ def test_an_old_server_is_reached_however_this_python_was_built(
     run(main())
 
 
+def server_hello(version: bytes) -> bytes:
+    """A record with 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression, no extension."""
+    hello = version + bytes(range(32)) + b"\x00" + b"\x00\x2f" + b"\x00"
+    return b"\x16" + version + b"\x00\x2a" + b"\x02\x00\x00\x26" + hello
+
+
 def test_a_server_from_before_secure_renegotiation_is_talked_to(run: Run) -> None:
     """RFC 5746, section 4.1: its hello lacks the extension, and may be taken."""
-    # TLS 1.2, 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression, no extension.
-    hello = b"\x03\x03" + bytes(range(32)) + b"\x00" + b"\x00\x2f" + b"\x00"
-    record = b"\x16\x03\x03\x00\x2a" + b"\x02\x00\x00\x26" + hello
     said: list[bytes] = []
     sent = asyncio.Event()
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.some()
-            await peer.send(record)
+            await peer.send(server_hello(b"\x03\x03"))
             sent.set()
             said.append(await peer.some())
 
@@ -113,6 +116,26 @@ def test_a_server_from_before_secure_renegotiation_is_talked_to(run: Run) -> Non
                 await fetch(made, f"https://a.test:{web.port}/")
         assert sent.is_set()
         assert said == []
+
+    run(main())
+
+
+def test_a_server_whose_tls_is_too_old_is_told_so(run: Run) -> None:
+    """By an alert of protocol_version: RFC 8446, section 6.2."""
+    said: list[bytes] = []
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.some()
+            await peer.send(server_hello(b"\x03\x01"))
+            said.append(await peer.some())
+
+        async with serve(script) as web, client() as made:
+            with pytest.raises(TLSFailed):
+                await fetch(made, f"https://a.test:{web.port}/")
+            async with asyncio.timeout(5):
+                await web.gone.wait()
+        assert (said[0][0], said[0][-1]) == (21, 70)
 
     run(main())
 
