@@ -226,7 +226,7 @@ class Exchange:
         """Those pages that are not known, and in scope. They were asked for by name, or were in the scope of a page."""
         scheduler = self._scheduler
         keys = self._job.hasher.keys([message.url for message, _ in plain])
-        known = scheduler.knows([host for _, host in plain], keys)
+        known = scheduler.knows(keys, lambda at: plain[at][1])
         candidates = []
         for (message, host), key, is_known in zip(plain, keys, known, strict=True):
             if is_known:

@@ -62,12 +62,12 @@ _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
 _AUTHORITY = 8
 
 
-def _hosts_of(urls: list[str], page: str) -> list[str]:
-    """The host of each URL. Most links lead to the host of their ``page``, which need not be cut out of each then."""
+def _finder(page: str) -> Callable[[str], str]:
+    """`host_of`, but most links lead to the host of their ``page``, which need not be cut out of each then."""
     if not page:
-        return [host_of(url) for url in urls]
+        return host_of
     own, here = host_of(page), page[: page.index("/", _AUTHORITY) + 1]
-    return [own if url.startswith(here) else host_of(url) for url in urls]
+    return lambda url: own if url.startswith(here) else host_of(url)
 
 
 def _ignore(response: object) -> None:
@@ -300,14 +300,16 @@ class Scheduler(BaseScheduler):
         key = None if always else self._df.identity(request, url)
         if self._node is not None and (owner := self._node.others([host])[0]) is not None:
             return self._exchange.send_off(owner, Candidate(host, key, entry, request.priority))
-        if key is not None and self.knows((host,), (key,))[0]:
+        if key is not None and self.knows((key,), lambda _: host)[0]:
             return False
         return bool(self.add([Candidate(host, key, entry, request.priority)]))
 
-    def knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
-        """:raises StoreError: it cannot be told; as of `_add`"""
+    def knows(self, keys: Sequence[bytes], host_at: Callable[[int], str]) -> list[bool]:
+        """As `Frontier.knows`.
+
+        :raises StoreError: it cannot be told; as of `_add`"""
         try:
-            return self._frontier.knows(hosts, keys)
+            return self._frontier.knows(keys, host_at)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
@@ -370,20 +372,20 @@ class Scheduler(BaseScheduler):
         """
         urls = list(urls)
         found = self._job.hasher.keys(urls)
-        hosts = _hosts_of(urls, page)
-        owners = None if self._node is None else self._node.others(hosts)
+        host_in = _finder(page)
+        owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
         itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
         keys: Sequence[bytes | None] = [None] if itself else found
         # First, as most links are: what is known is in scope, or was when it was found.
-        known = [False] if itself else self._known_here(hosts, found, owners)
+        known = [False] if itself else self._known_here(found, lambda at: host_in(urls[at]), owners)
         exclusions = self.exclusions
         refusal = self.scope.refusal
         keeps = bool(page) and self._keeps_via
         candidates = []
         foreign: list[Foreign] = []
-        for at, (url, host, identity) in enumerate(zip(urls, hosts, keys, strict=True)):
-            if known[at]:
-                continue
+        for at in [at for at, is_known in enumerate(known) if not is_known]:
+            url, identity = urls[at], keys[at]
+            host = host_in(url)
             reason = refusal(url, host, depth, via)
             if reason and not (request and reason == "extension"):
                 self.count_dropped(reason)
@@ -407,16 +409,16 @@ class Scheduler(BaseScheduler):
         return added
 
     def _known_here(
-        self, hosts: list[str], keys: list[bytes], owners: list[str | None] | None
+        self, keys: list[bytes], host_at: Callable[[int], str], owners: list[str | None] | None
     ) -> list[bool]:
         """Which identities are known; those that other nodes own, as sent to them."""
         if owners is None or not any(owners):
-            return self.knows(hosts, keys)
+            return self.knows(keys, host_at)
         marks = [
-            (host, key) if owner is None else foreign_mark(owner, key)
-            for host, key, owner in zip(hosts, keys, owners, strict=True)
+            (host_at(at), key) if owner is None else foreign_mark(owner, key)
+            for at, (key, owner) in enumerate(zip(keys, owners, strict=True))
         ]
-        return self.knows([host for host, _ in marks], [key for _, key in marks])
+        return self.knows([key for _, key in marks], lambda at: marks[at][0])
 
     # --- out ---
 

@@ -186,13 +186,17 @@ class Frontier(HostTurns):
         unknown = [
             candidate
             for candidate in candidates
-            if candidate.key is None or not self.knows((candidate.host,), (candidate.key,))[0]
+            if candidate.key is None or not self._is_known(candidate.host, candidate.key)
         ]
         return self.queue(unknown, foreign, decided)
 
-    def knows(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
-        """Which identities are known, each of the host at its place; those that are, are counted as ``known``."""
-        known = self.seen.known_among(hosts, keys)
+    def _is_known(self, host: str, key: bytes) -> bool:
+        return self.knows((key,), lambda _: host)[0]
+
+    def knows(self, keys: Sequence[bytes], host_at: Callable[[int], str]) -> list[bool]:
+        """Which identities are known; ``host_at`` tells the host of the one at a place. Those that are, are counted as
+        ``known``."""
+        known = self.seen.known_among(keys, host_at)
         if count := sum(known):
             self.counters["known"] += count
         return known
@@ -216,27 +220,18 @@ class Frontier(HostTurns):
         self._recall_missing(candidates)
         batch = self._store.batch()
         # In the order in which they came, not by address in memory: the same crawl twice is the same.
-        touched: dict[Host, None] = {}
-        in_batch: set[bytes] = set()
-        added = 0
+        by_host: dict[str, list[Candidate]] = {}
         for candidate in candidates:
-            key = candidate.key
-            if key in in_batch:
-                self.counters["known"] += 1
-                continue
-            host = self.hosts[candidate.host]
-            if refusal := self._refusal(host):
-                self.counters[f"dropped/{refusal}"] += 1
-                continue
-            if self._budget.most and not self._budget.take(domain_of(host.name)):
-                self.counters["dropped/domain_budget"] += 1
-                continue
-            if key is not None:
-                in_batch.add(key)
-                self.seen.mark(candidate.host, key)
-            self._append(host, candidate.entry, candidate.priority, batch)
-            touched[host] = None
-            added += 1
+            by_host.setdefault(candidate.host, []).append(candidate)
+        added = 0
+        touched = []
+        for name, some in by_host.items():
+            host = self.hosts[name]
+            if taken := self._admitted(host, some):
+                self.seen.mark(name, [each.key for each in taken if each.key is not None])
+                self._append(host, taken, batch)
+                touched.append(host)
+                added += len(taken)
         if foreign:
             self._forward(foreign, batch)
         if decided:
@@ -248,6 +243,33 @@ class Frontier(HostTurns):
         batch.write()
         self.counters["queued"] += added
         return added
+
+    def _admitted(self, host: Host, candidates: list[Candidate]) -> list[Candidate]:
+        """Those of one host's candidates that are queued; the others are counted."""
+        room, refusal = self._room(host)
+        met: set[bytes | None] = set()
+        taken: list[Candidate] = []
+        for candidate in candidates:
+            key = candidate.key
+            if key in met:
+                self.counters["known"] += 1
+            elif len(taken) >= room:
+                self.counters[f"dropped/{refusal}"] += 1
+            elif self._budget.most and not self._budget.take(domain_of(host.name)):
+                self.counters["dropped/domain_budget"] += 1
+            else:
+                taken.append(candidate)
+                if key is not None:
+                    met.add(key)
+        return taken
+
+    def _room(self, host: Host) -> tuple[int, str]:
+        """How many more entries a host may have, and why not more."""
+        if host.state is State.RETIRED:
+            return 0, "crawl_delay"
+        here = self._limits.host_queue - host.queued
+        anywhere = self._limits.total - self.queued
+        return (here, "host_queue") if here <= max(anywhere, 0) else (anywhere, "frontier")
 
     def forward(self, items: Iterable[Foreign]) -> int:
         """Put what is new into the outbox, mark it as sent to its owner, in one batch. Returns how many were put,
@@ -274,7 +296,7 @@ class Frontier(HostTurns):
                 continue
             if item.key is not None:
                 in_batch.add(mark)
-                self.seen.mark(*mark)
+                self.seen.mark(mark[0], mark[1:])
             self.outbox.put(item.owner, item.host, item.message, batch)
             put += 1
         self.counters["foreign"] += put
@@ -286,29 +308,30 @@ class Frontier(HostTurns):
         if missing:
             self._recall(sorted(missing))
 
-    def _refusal(self, host: Host) -> str | None:
-        if host.state is State.RETIRED:
-            return "crawl_delay"
-        if host.queued >= self._limits.host_queue:
-            return "host_queue"
-        if self.queued >= self._limits.total:
-            return "frontier"
-        return None
-
-    def _append(self, host: Host, entry: Entry, priority: int, batch: Batch) -> None:
-        """Queue an entry; `_record` of its host in the same batch follows."""
-        priority = max(-schema.PRIORITY_LIMIT, min(priority, schema.PRIORITY_LIMIT))
-        sequence = host.append(priority, entry.retries + entry.distress if entry.due else 0)
-        self.queued += 1
-        key = schema.queue_key(schema.host_key(host.name), priority, sequence)
-        batch.put(key, entry.encode(host.name))
+    def _append(self, host: Host, candidates: Sequence[Candidate], batch: Batch) -> None:
+        """Queue entries; `_record` of their host in the same batch follows."""
+        name = host.name
+        prefix = schema.host_key(name)
+        most = schema.PRIORITY_LIMIT
+        at_once = False
+        for candidate in candidates:
+            entry = candidate.entry
+            priority = max(-most, min(candidate.priority, most)) if candidate.priority else 0
+            tries = 0
+            if entry.due:
+                tries = entry.retries + entry.distress
+            else:
+                at_once = True
+            sequence = host.append(priority, tries)
+            batch.put(schema.queue_key(prefix, priority, sequence), entry.encode(name))
+        self.queued += len(candidates)
         if host.turn is IDLE:
             host.due = max(host.due, whole_microseconds(self.now()))
             self._line_up(host)
-        elif host.turn is RESTING and host.ready < host.due and not entry.due:
+        elif host.turn is RESTING and host.ready < host.due and at_once:
             self._hurry(host)
         elif host.turn is PUT_OFF:
-            self._put_off_queued += 1
+            self._put_off_queued += len(candidates)
 
     def _hurry(self, host: Host) -> None:
         """A host that rests for a retry has something that need not wait for it."""
@@ -393,7 +416,8 @@ class Frontier(HostTurns):
         has a time of its own among the retries of that time."""
         batch = self._store.batch()
         batch.delete(self.key_of(lease))
-        self._append(lease.host, entry, lease.priority, batch)
+        again = Candidate(lease.host.name, None, entry, lease.priority)
+        self._append(lease.host, (again,), batch)
         self._end_lease(lease)
         self._record(lease.host, batch)
         batch.write()
@@ -524,22 +548,21 @@ class Frontier(HostTurns):
         if part.host is not None:
             self._merge(host, part.host)
         self._withdraw(host, part, batch)
-        queued = 0
         known = self.seen.marked_among(
             host.name, [key for _, _, key in part.entries if key is not None]
         )
         for done in part.done:
             self.seen.restore(host.name, done)
-        for priority, entry, key in part.entries:
-            if key in known:
-                self.counters["known"] += 1
-                continue
-            if key is not None:
-                self.seen.mark(host.name, key)
-            self._append(host, entry, priority, batch)
-            queued += 1
+        new = [
+            Candidate(host.name, key, entry, priority)
+            for priority, entry, key in part.entries
+            if key not in known
+        ]
+        self.counters["known"] += len(part.entries) - len(new)
+        self.seen.mark(host.name, [each.key for each in new if each.key is not None])
+        self._append(host, new, batch)
         if self._budget.most:
-            self._budget.charge(domain_of(host.name), queued)
+            self._budget.charge(domain_of(host.name), len(new))
         if part.poison:
             put_poison(self._store, part, batch)
             self.poisoned.add(host.name)

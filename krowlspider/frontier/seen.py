@@ -7,7 +7,7 @@ grows. A new key is looked for in all of them, at the cost of two places in memo
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from operator import index
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from krowlspider.frontier.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from krowlspider.frontier.store import Batch, Store
 
@@ -41,9 +41,9 @@ FALSE_POSITIVES = 1e-6
 # Keys of the largest layers. The newest one is copied on the event loop when the filter is saved: 33 ms.
 LAYER_MAX = 16_000_000
 _REBUILD_CHUNK = 100_000
-# Keys last met, one for each value of so many bits of their hash: 3 MB. Most links of a page are on pages before it,
-# and a filter larger than the processor's caches takes 1.5 µs a link.
-_RECENT = 2**16 - 1
+# Keys last met: so many in each of two sets, some 7 MB together. Most links of a page are on pages before it, and a filter
+# takes 1 to 1.5 µs a link.
+_RECENT = 32_768
 # The filter is saved again when so many keys are new since, and a quarter of all: about a second of replay.
 _SAVE_EVERY = 2_000_000
 # Hosts handed over, to begin with: 4 kB for 1,000.
@@ -59,11 +59,9 @@ _LEAVING = b"\1"
 _NUMBER = Struct(">q").unpack
 
 
-def _number(key: bytes) -> int:
-    """What the filter's layers hold of a key: they hash nothing, as the keys are seeded xxh3 digests, uniform
-    already."""
-    number: int = _NUMBER(key)[0]
-    return number
+def _numbers(keys: Iterable[bytes]) -> Iterator[int]:
+    """What the filter's layers hold of keys: they hash nothing, as the keys are seeded xxh3 digests, uniform already."""
+    return chain.from_iterable(map(_NUMBER, keys))
 
 
 class SeenFilter:
@@ -94,15 +92,22 @@ class SeenFilter:
         self._layers.append(Bloom(self._room, rate, index))
 
     def __contains__(self, key: bytes) -> bool:
-        (number,) = _NUMBER(key)
+        return bool(self.among((key,)))
+
+    def among(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Those of some keys that are in it, as far as a filter can tell."""
         # The newest layer has most of all keys.
-        # A loop, as a generator takes half as long again.
-        for layer in reversed(self._layers):  # noqa: SIM110
-            if number in layer:
-                return True
-        return False
+        layers = self._layers[::-1]
+        found = []
+        for key, number in zip(keys, _numbers(keys), strict=True):
+            for layer in layers:
+                if number in layer:
+                    found.append(key)
+                    break
+        return found
 
     def add(self, key: bytes) -> None:
+        """Add a key that is not in the filter."""
         if self._room == 0:
             self._grow()
         self._layers[-1].add(_NUMBER(key)[0])
@@ -116,7 +121,7 @@ class SeenFilter:
         while chunk := list(islice(iterator, min(self._room or self.capacity, _REBUILD_CHUNK))):
             if self._room == 0:
                 self._grow()
-            self._layers[-1].update(map(_number, chunk))
+            self._layers[-1].update(_numbers(chunk))
             self._room -= len(chunk)
             self.count += len(chunk)
 
@@ -139,6 +144,39 @@ class SeenFilter:
         found._room = snapshot.room
         found._layers = [*snapshot.full, Bloom.load_bytes(snapshot.newest, index)]
         return found
+
+
+class LastMet:
+    """Keys that were met lately: fewer than ``most``, and those before them, ``most`` or a few more."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def among(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Those of some keys that were met lately."""
+        met = self._young.intersection(keys)
+        if len(met) < len(keys) and (again := self._old.intersection(keys)):
+            again -= met
+            self.add(again)
+            met |= again
+        return met
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """They are met now."""
+        self._young.update(keys)
+        if len(self._young) >= self._most:
+            self._old, self._young = self._young, set()
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """They are to be taken for known no longer."""
+        keys = set(keys)
+        self._young.difference_update(keys)
+        self._old.difference_update(keys)
 
 
 class SeenSet:
@@ -165,7 +203,7 @@ class SeenSet:
         self._new: list[bytes] = []
         # The same by host, and what `restore` adds.
         self._marks: dict[str, list[bytes]] = {}
-        self._recent = [b""] * (_RECENT + 1)
+        self._met = LastMet(_RECENT)
         self._sequence = 0
         self.rebuilt = False
         self._end_forgetting()
@@ -243,21 +281,20 @@ class SeenSet:
         return self.filter.count
 
     def known(self, host: str, key: bytes) -> bool:
-        return self.known_among((host,), (key,))[0]
+        return self.known_among((key,), lambda _: host)[0]
 
-    def known_among(self, hosts: Sequence[str], keys: Sequence[bytes]) -> list[bool]:
-        """Which identities are known, each of the host at its place in ``hosts``: for all links of a page at once, as a
-        call for each takes longer than the look-up."""
-        recent, found = self._recent, self.filter
-        answers = []
-        for host, key in zip(hosts, keys, strict=True):
-            place = hash(key) & _RECENT
-            known = recent[place] == key
-            if not known and key in found and self._is_verified(host, key):
-                recent[place] = key
-                known = True
-            answers.append(known)
-        return answers
+    def known_among(self, keys: Sequence[bytes], host_at: Callable[[int], str]) -> list[bool]:
+        """Which identities are known, each of the host that ``host_at`` tells for its place: for all links of a page at once,
+        as a call for each takes longer than the look-up. The host is asked for only where the disk is."""
+        met = self._met.among(keys)
+        if len(met) < len(keys):
+            positive = self.filter.among([key for key in keys if key not in met])
+            if positive and (self._verify or self._gone.count):
+                place = {key: at for at, key in enumerate(keys)}
+                positive = [key for key in positive if self._is_verified(host_at(place[key]), key)]
+            self._met.add(positive)
+            met.update(positive)
+        return [key in met for key in keys]
 
     def _is_verified(self, host: str, key: bytes) -> bool:
         """Whether a positive of the filter is one on disk too, where that is asked for."""
@@ -290,20 +327,22 @@ class SeenSet:
         """Whether each identity of a host has a mark of its own."""
         return self._verify or self._has_gone(host)
 
-    def mark(self, host: str, key: bytes) -> None:
-        """Mark an identity as seen; it is on disk once the batch of the next `end_batch` is written."""
-        self.filter.add(key)
-        self._recent[hash(key) & _RECENT] = key
-        self._new.append(key)
-        self._marks.setdefault(host, []).append(key)
+    def mark(self, host: str, keys: Sequence[bytes]) -> None:
+        """Mark identities of a host, none of which is known, as seen; they are on disk once the batch of the next `end_batch`
+        is written."""
+        if not keys:
+            return
+        self.filter.update(keys)
+        self._new += keys
+        self._marks.setdefault(host, []).extend(keys)
         if not self._verify:
             # An upper bound: the rate the whole filter keeps at its capacity.
-            self.expected_losses += FALSE_POSITIVES
+            self.expected_losses += FALSE_POSITIVES * len(keys)
 
     def restore(self, host: str, key: bytes) -> None:
         """Mark an identity as seen, as `mark` does, that another frontier knows and this one may know too."""
         if key not in self.filter:
-            self.mark(host, key)
+            self.mark(host, (key,))
         # A mark that is there may stand for more, and is not put again.
         elif (
             key not in self._marks.get(host, ())
@@ -327,9 +366,7 @@ class SeenSet:
             for name, _ in marks:
                 batch.delete(name)
             batch.write()
-            for key in marked_by(marks):
-                if self._recent[hash(key) & _RECENT] == key:
-                    self._recent[hash(key) & _RECENT] = b""
+            self._met.remove(marked_by(marks))
             after = marks[-1][0]
             yield
         batch = self._store.batch()
@@ -345,6 +382,7 @@ class SeenSet:
         if self._new:
             self._sequence += 1
             batch.put(new_keys_key(self._sequence), b"".join(self._new))
+            self._met.add(self._new)
             self._new.clear()
 
     def _put_marks(self, host: str, keys: list[bytes], batch: Batch) -> None:

@@ -815,7 +815,7 @@ def test_a_removal_that_has_begun_goes_on_to_its_end_in_steps_when_it_is_cancell
     """So `Departures.stop` has no host of a million marks to remove in one step."""
     here = frontier(tmp_path, "here")
     for page in range(3500):
-        here.frontier.seen.mark("a.test", here.hasher.key(str(page)))
+        here.frontier.seen.mark("a.test", [here.hasher.key(str(page))])
         # A mark of its own.
         here.frontier.seen.end_batch(batch := here.store.batch())
         batch.write()

@@ -454,7 +454,7 @@ def test_lists_of_new_keys_are_counted_on_after_a_repair(job: Job) -> None:
     job.repair()
     store = LevelStore(job.frontier)
     seen = SeenSet(store, 10, file=job.filter)
-    seen.mark("a.test", b"87654321")
+    seen.mark("a.test", [b"87654321"])
     batch = store.batch()
     seen.end_batch(batch)
     batch.write()

@@ -13,7 +13,7 @@ from rbloom import Bloom
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.memory import MemoryStore
 from krowlspider.frontier.schema import JOINED, KEY_SIZE, SEEN, marked_by
-from krowlspider.frontier.seen import FALSE_POSITIVES, SeenFilter, SeenSet
+from krowlspider.frontier.seen import FALSE_POSITIVES, LastMet, SeenFilter, SeenSet
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def key(number: int) -> bytes:
 def mark(store: Store, seen: SeenSet, host: str, *numbers: int) -> None:
     batch = store.batch()
     for number in numbers:
-        seen.mark(host, key(number))
+        seen.mark(host, [key(number)])
     seen.end_batch(batch)
     batch.write()
 
@@ -114,8 +114,8 @@ def test_what_a_batch_marks_of_one_host_is_one_mark_on_disk_and_rebuilds_the_fil
     seen = SeenSet(store, 10)
     batch = store.batch()
     for number in range(20):
-        seen.mark("a.test", key(number))
-        seen.mark("b.test", key(100 + number))
+        seen.mark("a.test", [key(number)])
+        seen.mark("b.test", [key(100 + number)])
     seen.end_batch(batch)
     batch.write()
     assert marks(store) == [20, 20]
@@ -384,3 +384,37 @@ def test_a_filter_that_is_absent_or_damaged_is_rebuilt_from_the_keys_on_disk(
     assert again.rebuilt
     assert len(again) == 30
     assert all(again.known("a.test", key(number)) for number in range(30))
+
+
+def test_keys_last_met_are_bounded_and_the_older_half_goes_first() -> None:
+    met = LastMet(4)
+    keys = [key(number) for number in range(100)]
+    for each in keys:
+        met.add([each])
+        assert len(met) < 2 * 4
+    # Four went from the newer half to the older one with the last.
+    assert met.among(keys) == set(keys[-4:])
+
+
+def test_keys_that_are_met_again_stay() -> None:
+    met = LastMet(4)
+    keys = [key(number) for number in range(100)]
+    for each in keys[1:]:
+        met.add([each, keys[0]])
+        assert keys[0] in met.among(keys[:1])
+
+
+def test_a_key_is_met_by_being_asked_for() -> None:
+    met = LastMet(4)
+    met.add([key(number) for number in range(4)])
+    assert met.among([key(0)]) == {key(0)}
+    met.add([key(number) for number in range(10, 13)])
+    assert met.among([key(0), key(1)]) == {key(0)}
+
+
+def test_keys_last_met_forget_what_is_removed() -> None:
+    met = LastMet(2)
+    met.add([key(0), key(1)])
+    met.add([key(2)])
+    met.remove([key(0), key(2)])
+    assert met.among([key(number) for number in range(3)]) == {key(1)}
