@@ -29,6 +29,7 @@ from krowlspider.frontier.poison import MARK, WorkMark, blame, boot_id
 from krowlspider.frontier.repair import way_out
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
+from krowlspider.frontier.sessions import SessionLimits
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder, JobHead, sync_folder
@@ -348,6 +349,11 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         address_concurrency=settings.getint("KROWL_IP_CONCURRENCY"),
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
         outbox=settings.getint("KROWL_OUTBOX_MAX"),
+        sessions=SessionLimits(
+            requests=settings.getint("KROWL_SESSION_REQUESTS"),
+            wait=settings.getfloat("KROWL_KEEPALIVE"),
+            hosts=idle_connections(settings),
+        ),
     )
 
 
@@ -375,11 +381,13 @@ def robots_gate(
     )
 
 
-def idle_connections(in_transit: int, files: int) -> int:
-    """Idle connections that may be kept, besides those in transit: as many as there are ``files`` to be had for, as
-    each host has its turn again after a delay only."""
+def idle_connections(settings: BaseSettings) -> int:
+    """Idle connections that may be kept, besides those in transit: as many as there are files to be had for, as each host
+    has its turn again after a delay only."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return _IDLE_MAX
+    in_transit = settings.getint("CONCURRENT_REQUESTS")
     return max(1, min(_IDLE_MAX, files - in_transit - _OTHER_FILES))
 
 
@@ -390,7 +398,5 @@ def fetch_client(settings: BaseSettings, resolver: Resolver) -> Client:
         connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
         first_byte_timeout=settings.getfloat("KROWL_FIRST_BYTE_TIMEOUT"),
         idle_timeout=settings.getfloat("KROWL_KEEPALIVE"),
-        max_idle=idle_connections(
-            settings.getint("CONCURRENT_REQUESTS"), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        ),
+        max_idle=idle_connections(settings),
     )

@@ -73,6 +73,9 @@ DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
 DOWNLOAD_WARNSIZE = 0
 # Seconds an unused connection is kept: longer than most delays, shorter than most servers' own limit.
 KROWL_KEEPALIVE = 15.0
+# Requests to a host in a row, each after its delay, before those that have waited longer have their turn: so nine of ten go over
+# a connection that is open. Only where the delay is shorter than KROWL_KEEPALIVE. 1: each host in its turn.
+KROWL_SESSION_REQUESTS = 10
 
 # --- Which addresses may be fetched ---------------------------------------------------------------
 

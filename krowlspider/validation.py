@@ -65,6 +65,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_CONNECT_TIMEOUT": _seconds,
     "KROWL_FIRST_BYTE_TIMEOUT": _seconds,
     "KROWL_KEEPALIVE": number(0, inf, "seconds"),
+    "KROWL_SESSION_REQUESTS": integer(1, "requests"),
     "KROWL_ALLOW_ADDRESSES": checkers.each(checkers.is_network, "networks such as 10.0.0.0/8"),
     "KROWL_RESOLVE": checkers.names_to_addresses,
     "KROWL_DNS_SERVERS": checkers.each(

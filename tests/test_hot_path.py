@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
+from scrapy.settings import Settings
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
@@ -69,5 +70,8 @@ def test_without_scrapys_handler_every_page_is_told() -> None:
 @pytest.mark.parametrize(
     ("files", "kept"), [(20_000, 2048), (1024, 468), (300, 1), (resource.RLIM_INFINITY, 2048)]
 )
-def test_idle_connections_are_as_many_as_there_are_files_for(files: int, kept: int) -> None:
-    assert idle_connections(256, files) == kept
+def test_idle_connections_are_as_many_as_there_are_files_for(
+    files: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert idle_connections(Settings({"CONCURRENT_REQUESTS": 256})) == kept

@@ -106,7 +106,7 @@ class Host:
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
     it serves errands meanwhile. ``called`` says that room was made for it in
     its domain or at its address, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its way
-    to another frontier."""
+    to another frontier. ``session`` counts the requests of its session before the next one."""
 
     name: str
     pace: Pace = field(default_factory=Pace)
@@ -126,6 +126,7 @@ class Host:
     held: bool = False
     leaving: bool = False
     errand_last: bool = False
+    session: int = 0
     queued: int = 0
     done: int = 0
     dropped: int = 0

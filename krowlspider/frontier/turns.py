@@ -27,6 +27,7 @@ from krowlspider.frontier.hosts import (
     times_in,
 )
 from krowlspider.frontier.schema import whole_microseconds
+from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -67,7 +68,7 @@ _RESTART = 0.5
 class Limits:
     """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
     transit (0: no cap), URLs of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
-    beside those that are busy, and places of the heap read at a time."""
+    beside those that are busy, and places of the heap read at a time; and what `Sessions` may be."""
 
     host_queue: int
     total: int
@@ -77,6 +78,7 @@ class Limits:
     outbox: int = 0
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
+    sessions: SessionLimits = NO_SESSIONS
 
 
 class HostBusyError(Exception):
@@ -132,6 +134,7 @@ class HostTurns:
         self._sure = self.unsure + self._rule.longest
         self._put_off_queued = self._tally.put_off
         self._due = DueHeap(self._store, self._tally.hosts, self._limits.window)
+        self._sessions = Sessions(self._limits.sessions)
         # Each start tries the hosts again that did not answer the last one.
         self._round: bytes | None = schema.PUT_OFF
         self._next_round = self.now() + ROUND
@@ -232,7 +235,8 @@ class HostTurns:
         batch.write()
 
     def pop_host(self) -> Host | None:
-        """Take the host that has been due the longest, if its domain has room, and put it in transit."""
+        """Take the host that has been due the longest, of those in a session where one is due, if its domain has room, and
+        put it in transit."""
         if len(self.hosts) >= self._limits.hosts_in_memory:
             self._evict()
         now = self.now()
@@ -316,6 +320,8 @@ class HostTurns:
             self._record_now(host)
 
     def _pop_name(self, now: float) -> str | None:
+        if (name := self._sessions.pop(now)) is not None:
+            return name
         while (name := self._due.pop(now)) is None:
             if not self._due.exhausted(now):
                 return None
@@ -457,13 +463,15 @@ class HostTurns:
 
     def next_due(self) -> float | None:
         """When to pop again, in seconds of the job clock; None when there is nothing to wait for."""
-        return self._due.next_due()
+        due, session = self._due.next_due(), self._sessions.next_due()
+        return due if session is None or (due is not None and due < session) else session
 
     def release(self, host: Host, wait: float) -> None:
         """The host's request has ended: it is due again ``wait`` seconds from now."""
         self._leave_transit(host)
         # Its time is a later one where another frontier has handed it over meanwhile.
-        self._rest(host, max(host.due, self.now() + wait))
+        due = max(host.due, self.now() + wait)
+        self._rest(host, due, in_session=self._sessions.go_on(host, wait))
         host.ready = host.due
         # One without a place, as it was put off, would be in neither part of the heap.
         if self._waits_longer(host, max(wait, self._rule.delay(host.pace))) or (
@@ -496,7 +504,7 @@ class HostTurns:
         # What was learnt while it waited, its crawl-delay.
         self._record_now(host)
 
-    def _rest(self, host: Host, due: float) -> None:
+    def _rest(self, host: Host, due: float, *, in_session: bool = False) -> None:
         """A host out of transit is due at a time, if it has anything to fetch. The next commit writes it."""
         host.due = whole_microseconds(due)
         self._note(host)
@@ -505,13 +513,18 @@ class HostTurns:
             if host.errands:
                 self._due.push(host.due, host.name)
         elif host.queued:
-            self._line_up(host)
+            self._line_up(host, in_session=in_session)
         elif host.errands:
             self._due_again(host)
 
-    def _line_up(self, host: Host) -> None:
-        """Into the heap: in memory as far as it reaches, on disk with the host's next record."""
+    def _line_up(self, host: Host, *, in_session: bool = False) -> None:
+        """Into the heap: in memory as far as it reaches, on disk with the host's next record; in a session it goes before the
+        others in memory."""
         host.turn = RESTING
+        if in_session:
+            self._sessions.push(host)
+            return
+        host.session = 0
         host.unread = not self._due.covers(host.due)
         if not host.unread:
             self._due.push(host.due, host.name)
@@ -592,7 +605,9 @@ class HostTurns:
     def count_due(self) -> int:
         """Hosts that could be fetched now, of those in memory: with a long backlog there are more."""
         # What hosts that are gone have left in the heap goes when its time comes, and they are popped again.
-        return min(self._due.count_due(self.now()) + self.parked, self.host_count)
+        now = self.now()
+        due = self._due.count_due(now) + self._sessions.count_due(now)
+        return min(due + self.parked, self.host_count)
 
     @property
     def host_count(self) -> int:

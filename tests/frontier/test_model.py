@@ -26,6 +26,7 @@ from krowlspider.frontier.schema import (
     split_due_key,
     split_queue_key,
 )
+from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits
 from krowlspider.frontier.store import LevelStore, Store
 from krowlspider.frontier.tally import Tally
 from krowlspider.frontier.turns import ROUND, HostBusyError
@@ -73,10 +74,17 @@ class FrontierModel(RuleBasedStateMachine):
 
     open_store: Callable[[], Store]
 
-    @initialize(tiny=st.booleans(), verify=st.booleans(), dies=st.booleans())
-    def start(self, tiny: bool, verify: bool, dies: bool) -> None:
+    @initialize(
+        tiny=st.booleans(), verify=st.booleans(), dies=st.booleans(), sessions=st.booleans()
+    )
+    def start(self, tiny: bool, verify: bool, dies: bool, sessions: bool) -> None:
         self.dies = dies
-        limits = replace(TINY if tiny else LIMITS, domain_concurrency=2, address_concurrency=2)
+        limits = replace(
+            TINY if tiny else LIMITS,
+            domain_concurrency=2,
+            address_concurrency=2,
+            sessions=SessionLimits(3, 1.0, 2) if sessions else NO_SESSIONS,
+        )
         self.world = World(self.open_store, limits=limits, verify=verify, most=1)
         self.pages: dict[str, Page] = {}
         self.known: set[str] = set()
@@ -440,6 +448,8 @@ class FrontierModel(RuleBasedStateMachine):
         assert frontier._put_off_queued == sum(host.queued for host in put_off)
         in_memory: dict[str, list[float]] = {}
         pushed = [(due, name) for due, _, name in frontier._due._heap]
+        pushed += [(due, name) for due, _, name in frontier._sessions._heap]
+        assert len(frontier._sessions) <= 2
         for due, name in pushed + frontier._due._run[frontier._due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():

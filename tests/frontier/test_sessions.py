@@ -1,0 +1,140 @@
+"""Sessions: a host has several requests in a row, each after its delay, before others have their turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.hosts import State
+from krowlspider.frontier.sessions import SessionLimits
+from krowlspider.urls.host import host_of
+from tests.frontier.conftest import LIMITS, TINY, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+
+HOSTS = ("a.test", "b.test", "c.test")
+SESSIONS = SessionLimits(requests=3, wait=5.0, hosts=10)
+
+
+@pytest.fixture(params=[LIMITS, TINY], ids=["roomy", "tiny"])
+def world(open_store: Callable[[], Store], request: pytest.FixtureRequest) -> World:
+    return World(open_store, limits=replace(request.param, sessions=SESSIONS))
+
+
+def with_hosts(world: World, pages: int = 6) -> World:
+    """Three hosts that have all been due for long."""
+    world.add(*(f"http://{host}/{page}" for host in HOSTS for page in range(pages)))
+    world.commit()
+    world.clocks.pass_(100)
+    return world
+
+
+def order(world: World, count: int, wait: float = 0.25) -> str:
+    """The hosts of so many pages fetched one after the other, each when its host's wait is over."""
+    found = ""
+    for _ in range(count):
+        url = world.fetch(wait)
+        assert url is not None
+        found += host_of(url)[0]
+        world.clocks.pass_(wait)
+    return found
+
+
+def test_a_host_has_a_session_before_the_next_has_its_turn(world: World) -> None:
+    assert order(with_hosts(world), 18) == "aaabbbccc" * 2
+
+
+def test_without_sessions_each_has_its_turn(open_store: Callable[[], Store]) -> None:
+    assert order(with_hosts(World(open_store)), 9) == "abc" * 3
+
+
+def test_while_a_session_waits_others_are_popped(world: World) -> None:
+    with_hosts(world)
+    assert [host_of(world.fetch() or "http://none/") for _ in range(4)] == [*HOSTS, "none"]
+    world.clocks.pass_(0.25)
+    assert [host_of(world.fetch() or "http://none/") for _ in range(4)] == [*HOSTS, "none"]
+
+
+def test_no_session_shortens_a_wait(world: World) -> None:
+    world.add("http://a.test/1", "http://a.test/2")
+    assert world.fetch(wait=4.0) is not None
+    world.clocks.pass_(3.99)
+    assert world.fetch() is None
+    assert world.frontier.next_due() == pytest.approx(world.frontier.now() + 0.01, abs=1e-5)
+    world.clocks.pass_(0.0101)
+    assert world.fetch() is not None
+
+
+def test_a_wait_that_outlasts_the_connection_ends_a_session(world: World) -> None:
+    assert order(with_hosts(world), 6, wait=5.1) == "abcabc"
+
+
+def test_a_host_in_trouble_has_no_session(world: World) -> None:
+    with_hosts(world)
+    found = ""
+    for _ in range(6):
+        lease = world.pop()
+        assert lease is not None
+        found += lease.host.name[0]
+        lease.host.pace.errors = 1
+        lease.host.become(State.BACKING_OFF)
+        world.frontier.release(lease.host, 0.25)
+        world.clocks.pass_(0.25)
+    assert found == "abcabc"
+
+
+def test_no_more_hosts_have_a_session_than_connections_are_kept(
+    open_store: Callable[[], Store],
+) -> None:
+    one = replace(SESSIONS, hosts=1)
+    world = with_hosts(World(open_store, limits=replace(LIMITS, sessions=one)))
+    assert [host_of(world.fetch() or "") for _ in range(3)] == [*HOSTS]
+    world.clocks.pass_(0.25)
+    # Only the first goes on before those that have been due as long.
+    assert order(world, 8) == "aabbbccc"
+    assert len(world.frontier._sessions) <= 1
+
+
+def test_a_host_with_nothing_queued_has_none(world: World) -> None:
+    world.add("http://a.test/1")
+    world.fetch()
+    assert len(world.frontier._sessions) == 0
+
+
+@pytest.mark.parametrize("end", [World.restart, World.crash])
+def test_a_session_ends_with_the_process_and_its_host_has_its_place(
+    world: World, end: Callable[[World], object]
+) -> None:
+    with_hosts(world)
+    assert order(world, 2) == "aa"
+    world.commit()
+    end(world)
+    world.clocks.pass_(100)
+    assert sorted(order(world, 16)) == sorted("a" * 4 + "b" * 6 + "c" * 6)
+    world.commit()
+    assert world.frontier.pending == 0
+
+
+def test_a_host_in_a_session_that_is_another_nodes_is_held(world: World) -> None:
+    with_hosts(world)
+    assert order(world, 1) == "a"
+    world.foreign.add("a.test")
+    assert order(world, 12) == "bbbccc" * 2
+    assert world.fetch() is None
+    assert world.frontier.held == 1
+    world.foreign.clear()
+    world.gate.ring_changed()
+    assert order(world, 5) == "a" * 5
+
+
+def test_the_hosts_of_sessions_are_counted_as_due(world: World) -> None:
+    world.add("http://a.test/1", "http://a.test/2")
+    world.fetch()
+    assert world.frontier.count_due() == 0
+    world.clocks.pass_(0.3)
+    assert world.frontier.count_due() == 1
