@@ -38,7 +38,7 @@ class DueHeap:
         self._at = 0
         self._heap: list[tuple[float, int, str]] = []
         self._pushes = 0
-        # Every key up to this one is in memory, or belongs to a host that has left the heap.
+        # Every key up to this one is in memory, or belongs to a host that has left the heap or is in a session.
         self._cursor = DUE
         self._covered = 0.0
         # As far as memory had read when it began anew.
@@ -69,7 +69,7 @@ class DueHeap:
             self.scheduled -= 1
 
     def covers(self, due: float) -> bool:
-        """Whether the heap in memory has all hosts of that time."""
+        """Whether the heap in memory has all hosts of that time, but for those in a session."""
         return due < self._covered
 
     def push(self, due: float, name: str) -> None:

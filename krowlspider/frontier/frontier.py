@@ -310,6 +310,9 @@ class Frontier(HostTurns):
 
     def _append(self, host: Host, candidates: Sequence[Candidate], batch: Batch) -> None:
         """Queue entries; `_record` of their host in the same batch follows."""
+        if not candidates:
+            # It would be given a turn for nothing.
+            return
         name = host.name
         prefix = schema.host_key(name)
         most = schema.PRIORITY_LIMIT

@@ -160,6 +160,7 @@ class Host:
             or self.called
             or self.leaving
             or self.turn in _PINNING
+            or (self.session and self.turn is RESTING)
         )
 
     @property

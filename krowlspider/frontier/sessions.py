@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """``requests`` of a session at most (1: there are none), ``wait`` seconds from one to the next at most, ``hosts`` that
-    have one at a time at most."""
+    """``requests`` of a session at most (1: there are none), less than ``wait`` seconds from one to the next, ``hosts`` that
+    wait for their next one at a time at most."""
 
     requests: int = 1
     wait: float = 0.0
@@ -31,7 +31,8 @@ NO_SESSIONS = SessionLimits()
 class Sessions:
     """Names of the hosts that have one and wait for their next request, by the time they are due, in seconds of the job clock.
 
-    They have places in the heap on disk like all others, but none in its part in memory: who dies goes on without them.
+    They have places in the heap on disk like all others, so that who dies goes on without sessions, and need none in its part
+    in memory. They stay in memory themselves, as who is read from the disk has no session.
     """
 
     def __init__(self, limits: SessionLimits):
@@ -47,18 +48,17 @@ class Sessions:
         limits = self._limits
         return (
             host.session + 1 < limits.requests
-            and wait <= limits.wait
+            and wait < limits.wait
             and len(self._heap) < limits.hosts
-            # Its connection is not to be used again.
+            # One in trouble is left to its turn.
             and not (host.pace.errors or host.pace.distress)
         )
 
-    def push(self, host: Host) -> None:
+    def push(self, due: float, name: str) -> None:
         """It is asked again at its time."""
-        host.session += 1
         # The count keeps hosts due at the same moment first in, first out.
         self._pushes += 1
-        heappush(self._heap, (host.due, self._pushes, host.name))
+        heappush(self._heap, (due, self._pushes, name))
 
     def pop(self, now: float) -> str | None:
         """The name of the host that has been due the longest."""

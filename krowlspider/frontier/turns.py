@@ -270,6 +270,7 @@ class HostTurns:
 
     def _hold(self, host: Host) -> None:
         """It keeps its place on disk, and has none in memory until `ring_changed`."""
+        host.session = 0
         if not host.held:
             host.held = True
             self.held += 1
@@ -437,8 +438,8 @@ class HostTurns:
                 self._next_parked(share)
 
     def _due_again(self, host: Host) -> None:
-        """A host that was popped without being fetched keeps its time."""
-        self._due.push(host.due, host.name)
+        """A host that was popped without being fetched keeps its time, and its session."""
+        (self._sessions if host.session else self._due).push(host.due, host.name)
         host.turn = WAITING if host.waits else RESTING
 
     def urge(self, name: str, errand: object) -> None:
@@ -470,8 +471,9 @@ class HostTurns:
         """The host's request has ended: it is due again ``wait`` seconds from now."""
         self._leave_transit(host)
         # Its time is a later one where another frontier has handed it over meanwhile.
-        due = max(host.due, self.now() + wait)
-        self._rest(host, due, in_session=self._sessions.go_on(host, wait))
+        now = self.now()
+        due = max(host.due, now + wait)
+        self._rest(host, due, in_session=self._sessions.go_on(host, due - now))
         host.ready = host.due
         # One without a place, as it was put off, would be in neither part of the heap.
         if self._waits_longer(host, max(wait, self._rule.delay(host.pace))) or (
@@ -521,10 +523,10 @@ class HostTurns:
         """Into the heap: in memory as far as it reaches, on disk with the host's next record; in a session it goes before the
         others in memory."""
         host.turn = RESTING
+        host.session = host.session + 1 if in_session else 0
         if in_session:
-            self._sessions.push(host)
+            self._sessions.push(host.due, host.name)
             return
-        host.session = 0
         host.unread = not self._due.covers(host.due)
         if not host.unread:
             self._due.push(host.due, host.name)

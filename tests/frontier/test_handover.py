@@ -108,6 +108,22 @@ def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
     assert other.fetch() == url(1)
 
 
+def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_something(
+    world: World, other: World
+) -> None:
+    world.add(url(0))
+    world.fetch()
+    world.commit()
+    world.clocks.pass_(60)
+    world.hand_over(HOST_NAME, other)
+    host = other.frontier.host(HOST_NAME)
+    assert host.turn is Turn.IDLE
+    # It can be asked for another's robots.txt.
+    other.clocks.pass_(60)
+    other.frontier.urge(HOST_NAME, object())
+    assert other.frontier.pop_host() is host
+
+
 def test_all_that_is_known_of_an_entry_goes_along(world: World, other: World) -> None:
     entry = Entry(
         url(1),

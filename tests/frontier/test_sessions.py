@@ -34,19 +34,47 @@ def with_hosts(world: World, pages: int = 6) -> World:
     return world
 
 
-def order(world: World, count: int, wait: float = 0.25) -> str:
+def order(world: World, count: int, wait: float = 0.25, *, commits: bool = False) -> str:
     """The hosts of so many pages fetched one after the other, each when its host's wait is over."""
     found = ""
     for _ in range(count):
         url = world.fetch(wait)
         assert url is not None
         found += host_of(url)[0]
+        if commits:
+            world.commit()
         world.clocks.pass_(wait)
     return found
 
 
 def test_a_host_has_a_session_before_the_next_has_its_turn(world: World) -> None:
     assert order(with_hosts(world), 18) == "aaabbbccc" * 2
+
+
+def test_a_host_whose_record_is_on_disk_has_a_session_that_ends(world: World) -> None:
+    # Nothing but the session keeps it in memory.
+    assert order(with_hosts(world), 18, commits=True) == "aaabbbccc" * 2
+
+
+def test_a_host_that_had_no_room_goes_on_when_there_is_room(
+    open_store: Callable[[], Store],
+) -> None:
+    limits = replace(LIMITS, sessions=SESSIONS, domain_concurrency=1)
+    world = World(open_store, limits=limits)
+    world.add(*(f"http://{host}/{page}" for host in ("a.s.test", "b.s.test") for page in range(3)))
+    world.clocks.pass_(1)
+    world.add("http://c.test/1", "http://c.test/2")
+    world.clocks.pass_(1)
+    assert world.fetch() == "http://a.s.test/0"
+    second = world.pop()
+    assert second is not None
+    assert second.entry.url == "http://b.s.test/0"
+    world.clocks.pass_(0.25)
+    # The first is due, and its domain has no room.
+    assert world.fetch() == "http://c.test/1"
+    world.frontier.release(second.host, 0.25)
+    world.clocks.pass_(0.25)
+    assert world.fetch() == "http://a.s.test/1"
 
 
 def test_without_sessions_each_has_its_turn(open_store: Callable[[], Store]) -> None:
@@ -70,8 +98,18 @@ def test_no_session_shortens_a_wait(world: World) -> None:
     assert world.fetch() is not None
 
 
+def test_a_wait_that_another_frontier_has_handed_over_ends_a_session(world: World) -> None:
+    with_hosts(world)
+    lease = world.pop()
+    assert lease is not None
+    # As `take_over` has it.
+    lease.host.due = world.frontier.now() + 1000
+    world.frontier.release(lease.host, 0.25)
+    assert len(world.frontier._sessions) == 0
+
+
 def test_a_wait_that_outlasts_the_connection_ends_a_session(world: World) -> None:
-    assert order(with_hosts(world), 6, wait=5.1) == "abcabc"
+    assert order(with_hosts(world), 6, wait=5.0) == "abcabc"
 
 
 def test_a_host_in_trouble_has_no_session(world: World) -> None:
@@ -127,6 +165,9 @@ def test_a_host_in_a_session_that_is_another_nodes_is_held(world: World) -> None
     assert order(world, 12) == "bbbccc" * 2
     assert world.fetch() is None
     assert world.frontier.held == 1
+    world.commit()
+    # It need not stay in memory for long.
+    assert not world.frontier.host("a.test").pinned
     world.foreign.clear()
     world.gate.ring_changed()
     assert order(world, 5) == "a" * 5
