@@ -572,6 +572,11 @@ class Frontier(HostTurns):
         if host.turn is RESTING and host.queued:
             # Its time may be another.
             self._line_up(host)
+        elif host.turn is RESTING and host.errands:
+            self._due_again(host)
+        elif host.turn is RESTING:
+            # All that it had was done there.
+            self._stand_idle(host)
         elif host.turn is PUT_OFF:
             batch.put(schema.put_off_key(host.name), b"")
         self._budget.end_batch(batch)

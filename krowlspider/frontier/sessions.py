@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """``requests`` of a session at most (1: there are none), less than ``wait`` seconds from one to the next, ``hosts`` that
-    wait for their next one at a time at most."""
+    """``requests`` of a session at most (1: there are none), less than ``wait`` seconds from one to the next. None goes
+    on while so many ``hosts`` wait for their next one."""
 
     requests: int = 1
     wait: float = 0.0

@@ -319,6 +319,8 @@ class HostTurns:
         elif host.queued:
             self._line_up(host)
             self._record_now(host)
+        elif host.turn is RESTING and not host.errands:
+            self._stand_idle(host)
 
     def _pop_name(self, now: float) -> str | None:
         if (name := self._sessions.pop(now)) is not None:
@@ -334,6 +336,7 @@ class HostTurns:
 
     def _stand_idle(self, host: Host) -> None:
         host.turn = IDLE
+        host.session = 0
         if not host.pending:
             self._note(host)
 
@@ -438,8 +441,9 @@ class HostTurns:
                 self._next_parked(share)
 
     def _due_again(self, host: Host) -> None:
-        """A host that was popped without being fetched keeps its time, and its session."""
-        (self._sessions if host.session else self._due).push(host.due, host.name)
+        """A host that was popped without being fetched keeps its time, and its session. One for which room was made goes before
+        those in a session, which might take it."""
+        (self._sessions if host.session or host.called else self._due).push(host.due, host.name)
         host.turn = WAITING if host.waits else RESTING
 
     def urge(self, name: str, errand: object) -> None:
@@ -473,7 +477,8 @@ class HostTurns:
         # Its time is a later one where another frontier has handed it over meanwhile.
         now = self.now()
         due = max(host.due, now + wait)
-        self._rest(host, due, in_session=self._sessions.go_on(host, due - now))
+        goes_on = host.queued > 0 and not host.waits and self._sessions.go_on(host, due - now)
+        self._rest(host, due, in_session=goes_on)
         host.ready = host.due
         # One without a place, as it was put off, would be in neither part of the heap.
         if self._waits_longer(host, max(wait, self._rule.delay(host.pace))) or (
@@ -509,6 +514,7 @@ class HostTurns:
     def _rest(self, host: Host, due: float, *, in_session: bool = False) -> None:
         """A host out of transit is due at a time, if it has anything to fetch. The next commit writes it."""
         host.due = whole_microseconds(due)
+        host.session = host.session + 1 if in_session else 0
         self._note(host)
         if host.waits:
             host.turn = WAITING
@@ -523,10 +529,10 @@ class HostTurns:
         """Into the heap: in memory as far as it reaches, on disk with the host's next record; in a session it goes before the
         others in memory."""
         host.turn = RESTING
-        host.session = host.session + 1 if in_session else 0
         if in_session:
             self._sessions.push(host.due, host.name)
             return
+        host.session = 0
         host.unread = not self._due.covers(host.due)
         if not host.unread:
             self._due.push(host.due, host.name)
@@ -557,6 +563,7 @@ class HostTurns:
         host.become(State.DEAD)
         self._leave_transit(host)
         host.turn = PUT_OFF
+        host.session = 0
         if wait:
             host.due = host.ready = whole_microseconds(self.now() + wait)
         else:

@@ -108,6 +108,27 @@ def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
     assert other.fetch() == url(1)
 
 
+def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found(
+    world: World, other: World
+) -> None:
+    world.add(url(0))
+    world.fetch()
+    world.commit()
+    other.add(url(0))
+    other.commit()
+    other.foreign.add(HOST_NAME)
+    # It is held, and has no place in memory.
+    assert other.fetch() is None
+    world.hand_over(HOST_NAME, other)
+    assert other.frontier.host(HOST_NAME).turn is Turn.IDLE
+    other.foreign.clear()
+    other.gate.ring_changed()
+    other.clocks.pass_(60)
+    assert other.fetch() is None
+    other.add(url(1))
+    assert other.fetch() == url(1)
+
+
 def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_something(
     world: World, other: World
 ) -> None:

@@ -77,6 +77,37 @@ def test_a_host_that_had_no_room_goes_on_when_there_is_room(
     assert world.fetch() == "http://a.s.test/1"
 
 
+def test_a_host_for_which_room_was_made_goes_before_sessions(
+    open_store: Callable[[], Store],
+) -> None:
+    limits = replace(LIMITS, sessions=SESSIONS, domain_concurrency=1)
+    world = World(open_store, limits=limits)
+    world.add("http://a.s.test/1", "http://b.s.test/1", "http://c.test/1", "http://c.test/2")
+    world.clocks.pass_(1)
+    first = world.pop()
+    assert first is not None
+    # The second has no room.
+    assert world.fetch() == "http://c.test/1"
+    world.clocks.pass_(0.25)
+    world.frontier.release(first.host, 0.25)
+    assert world.fetch() == "http://b.s.test/1"
+
+
+def test_errands_alone_are_no_session(world: World) -> None:
+    with_hosts(world, pages=1)
+    assert order(with_hosts(world, pages=3), 1) == "a"
+    lease = world.pop()
+    assert lease is not None
+    host = lease.host
+    assert host.session == 1
+    while world.frontier.pop(host) is not None:
+        pass
+    world.frontier.urge(host.name, object())
+    world.frontier.release(host, 1.0)
+    assert len(world.frontier._sessions) == 0
+    assert host.session == 0
+
+
 def test_without_sessions_each_has_its_turn(open_store: Callable[[], Store]) -> None:
     assert order(with_hosts(World(open_store)), 9) == "abc" * 3
 
