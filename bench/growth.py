@@ -74,6 +74,7 @@ def _row(shape: Shape, plan: crawl.Plan) -> dict[str, Any]:
                 "pages_per_second",
                 "rss_mb",
                 "requests_per_page",
+                "connections_per_request",
                 "lag_p99_ms",
                 "lag_max_ms",
             )
