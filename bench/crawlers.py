@@ -110,7 +110,7 @@ CRAWLERS = {
             "krowlspider",
             _krowlspider,
             "everything on: robots.txt, politeness with delays of 0, one request to a host at a time, a durable frontier"
-            " with a commit a second, WARC with digests, index and revisits; sitemaps off, as the web has none",
+            " with a commit a second, WARC with digests, index and revisits; up to 10 requests to a host in a row, so that its pages are of fewer hosts; sitemaps off, as the web has none",
         ),
         Crawler(
             "scrapy",
