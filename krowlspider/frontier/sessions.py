@@ -29,7 +29,8 @@ NO_SESSIONS = SessionLimits()
 
 
 class Sessions:
-    """Names of the hosts that have one and wait for their next request, by the time they are due, in seconds of the job clock.
+    """Names of the hosts that have one and wait for their next request, and of those for which room was made, by the time they
+    are due, in seconds of the job clock.
 
     They have places in the heap on disk like all others, so that who dies goes on without sessions, and need none in its part
     in memory. They stay in memory themselves, as who is read from the disk has no session.

@@ -236,3 +236,12 @@ def test_keys_differ_by_scheme_and_by_seed() -> None:
 def test_a_seed_that_would_not_fit_is_refused(seed: int) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         IdentityHasher(seed)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["/a", "/a;jsessionid=1", "/b;x/c"]), QUERIES), max_size=4)
+)
+def test_keys_in_bulk_are_those_of_each(parts: list[tuple[str, str]]) -> None:
+    hasher = IdentityHasher(3)
+    urls = [f"https://h{path}{'?' * bool(query)}{query}" for path, query in parts]
+    assert hasher.keys(urls) == [hasher.key(url) for url in urls]
