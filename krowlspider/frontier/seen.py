@@ -305,7 +305,7 @@ class SeenSet:
 
     def marked_among(self, host: str, keys: Iterable[bytes]) -> set[bytes]:
         """Which identities of a host are known, by the disk where the filter says so."""
-        positive = {key for key in keys if key in self.filter}
+        positive = set(self.filter.among(list(keys)))
         if not positive:
             return positive
         if self._is_looked_up(host):
