@@ -589,7 +589,9 @@ class Frontier(HostTurns):
         if self._rule.delay(other.pace) > self._rule.delay(host.pace):
             host.pace = other.pace
         host.due = max(host.due, whole_microseconds(other.due))
-        host.ready = max(host.ready, whole_microseconds(other.ready))
+        if host.turn is not PUT_OFF or host.ready:
+            # Else it is put off for the next round.
+            host.ready = max(host.ready, whole_microseconds(other.ready))
         host.done = min(host.done + other.done, _COUNT_MAX)
         host.dropped = min(host.dropped + other.dropped, _COUNT_MAX)
         if self._budget.most:

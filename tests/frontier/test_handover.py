@@ -129,6 +129,24 @@ def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found
     assert other.fetch() == url(1)
 
 
+def test_a_host_that_is_put_off_for_the_next_round_stays_so_when_more_of_it_comes(
+    world: World, other: World
+) -> None:
+    other.add(url(0))
+    host = other.frontier.pop_host()
+    assert host is not None
+    other.frontier.put_off(host)
+    world.add(url(1), url(2))
+    world.fetch(wait=5.0)
+    world.commit()
+    world.hand_over(HOST_NAME, other)
+    # It was to go on, and stays after all.
+    other.departures.begin(HOST_NAME)
+    other.departures.stop()
+    other.clocks.pass_(60)
+    assert other.frontier.pop_host() is None
+
+
 def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_something(
     world: World, other: World
 ) -> None:
