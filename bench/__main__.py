@@ -5,7 +5,8 @@ crawler and others, each printed and written as JSON to bench-results/.
 queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
 this one with more hosts, more requests in transit and a slower web, ``pair`` one process and two of a cluster, ``profile`` a
 flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis,
-``handover`` hosts, ``join`` a crawl while a second node takes half of its hosts.
+``handover`` hosts, ``join`` a crawl while a second node takes half of its hosts; ``hostile`` crawls of good hosts beside one
+attack at a time (docs/hostile.md), ``soak`` beside all of them for an hour.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from bench import (
     stages,
 )
 from bench.crawlers import CRAWLERS
+from bench.hostile import run as hostile
+from bench.hostile import soak
+from bench.hostile.attacks import ATTACKS
 from bench.pages import Shape
 
 if TYPE_CHECKING:
@@ -141,6 +145,19 @@ def _join(args: argparse.Namespace) -> None:
     _write("join", figures)
 
 
+def _hostile(args: argparse.Namespace) -> None:
+    rows = hostile.measure_all(args.attacks)
+    print(hostile.table(rows))
+    _write("hostile", rows)
+
+
+def _soak(args: argparse.Namespace) -> None:
+    rows = soak.measure(args.seconds, RESULTS)
+    print(soak.summary(rows))
+    _write("soak", rows)
+    soak.plot(rows, RESULTS / "soak.png")
+
+
 def _all(args: argparse.Namespace) -> None:
     for measure in (_frontier, _page, _archive, _crawl):
         measure(args)
@@ -174,6 +191,8 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "forwarding": _forwarding,
     "handover": _handover,
     "join": _join,
+    "hostile": _hostile,
+    "soak": _soak,
 }
 # Other defaults than those of the rest.
 _OWN: dict[str, dict[str, Any]] = {
@@ -219,6 +238,9 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--small", action="store_true", help="pages of 5 kB")
     add("--missing", type=float, default=0.0, help="part of the pages that are 404")
     add("--names", action="store_true", help="hosts by name, with a name server; peers cannot")
+    add = parser.add_argument_group("hostile, soak").add_argument
+    add("--attacks", nargs="+", choices=ATTACKS, default=[], help="none: all")
+    add("--seconds", type=float, default=3600.0, help="of the soak")
     parser.set_defaults(**_OWN.get(what, {}))
     return parser
 

@@ -1,0 +1,172 @@
+"""All attacks at once beside the good hosts, for an hour: memory, files, threads, loop lag and rate, as a plot.
+
+``python -m bench soak --seconds 3600``
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.hostile.attacks import ATTACKS
+from bench.hostile.run import command, end
+from bench.hostile.web import HostileWeb, good_names
+from bench.process import CORE
+from tests.crawling import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Seconds from one sample to the next, and until the attacks begin.
+_EVERY = 5.0
+_BEGIN = 30.0
+# Of the metrics.
+_PORT = 9467
+_PANELS = {
+    "good_per_second": "requests/s to good hosts",
+    "silence": "longest silence of good hosts, s",
+    "rss_mb": "memory, MB",
+    "files": "open files",
+    "threads": "threads",
+    "queued": "URLs queued",
+    "lag_max_ms": "loop late by at most, ms",
+    "busiest_address": "requests/s to the busiest hostile address",
+}
+
+
+def measure(seconds: float, results: Path) -> list[dict[str, Any]]:
+    """A row for each sample; the log of the crawl is left in ``results``."""
+    names = {name: address for attack in ATTACKS.values() for name, address in attack.hosts.items()}
+    with tempfile.TemporaryDirectory() as folder, HostileWeb([*ATTACKS]) as web:
+        scratch, log = Path(folder), results / "soak.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [
+                    *("taskset", "-c", str(CORE)),
+                    *command(web.web, good_names() | names, scratch, PROMETHEUS_PORT=_PORT),
+                ],
+                cwd=ROOT,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            rows = _sample(process, web, scratch / "job", seconds)
+            print(f"ended {end(process)} s after SIGINT")
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    return rows
+
+
+def _sample(
+    process: subprocess.Popen[bytes], web: HostileWeb, job: Path, seconds: float
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    begun = last = time.monotonic()
+    before = begun
+    attacking = False
+    while (now := time.monotonic()) < begun + seconds:
+        if not attacking and now > begun + _BEGIN:
+            attacking = True
+            web.begin()
+        time.sleep(_EVERY)
+        if process.poll() is not None:
+            raise RuntimeError(f"the crawl ended with {process.returncode} before its time")
+        taken, now = web.take(), time.monotonic()
+        times = [before, *taken["good"], now]
+        before = times[-2]
+        rows.append(
+            {
+                "seconds": round(now - begun, 1),
+                "good_per_second": round(len(taken["good"]) / (now - last), 1),
+                "silence": round(
+                    max(later - sooner for sooner, later in itertools.pairwise(times)), 2
+                ),
+                "busiest_address": round(
+                    max(taken["hostile"].values(), default=0) / (now - last), 1
+                ),
+                **_process(process.pid),
+                **_status(job),
+                **_metrics(),
+            }
+        )
+        last = now
+    return rows
+
+
+def _process(pid: int) -> dict[str, int]:
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return {
+        "rss_mb": int(status["VmRSS"].split()[0]) // 1024,
+        "threads": int(status["Threads"]),
+        "files": len([*Path(f"/proc/{pid}/fd").iterdir()]),
+    }
+
+
+def _metrics() -> dict[str, float]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{_PORT}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return {}
+    found = re.search(r"^krowl_loop_recent_lag_max_ms(?:\{.*\})? ([0-9.e+]+)$", text, re.MULTILINE)
+    return {"lag_max_ms": float(found[1])} if found else {}
+
+
+def _status(job: Path) -> dict[str, Any]:
+    try:
+        status = json.loads((job / "status.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {"queued": status.get("queued", 0), "in_transit": status.get("in_transit", 0)}
+
+
+def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """A panel for each figure, over time."""
+    import matplotlib  # noqa: PLC0415
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    panels = {name: title for name, title in _PANELS.items() if any(name in row for row in rows)}
+    figure, grid = pyplot.subplots(
+        (len(panels) + 1) // 2, 2, figsize=(11, 1.9 * len(panels) / 2 + 1), layout="constrained"
+    )
+    minutes = [row["seconds"] / 60 for row in rows]
+    for axes, (name, title) in zip(grid.flat, panels.items(), strict=False):
+        axes.plot(minutes, [row.get(name) for row in rows], color="#1b6ca8", linewidth=1)
+        axes.set_title(title, fontsize="medium")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("minutes")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """First tenth of the attacked time against the last, and the worst."""
+    attacked = [row for row in rows if row["seconds"] > 2 * _BEGIN] or list(rows)
+    tenth = max(1, len(attacked) // 10)
+    lines = [
+        "| figure | first tenth | last tenth | least | most |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, title in _PANELS.items():
+        values = [row[name] for row in attacked if row.get(name) is not None]
+        if values:
+            first = sum(values[:tenth]) / len(values[:tenth])
+            last = sum(values[-tenth:]) / len(values[-tenth:])
+            lines.append(
+                f"| {title} | {first:,.1f} | {last:,.1f} | {min(values):,} | {max(values):,} |"
+            )
+    return "\n".join(lines)

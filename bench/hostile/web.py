@@ -1,0 +1,201 @@
+"""The web of a hostile crawl: 60 good hosts without an end, and the hosts of the attacks under way.
+
+``python -m bench.hostile.web ATTACK ...`` prints its port as JSON. ``begin`` on its input has the good hosts link to the
+attacks; ``take`` prints what was asked since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from bench.hostile.attacks import ATTACKS, BLACK_HOLE, Attack, Reply, Request, Web, page
+from tests.crawling import ROOT
+
+if TYPE_CHECKING:
+    from typing import Self
+
+GOOD_HOSTS = 60
+CORE = 1
+_LINKS = 20
+_BACKLOG = 4096
+_ROOM = 65_536
+_FILLER = "<p>" + "An ordinary sentence of an ordinary page. " * 100
+
+
+def good_names() -> dict[str, str]:
+    """The good hosts, each at an address in a block of its own."""
+    return {f"good{number}.test": f"127.1.{number}.1" for number in range(GOOD_HOSTS)}
+
+
+class HostileWeb:
+    """The server, in a process of its own, while a ``with`` block runs."""
+
+    def __init__(self, attacks: list[str]):
+        self._attacks = attacks
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            ["taskset", "-c", str(CORE), sys.executable, "-m", "bench.hostile.web", *self._attacks],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.web = Web(**self._answer())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # It ends when its input does.
+        self._process.communicate(timeout=30)
+
+    def begin(self) -> None:
+        """Have the good hosts link to the attacks from now on."""
+        self._say("begin")
+
+    def take(self) -> dict[str, Any]:
+        """What was asked since the last call.
+
+        ``good`` are the times of requests to good hosts, by ``time.monotonic()``; ``hostile`` counts other
+        requests by address; ``ports`` lists the ports asked at victims.
+        """
+        self._say("take")
+        return self._answer()
+
+    def _say(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the web of the attacks did not start, see above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+class _Server:
+    """What all connections share."""
+
+    def __init__(self, attacks: list[Attack]):
+        self.attacks = attacks
+        self.begun = False
+        self.good: list[float] = []
+        self.hostile: Counter[str] = Counter()
+        self.ports: set[int] = set()
+        self.web = Web(0, 0, 0)
+
+    def answer(self, request: Request) -> Reply:
+        if request.host.startswith("good"):
+            self.good.append(time.monotonic())
+            return self._good(request.path)
+        self.hostile[request.address] += 1
+        if request.port != self.web.port:
+            self.ports.add(request.port)
+        for attack in self.attacks:
+            if (reply := attack.answer(request, self.web)) is not None:
+                return reply
+        return Reply(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    def _good(self, path: str) -> Reply:
+        if path == "/robots.txt":
+            return page(b"User-agent: *\nDisallow: /private/\n", kind=b"text/plain")
+        with suppress(ValueError):
+            number = int(path[1:] or 0)
+            links = [f"/{number * _LINKS + each + 1}" for each in range(_LINKS)]
+            if self.begun:
+                links += [link for attack in self.attacks for link in attack.seeds(self.web)]
+            body = "".join(f"<a href={link}>x</a>\n" for link in links) + _FILLER
+            return page(f"<!doctype html><title>{number}</title>\n{body}".encode())
+        return Reply(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address, port = writer.get_extra_info("sockname")[:2]
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                path = head.split(b" ", 2)[1].decode("latin-1")
+                host = next(
+                    line[6:].partition(b":")[0]
+                    for line in head.split(b"\r\n")
+                    if line[:6].lower() == b"host: "
+                )
+                reply = self.answer(Request(host.decode("latin-1"), path, address, port))
+                if reply.after:
+                    await asyncio.sleep(reply.after)
+                writer.write(reply.data)
+                for piece in reply.drip:
+                    await asyncio.sleep(reply.every)
+                    writer.write(piece)
+                    await writer.drain()
+                await writer.drain()
+        writer.close()
+
+
+def _black_hole() -> socket.socket:
+    """A socket at whose port a connection never comes about: its backlog is full."""
+    full = socket.socket()
+    full.bind(("0.0.0.0", 0))
+    full.listen(0)
+    port = full.getsockname()[1]
+    for _ in range(4):
+        caller = socket.socket()
+        caller.setblocking(False)
+        with suppress(BlockingIOError):
+            caller.connect(("127.0.0.1", port))
+        BLACK_HOLE.append(caller)
+    return full
+
+
+async def _serve(names: list[str]) -> None:
+    server = _Server([ATTACKS[name] for name in names])
+    listening = await asyncio.start_server(server.serve, "0.0.0.0", 0, backlog=_BACKLOG)
+    port = listening.sockets[0].getsockname()[1]
+    full = _black_hole()
+    victims = [await asyncio.start_server(server.serve, "127.9.9.9", 0) for _ in range(100)]
+    server.web = Web(
+        port, full.getsockname()[1], 0, [v.sockets[0].getsockname()[1] for v in victims]
+    )
+    print(json.dumps(server.web.as_dict()), flush=True)
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(hear, line.strip())
+        loop.call_soon_threadsafe(ended.set_result, None)
+
+    def hear(word: str) -> None:
+        if word == "begin":
+            server.begun = True
+            return
+        print(
+            json.dumps(
+                {
+                    "good": server.good,
+                    "hostile": server.hostile,
+                    "ports": sorted(server.ports),
+                }
+            ),
+            flush=True,
+        )
+        server.good, server.hostile = [], Counter()
+
+    threading.Thread(target=listen, daemon=True).start()
+    await ended
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(sys.argv[1:]))
