@@ -61,6 +61,11 @@ class RequestCodec:
         self._plain = (page.callback, page.errback)
         self._plain_meta = page.meta
 
+    @property
+    def makes_pages(self) -> bool:
+        """Whether plain pages are links that were found, and not requests of the spider's own."""
+        return self._page_spider is not None
+
     def _page(self, url: str, meta: dict[str, Any]) -> Request:
         if self._page_spider is not None:
             return self._page_spider.page_request(url, meta)

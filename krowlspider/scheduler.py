@@ -292,6 +292,8 @@ class Scheduler(BaseScheduler):
         host = host_of(url)
         if reason := self.scope.refusal(url, host, entry.depth, None):
             return self._refuse(reason)
+        if entry.redirects and ":" in host and not self.may_link(host):
+            return self._refuse("port")
         if self.exclusions.hold_for(url):
             return self._refuse("exclude")
         # Scrapy has start requests fetched whether they are known or not; but in a ring all nodes have the same.
@@ -313,6 +315,21 @@ class Scheduler(BaseScheduler):
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
+
+    def may_link(self, host: str) -> bool:
+        """As `LinkedPorts.admits`, for a host with a port that a stranger's link or redirect leads to.
+
+        :raises StoreError: as of `add`"""
+        try:
+            return self._frontier.linked_ports.admits(host)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def is_linked_port(self, transit: Transit) -> bool:
+        """Whether a request goes to a port that was found by a link, and is not one that any host may have."""
+        name = transit.host.name
+        return ":" in name and self._frontier.linked_ports.is_linked(name)
 
     def add(
         self,
@@ -389,6 +406,10 @@ class Scheduler(BaseScheduler):
             reason = refusal(url, host, depth, via)
             if reason and not (request and reason == "extension"):
                 self.count_dropped(reason)
+                continue
+            # Links of a page to its own host ask nobody.
+            if ":" in host and via not in (None, host) and not self.may_link(host):
+                self.count_dropped("port")
                 continue
             if exclusions.patterns and exclusions.hold_for(url):
                 self.count_dropped("exclude")
