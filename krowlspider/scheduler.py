@@ -16,7 +16,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.codec import RequestCodec
+from krowlspider.codec import RequestCodec, request_limits
 from krowlspider.exchange import Exchange
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
@@ -147,7 +147,7 @@ class Scheduler(BaseScheduler):
 
     def open(self, spider: Spider) -> None:
         """:raises JobError: the job's folder cannot be used"""
-        self._codec = RequestCodec(spider)
+        self._codec = RequestCodec(spider, request_limits(self._crawler.settings))
         self._job.open()
         self._frontier = self._job.frontier
         self._gate = self._job.robots
