@@ -328,6 +328,8 @@ EXTENSIONS = {
     "extensions.looplag.LoopLag": 0,
     "extensions.metrics.Metrics": 0,
 }
+# Cells of a CSV feed are no formulas.
+FEED_EXPORTERS = {"csv": "krowlspider.csvfeed.CsvItemExporter"}
 # On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.
 REMOTE_CONTROL_ENABLED = False
 
