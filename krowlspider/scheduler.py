@@ -407,8 +407,7 @@ class Scheduler(BaseScheduler):
             if reason and not (request and reason == "extension"):
                 self.count_dropped(reason)
                 continue
-            # Links of a page to its own host ask nobody.
-            if ":" in host and via not in (None, host) and not self.may_link(host):
+            if ":" in host and via is not None and not self.may_link(host):
                 self.count_dropped("port")
                 continue
             if exclusions.patterns and exclusions.hold_for(url):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from redis import Redis
 
 from krowlspider.fetch.ports import PORTS_MAX
+from tests.cluster.servers import redis_server
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.rawweb import Raw, RawWeb
 
@@ -98,3 +101,54 @@ def test_links_on_a_seed_with_a_port_lead_on_there(tmp_path: Path) -> None:
         crawl = crawled(tmp_path, [site.url("site.test")], KROWL_PORTS="80")
         assert site.asked == ["/robots.txt", "/", "/a", "/b"]
     assert PORT not in crawl.stats
+
+
+def test_a_redirect_of_an_ordinary_spiders_page_is_a_strangers_link(
+    tmp_path: Path, webs: list[RawWeb]
+) -> None:
+    """What the spider asks for itself may have any port."""
+    one, two, *_ = webs
+    answers = {"/": moved(one.url("v.test")), "/moved": moved(two.url("v.test"))}
+    answers |= {"/robots.txt": answer("")}
+    with RawWeb(answers) as site:
+        arguments = {"root": site.url("shop.test", "")}
+        settings = {**AT_ONCE, "SPIDER_MODULES": "tests.spiders", "KROWL_PORTS": "80"}
+        crawl = Crawl(
+            tmp_path / "job", spider="ordinary", arguments=arguments, settings=settings
+        ).run()
+        assert site.asked.count("/") == 1
+    assert asked(webs) == []
+    assert crawl.stats[PORT] == 1
+
+
+def test_messages_of_redis_lift_no_limit_and_lead_to_no_more_ports(
+    tmp_path: Path, webs: list[RawWeb]
+) -> None:
+    """A person's start URLs may have any port, links that other nodes found may not."""
+    one, two, three, four, *_ = webs
+    answers = {"/big": answer("x" * 5000), "/small": answer("x"), "/robots.txt": answer("")}
+    with RawWeb(answers) as site, redis_server(tmp_path / "redis") as server:
+        lifting = {"download_maxsize": 0, "download_timeout": 1e9, "proxy": "http://v.test:1/"}
+        starts = [
+            {"url": site.url("site.test", "/big"), "meta": lifting},
+            {"url": site.url("site.test", "/small"), "meta": lifting},
+            {"url": one.url("v.test")},
+            {"url": two.url("v.test")},
+            {"url": "http://v.test:22/"},
+        ]
+        links = [web.url("w.test") for web in (three, four)]
+        found = [{"url": url, "meta": {"depth": 3}} for url in [*links, "http://w.test:25/"]]
+        with Redis.from_url(server.url) as client:
+            client.lpush("broad:start_urls", *map(json.dumps, starts))
+            client.lpush("broad:requests", *map(json.dumps, found))
+        settings = {
+            "KROWL_RING": f"a={server.url}",
+            "KROWL_NODE_ID": "a",
+            "DOWNLOAD_MAXSIZE": 1000,
+        }
+        crawl = crawled(tmp_path, [site.url("site.test", "/small")], **settings)
+        assert sorted(site.asked) == ["/big", "/robots.txt", "/small"]
+    assert asked(webs) == [one.port, two.port, three.port]
+    assert crawl.stats["krowl/frontier/dropped_count/too_large"] == 1
+    assert crawl.stats[PORT] == 2
+    assert crawl.stats["krowl/cluster/dead_count"] == 1
