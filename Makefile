@@ -63,15 +63,15 @@ endef
 
 $(RUNTIME): requirements.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	@touch $@
 
 $(DEV): requirements.txt requirements-dev.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $(RUNTIME) $@
 
 $(BENCH): requirements.txt requirements-dev.txt bench/requirements.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements.txt
 	@touch $(RUNTIME) $(DEV) $@

@@ -16,6 +16,7 @@ from scrapy.utils.misc import load_object
 from krowlspider.cluster.membership import REDIS_URL, parse_ring
 from krowlspider.cluster.ring import WEIGHT_MAX, Member
 from krowlspider.fetch.hosts import is_address
+from krowlspider.urls.ports import Ports
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -208,6 +209,15 @@ def ports(settings: BaseSettings, name: str) -> str | None:
         port_range(settings.get(name))
     except (TypeError, ValueError):
         return f"is neither a port, 0 to {_PORT_MAX}, nor the first and the last of several"
+    return None
+
+
+def link_ports(settings: BaseSettings, name: str) -> str | None:
+    """A list of ports and ranges of them."""
+    try:
+        Ports(map(str, settings.getlist(name)))
+    except (TypeError, ValueError) as error:
+        return f"is no list of ports and ranges: {error}"
     return None
 
 

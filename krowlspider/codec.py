@@ -17,12 +17,15 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest, XmlRpcRequest
 from scrapy.utils.request import request_from_dict
 
-from krowlspider.cluster.message import Message, dumps, encode, loads
+from krowlspider.cluster.message import Message, carried, dumps, encode, loads
 from krowlspider.frontier.entry import Entry
 from krowlspider.urls.host import host_of
+from krowlspider.urls.sitemap import BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from scrapy.settings import BaseSettings
 
 _JSON = b"J"
 _PICKLE = b"P"
@@ -42,6 +45,8 @@ _TRANSIENT = {
 }
 _COUNTED = {"depth", "redirect_times", "redirect_urls", "retry_times", "distress_times"}
 _PLAIN = _TRANSIENT | _COUNTED
+# Limits that a request from outside may lower, by their names in its meta, with the least of each.
+_LEAST = {"download_timeout": 0.001, "download_maxsize": 1, "max_retry_times": 0}
 
 
 @runtime_checkable
@@ -51,15 +56,31 @@ class PageSpider(Protocol):
     def page_request(self, url: str, meta: dict[str, Any]) -> Request: ...
 
 
-class RequestCodec:
-    """Turns requests of one spider into entries and back."""
+def request_limits(settings: BaseSettings) -> dict[str, float]:
+    """The limits of a request that has none of its own, by their names in its meta."""
+    return {
+        "download_timeout": settings.getfloat("DOWNLOAD_TIMEOUT"),
+        "download_maxsize": settings.getint("DOWNLOAD_MAXSIZE"),
+        "max_retry_times": settings.getint("RETRY_TIMES"),
+    }
 
-    def __init__(self, spider: Spider):
+
+class RequestCodec:
+    """Turns requests of one spider into entries and back. ``limits`` are the highest that a request from outside may have:
+    without them it has none of its own."""
+
+    def __init__(self, spider: Spider, limits: Mapping[str, float] | None = None):
         self._spider = spider
+        self._limits = dict.fromkeys(_LEAST, -1.0) if limits is None else limits
         self._page_spider = spider if isinstance(spider, PageSpider) else None
         page = self._page("http://plain.invalid/", {})
         self._plain = (page.callback, page.errback)
         self._plain_meta = page.meta
+
+    @property
+    def makes_pages(self) -> bool:
+        """Whether plain pages are links that were found, and not requests of the spider's own."""
+        return self._page_spider is not None
 
     def _page(self, url: str, meta: dict[str, Any]) -> Request:
         if self._page_spider is not None:
@@ -148,6 +169,7 @@ class RequestCodec:
         _check_methods(message.rest)
         try:
             request = request_from_dict(loads(encode(message)), spider=self._spider)
+            self._lower(request.meta, message.rest.get("callback"))
             # What cannot be kept is found here, not when others are kept with it.
             self.entry(request, message.url).encode(host_of(message.url))
         except (TypeError, AttributeError, struct.error) as error:
@@ -155,7 +177,8 @@ class RequestCodec:
         return request
 
     def portable(self, entry: Entry) -> Request:
-        """The request of an entry that goes to another node, or comes from one.
+        """The request of an entry that goes to another node, or comes from one. What its meta may not carry is taken out of
+        the entry too.
 
         :raises ValueError: it is a pickle, of a class that is none of Scrapy's, or no request of this spider
         """
@@ -166,9 +189,23 @@ class RequestCodec:
             if data.get("_class", None) not in {None, *_CLASSES}:
                 raise ValueError(f"{data['_class']!r} is no class of Scrapy's")
             _check_methods(data)
+            given = data.get("meta", {})
+            meta = carried(given)
+            self._lower(meta, data.get("callback"))
+            if meta != given:
+                entry.request = _JSON + json.dumps({**data, "meta": meta}).encode()
             return self.request(entry)
         except (TypeError, AttributeError, KeyError, RecursionError) as error:
             raise ValueError(str(error)) from error
+
+    def _lower(self, meta: dict[str, Any], callback: str | None) -> None:
+        """Take limits that are no lower than this node's own out of a request's meta. A sitemap may have more bytes."""
+        is_sitemap = self.makes_pages and callback == "parse_sitemap" and "krowl_sitemap" in meta
+        for name, least in _LEAST.items():
+            most = BYTES_MAX if is_sitemap and name == "download_maxsize" else self._limits[name]
+            limit: Any = meta.get(name)
+            if name in meta and not (type(limit) in (int, float) and least <= limit <= most):
+                del meta[name]
 
     def _is_plain(self, request: Request) -> bool:
         return (

@@ -233,12 +233,20 @@ class Exchange:
                 continue
             if reason := scheduler.scope.refusal(message.url, host, message.depth, None):
                 scheduler.count_dropped(reason)
+            elif self._is_stray(message, host) and not scheduler.may_link(host):
+                scheduler.count_dropped("port")
             elif scheduler.exclusions.patterns and scheduler.exclusions.hold_for(message.url):
                 scheduler.count_dropped("exclude")
             else:
                 entry = self._codec.received(message)
                 candidates.append(Candidate(host, key, entry, message.priority))
         return candidates
+
+    def _is_stray(self, message: Message, host: str) -> bool:
+        """Whether a link or redirect led to a host with a port: what a person gives has no depth. What an ordinary spider
+        asks for has, and is as good as given."""
+        led = message.redirects or (message.depth and self._codec.makes_pages)
+        return ":" in host and bool(led)
 
     def _sent_on(self, message: Message, owner: str, host: str) -> list[Foreign]:
         """To the node that owns it now. It has been marked as sent where it came from, so it goes whether known or not."""

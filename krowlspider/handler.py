@@ -178,6 +178,7 @@ class DownloadHandler(BaseDownloadHandler):
                 max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
                 observer=observer,
                 admit=partial(self._scheduler().locate, transit),
+                linked=self._scheduler().is_linked_port(transit),
             )
         except errors.FetchError as error:
             await self._turnstile()

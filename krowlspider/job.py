@@ -37,6 +37,7 @@ from krowlspider.notes import Notes, warcinfo
 from krowlspider.outages import Outages
 from krowlspider.politeness.pace import PaceRule
 from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.ports import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -354,6 +355,7 @@ def frontier_limits(settings: BaseSettings) -> Limits:
             wait=settings.getfloat("KROWL_KEEPALIVE"),
             hosts=idle_connections(settings),
         ),
+        ports=Ports(map(str, settings.getlist("KROWL_PORTS"))),
     )
 
 

@@ -16,7 +16,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.codec import RequestCodec
+from krowlspider.codec import RequestCodec, request_limits
 from krowlspider.exchange import Exchange
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
@@ -147,7 +147,7 @@ class Scheduler(BaseScheduler):
 
     def open(self, spider: Spider) -> None:
         """:raises JobError: the job's folder cannot be used"""
-        self._codec = RequestCodec(spider)
+        self._codec = RequestCodec(spider, request_limits(self._crawler.settings))
         self._job.open()
         self._frontier = self._job.frontier
         self._gate = self._job.robots
@@ -292,6 +292,8 @@ class Scheduler(BaseScheduler):
         host = host_of(url)
         if reason := self.scope.refusal(url, host, entry.depth, None):
             return self._refuse(reason)
+        if entry.redirects and ":" in host and not self.may_link(host):
+            return self._refuse("port")
         if self.exclusions.hold_for(url):
             return self._refuse("exclude")
         # Scrapy has start requests fetched whether they are known or not; but in a ring all nodes have the same.
@@ -313,6 +315,21 @@ class Scheduler(BaseScheduler):
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
+
+    def may_link(self, host: str) -> bool:
+        """As `LinkedPorts.admits`, for a host with a port that a stranger's link or redirect leads to.
+
+        :raises StoreError: as of `add`"""
+        try:
+            return self._frontier.linked_ports.admits(host)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def is_linked_port(self, transit: Transit) -> bool:
+        """Whether a request goes to a port that was found by a link, and is not one that any host may have."""
+        name = transit.host.name
+        return ":" in name and self._frontier.linked_ports.is_linked(name)
 
     def add(
         self,
@@ -389,6 +406,9 @@ class Scheduler(BaseScheduler):
             reason = refusal(url, host, depth, via)
             if reason and not (request and reason == "extension"):
                 self.count_dropped(reason)
+                continue
+            if ":" in host and via is not None and not self.may_link(host):
+                self.count_dropped("port")
                 continue
             if exclusions.patterns and exclusions.hold_for(url):
                 self.count_dropped("exclude")

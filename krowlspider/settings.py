@@ -82,6 +82,10 @@ KROWL_SESSION_REQUESTS = 10
 # CIDR list of addresses that may be fetched although they are not public: intranets, tests. Every other loopback,
 # private, link-local (cloud metadata) or reserved address is refused when connecting.
 KROWL_ALLOW_ADDRESSES: list[str] = []
+# Ports that links, redirects and sitemaps may lead to, besides 80 of http and 443 of https: one by itself ("8080") on each
+# host; of a range ("1024-65535") one for each host name, the first that is found, and 8 for each address. Seeds and the
+# requests of your own spiders may have any port but those that browsers refuse too: 22, 25, 6667 ... are never asked.
+KROWL_PORTS = ["80", "443", "8080", "8443", "1024-65535"]
 # Fixed names: {"name": "address"} or {"*.suffix": "address"}, before any resolver.
 KROWL_RESOLVE: dict[str, str] = {}
 # DNS servers ("1.2.3.4" or "1.2.3.4:53"); empty: those of /etc/resolv.conf.
@@ -324,6 +328,8 @@ EXTENSIONS = {
     "extensions.looplag.LoopLag": 0,
     "extensions.metrics.Metrics": 0,
 }
+# Cells of a CSV feed are no formulas.
+FEED_EXPORTERS = {"csv": "krowlspider.csvfeed.CsvItemExporter"}
 # On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.
 REMOTE_CONTROL_ENABLED = False
 

@@ -67,6 +67,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_KEEPALIVE": number(0, inf, "seconds"),
     "KROWL_SESSION_REQUESTS": integer(1, "requests"),
     "KROWL_ALLOW_ADDRESSES": checkers.each(checkers.is_network, "networks such as 10.0.0.0/8"),
+    "KROWL_PORTS": checkers.link_ports,
     "KROWL_RESOLVE": checkers.names_to_addresses,
     "KROWL_DNS_SERVERS": checkers.each(
         checkers.is_server, "addresses such as 1.2.3.4 or 1.2.3.4:53"

@@ -80,9 +80,7 @@ class RobotsMiddleware:
         self._warned += 1
         if self._warned <= _WARNINGS:
             logger.warning(
-                "%s stays queued and is not fetched: %s. KROWL_ALLOW_ADDRESSES opens networks that are not public.",
-                errand.host.name,
-                cause,
+                "%s stays queued and is not fetched: %s. %s", errand.host.name, cause, cause.remedy
             )
 
     def _errand(self, request: Request) -> tuple[Transit | None, Errand | None]:

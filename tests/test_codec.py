@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest
 
+from krowlspider.cluster.message import Message, decode
 from krowlspider.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.host import host_of
+from krowlspider.urls.sitemap import BYTES_MAX
 
 URL = "http://a.test/"
 
@@ -28,6 +31,9 @@ class Plain(Spider):
 class Pages(Plain):
     def page_request(self, url: str, meta: dict[str, Any]) -> Request:
         return Request(url, callback=self.parse, meta={**meta, "mine": True})
+
+
+LIMITS = {"download_timeout": 60.0, "download_maxsize": 1000, "max_retry_times": 2}
 
 
 def through(request: Request, spider: Spider | None = None) -> tuple[Entry, Request]:
@@ -156,3 +162,57 @@ def test_a_request_of_scrapys_own_goes_to_another_node_and_comes_back() -> None:
 def test_what_no_node_may_send_another_is_refused(request_: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said or None):
         RequestCodec(Plain()).portable(Entry(URL, request=request_))
+
+
+LIMITED = [
+    ({"download_timeout": 5, "download_maxsize": 10, "max_retry_times": 0}, True),
+    ({"download_timeout": 60.0, "download_maxsize": 1000, "max_retry_times": 2}, True),
+    ({"download_maxsize": 0}, False),
+    ({"download_maxsize": -1}, False),
+    ({"download_maxsize": 1001}, False),
+    ({"download_maxsize": "10"}, False),
+    ({"download_maxsize": True}, False),
+    ({"download_timeout": 0}, False),
+    ({"download_timeout": 1e9}, False),
+    ({"download_timeout": None}, False),
+    ({"max_retry_times": 3}, False),
+    ({"max_retry_times": -1}, False),
+    ({"krowl_sitemap": [1, "a.test"], "download_maxsize": BYTES_MAX}, False),
+]
+
+
+@pytest.mark.parametrize(("meta", "kept"), LIMITED)
+def test_what_comes_from_outside_lowers_limits_and_never_lifts_one(
+    meta: dict[str, Any], kept: bool
+) -> None:
+    """By a message, and by a host that is handed over."""
+    codec = RequestCodec(Plain(), LIMITS)
+    limits = meta if kept else {name: meta[name] for name in meta.keys() - LIMITS.keys()}
+    assert codec.whole(Message(URL, meta={**meta, "mine": 1})).meta == {**limits, "mine": 1}
+    entry = codec.entry(Request(URL, meta={**meta, "mine": 1}), URL)
+    assert codec.portable(entry).meta == {**limits, "mine": 1}
+    assert codec.request(entry).meta == {**limits, "mine": 1}
+    # What a spider of this process asks for is its own affair.
+    assert through(Request(URL, meta=meta))[1].meta.items() >= meta.items()
+
+
+def test_a_sitemap_has_its_own_limit_at_another_node_too() -> None:
+    spider = BroadSpider()
+    codec = RequestCodec(spider, LIMITS)
+    meta = {"depth": 1, "krowl_sitemap": [1, "a.test"], "download_maxsize": BYTES_MAX}
+    request = Request(URL, callback=spider.parse_sitemap, meta=meta)
+    assert codec.portable(codec.entry(request, URL)).meta == meta
+    message = decode(codec.message(codec.entry(request, URL)))
+    assert codec.whole(message).meta == meta
+    message.rest["callback"] = "parse"
+    assert "download_maxsize" not in codec.whole(message).meta
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [{"retry_times": -1000}, {"depth": "1"}, {"redirect_urls": 1}, {"krowl_sitemap": [-9, ""]}],
+)
+def test_a_host_that_comes_with_impossible_counts_is_refused(meta: dict[str, Any]) -> None:
+    data = {"url": URL, "callback": None, "body": "", "headers": [], "meta": meta}
+    with pytest.raises(ValueError, match=next(iter(meta))):
+        RequestCodec(Plain()).portable(Entry(URL, request=b"J" + json.dumps(data).encode()))

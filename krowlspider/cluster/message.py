@@ -33,6 +33,31 @@ _Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_COUNT}
 # Of whole requests, left in meta.
 _TRIES = ("retry_times", "distress_times")
+# Only on the way between nodes.
+_ON_THE_WAY = frozenset({"krowl_hops", "krowl_bare", "krowl_via", "krowl_hop"})
+# Names in meta by which Scrapy, its middlewares and this project are told what to do with a request: those that a message
+# may carry, and the others, which are left out. All other names are data of a spider's own.
+_CARRIED = frozenset(
+    {
+        *("depth", "redirect_times", "redirect_urls", "redirect_reasons", "redirect_ttl"),
+        *_TRIES,
+        *("dont_redirect", "dont_retry", "handle_httpstatus_all", "handle_httpstatus_list"),
+        *("cookiejar", "dont_merge_cookies", "dont_cache", "referrer_policy", "rule"),
+        # Limits, which who takes the message lowers to its own.
+        *("download_maxsize", "download_timeout", "max_retry_times"),
+        "krowl_sitemap",
+    }
+)
+_STEERING = frozenset(
+    {
+        *("allow_offsite", "autothrottle_dont_adjust_delay", "bindaddress", "proxy", "_auth_proxy"),
+        *("cache_timestamp", "cached_response", "_dont_cache", "depth_reset", "give_up_log_level"),
+        *("dont_obey_robotstxt", "download_fail_on_dataloss", "download_latency", "download_slot"),
+        *("download_warnsize", "ftp_local_filename", "ftp_passive", "ftp_password", "ftp_user"),
+        *("http_auth_domain", "http_pass", "http_user", "is_secure", "is_start_request"),
+        *("priority_adjust", "verbatim_url"),
+    }
+)
 
 
 class BadMessage(ValueError):
@@ -198,7 +223,31 @@ def loads(data: bytes) -> dict[str, Any]:
     """
     decode(data)
     loaded: dict[str, Any] = msgspec.json.decode(data)
+    if meta := loaded.get("meta"):
+        loaded["meta"] = {
+            name: value for name, value in meta.items() if name in _ON_THE_WAY or _may_come(name)
+        }
     return loaded
+
+
+def carried(meta: dict[str, Any]) -> dict[str, Any]:
+    """What of a request's meta may come from outside: a spider's own data, and what is named above, within its bounds.
+
+    :raises BadMessage: a count, a chain of redirects or the place of a sitemap is none
+    """
+    for name in (*_COUNTS, *_TRIES):
+        _count(meta.get(name, 0), name, _COUNTS.get(name, MAX_COUNT))
+    _chain(meta.get("redirect_urls", []))
+    match meta.get("krowl_sitemap", [1, ""]):
+        case [int(level), str()] if 1 <= level <= MAX_COUNT:
+            pass
+        case _:
+            raise BadMessage("krowl_sitemap is no level and host")
+    return {name: value for name, value in meta.items() if _may_come(name)}
+
+
+def _may_come(name: str) -> bool:
+    return name in _CARRIED or not (name in _STEERING or name.startswith("krowl_"))
 
 
 def is_plain(value: object, levels: int = MAX_NESTING) -> bool:
@@ -291,15 +340,13 @@ def _message(url: str, priority: int, meta: dict[str, Any], rest: dict[str, Any]
         message.depth, message.redirects, message.hops = (
             _count(meta.pop(name, 0), name, most) for name, most in _COUNTS.items()
         )
-        for name in _TRIES:
-            _count(meta.get(name, 0), name, MAX_COUNT)
         message.bare = meta.pop("krowl_bare", False) is True
         if chain := meta.pop("redirect_urls", ()):
             message.chain = _chain(chain)
         if via := meta.pop("krowl_via", ""):
             message.via = _url(via)
             message.hop = _letter(meta.pop("krowl_hop", ""))
-        message.meta = meta
+        message.meta = carried(meta)
     if not is_plain(meta) or (rest and not is_plain(rest)):
         raise BadMessage(f"nested deeper than {MAX_NESTING} levels")
     return message

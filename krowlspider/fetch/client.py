@@ -59,10 +59,11 @@ class Client:
         max_size: int,
         observer: Observer | None = None,
         admit: Admit = anywhere,
+        linked: bool = False,
     ) -> Exchange:
         """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
 
-        ``admit`` is asked whether the request may go to an address, before it does.
+        ``admit`` is asked whether the request may go to an address, before it does; ``linked`` is as of `Dialer.dial`.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
         A kept-alive connection that dies is a ConnectionLost like any other: the server may have read the
@@ -82,7 +83,7 @@ class Client:
             raise AddressBusy(connection.address)
         if connection is None:
             before = self._hung_up
-            connection = await self._dialer.dial(target.origin, deadline, admit)
+            connection = await self._dialer.dial(target.origin, deadline, admit, linked=linked)
             if self._hung_up != before:
                 connection.close()
                 raise ConnectionLost("closed by this side before the request was sent")

@@ -21,11 +21,14 @@ from krowlspider.fetch.errors import (
     FetchError,
     LocalExhausted,
     NetworkDown,
+    PortForbidden,
     TLSFailed,
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled
+from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
 from krowlspider.fetch.tls import Channel
+from krowlspider.urls.ports import BLOCKED
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
@@ -75,16 +78,22 @@ class Dialer:
         self._loop = asyncio.get_running_loop()
         self._resolver = resolver
         self._guard = guard
+        self._ports = AddressPorts()
         self._connect_timeout = connect_timeout
         self._tls = crawler_tls()
 
-    async def dial(self, origin: Origin, deadline: float, admit: Admit = anywhere) -> Connection:
+    async def dial(
+        self, origin: Origin, deadline: float, admit: Admit = anywhere, *, linked: bool = False
+    ) -> Connection:
         """A fresh connection to ``origin`` before ``deadline`` (loop time), at an address that ``admit`` lets it to.
 
+        ``linked`` says that the port was found by a link: only so many of them are asked at an address.
         The guard judges the very address that is connected to, so no second look-up can slip
         another past it. Raises FetchError: of several addresses, what befell the first; AddressBusy when
         there was room at none.
         """
+        if origin.port in BLOCKED:
+            raise PortForbidden(f"port {origin.port} is of another protocol")
         begun = time.perf_counter()
         addresses = self._resolver.known(origin.host)
         if addresses is None:
@@ -99,10 +108,14 @@ class Dialer:
             raise AddressForbidden(
                 f"{origin.host} is at {', '.join(addresses)}, which is not public"
             )
+        if linked:
+            permitted = self._with_room(permitted, origin.port)
         failure: FetchError | None = None
         for address in permitted[:ADDRESSES_TRIED]:
             if not admit(address):
                 continue
+            if linked:
+                self._ports.add(address, origin.port)
             try:
                 return await self._connect(origin, address, deadline, name)
             except (
@@ -120,6 +133,14 @@ class Dialer:
         finally:
             # It holds this frame.
             del failure
+
+    def _with_room(self, addresses: list[str], port: int) -> list[str]:
+        found = [address for address in addresses if self._ports.has_room(address, port)]
+        if not found:
+            raise PortForbidden(
+                f"links have led to {PORTS_MAX} ports of {addresses[0]}, so port {port} is not asked"
+            )
+        return found
 
     async def _connect(
         self, origin: Origin, address: str, deadline: float, name: float

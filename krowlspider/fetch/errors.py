@@ -89,6 +89,14 @@ class AddressForbidden(FetchError):
     """The address is not one of the public internet, nor allowed by configuration."""
 
     kind = "address_forbidden"
+    remedy: ClassVar[str] = "KROWL_ALLOW_ADDRESSES opens networks that are not public."
+
+
+class PortForbidden(AddressForbidden):
+    """The port is of another protocol, or links have led to too many ports of the address."""
+
+    kind = "port"
+    remedy = "See KROWL_PORTS."
 
 
 class ConnectRefused(FetchError):

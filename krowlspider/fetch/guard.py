@@ -2,38 +2,100 @@
 
 from __future__ import annotations
 
+import socket
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.errors import AddressForbidden
+from krowlspider.fetch.errors import EXHAUSTED, AddressForbidden, LocalExhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# The only IPv6 space given out for global unicast (IANA IPv6 address space registry); what
-# ``is_global`` says of the rest (site-local fec0::/10, say) depends on the Python version.
+# By IANA's registries of special-purpose addresses (RFC 6890, section 2.2) and of multicast. ``is_global`` of Python is not
+# asked: what it says of a block depends on the version.
+SPECIAL_V4 = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",  # this network: RFC 791, section 3.2
+        "10.0.0.0/8",  # private: RFC 1918
+        "100.64.0.0/10",  # between a provider and its customers: RFC 6598
+        "127.0.0.0/8",  # loopback: RFC 1122, section 3.2.1.3
+        "169.254.0.0/16",  # link-local, and the metadata of clouds: RFC 3927
+        "172.16.0.0/12",  # private: RFC 1918
+        "192.0.0.0/24",  # IETF protocols, the router's port control among them: RFC 6890, RFC 7723
+        "192.0.2.0/24",  # documentation: RFC 5737
+        "192.88.99.0/24",  # the nearest 6to4 relay, once: RFC 7526
+        "192.168.0.0/16",  # private: RFC 1918
+        "198.18.0.0/15",  # benchmarks: RFC 2544
+        "198.51.100.0/24",  # documentation: RFC 5737
+        "203.0.113.0/24",  # documentation: RFC 5737
+        "224.0.0.0/4",  # multicast: RFC 5771
+        "240.0.0.0/4",  # reserved, and limited broadcast: RFC 1112, section 4; RFC 8190
+    )
+)
+# The only IPv6 space given out for global unicast (IANA IPv6 address space registry): the other special blocks are
+# outside of it. 6to4 and Teredo are judged by the IPv4 addresses in them.
 GLOBAL_UNICAST = IPv6Network("2000::/3")
+SPECIAL_V6 = tuple(
+    IPv6Network(block)
+    for block in (
+        "2001::/23",  # IETF protocols, benchmarks (RFC 5180) and ORCHID (RFC 7343) among them: RFC 2928
+        "2001:db8::/32",  # documentation: RFC 3849
+        "3fff::/20",  # documentation: RFC 9637
+    )
+)
 NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
 IPV4_COMPATIBLE = IPv6Network("::/96")  # RFC 4291, section 2.5.5.1; holds :: and ::1 too
 JUDGED = 65_536  # verdicts remembered, about 150 bytes each
+# Seconds they hold: an address may become one of this machine's.
+VERDICTS_LAST = 300.0
+_DISCARD = 9  # any port
+
+
+_Address = IPv4Address | IPv6Address
 
 
 class AddressGuard:
     """Lets through globally routable unicast addresses, and those of ``allow`` (CIDR networks).
 
+    ``own`` says of an address whether it is this machine's: what listens there is not for strangers' links.
     Raises ValueError, naming it, for an entry of ``allow`` that is not a network.
     """
 
-    def __init__(self, allow: Iterable[str]) -> None:
-        networks = [_network(cidr) for cidr in allow]
+    def __init__(
+        self,
+        allow: Iterable[str],
+        *,
+        own: Callable[[_Address], bool] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._allow = [_network(cidr) for cidr in allow]
+        self._own = is_own if own is None else own
+        self._clock = clock
+        self._judged = lru_cache(maxsize=JUDGED)(self._permits)
+        self._judge_anew = clock() + VERDICTS_LAST
 
-        @lru_cache(maxsize=JUDGED)
-        def permitted(address: str) -> bool:
-            return _permitted(address, networks)
+    def permits(self, address: str) -> bool:
+        """Whether an address may be used; what is not an address may not.
 
-        self.permits: Callable[[str], bool] = permitted
-        """Whether an address may be used; what is not an address may not."""
+        :raises LocalExhausted: as of `is_own`
+        """
+        if (now := self._clock()) >= self._judge_anew:
+            self._judge_anew = now + VERDICTS_LAST
+            self._judged.cache_clear()
+        return self._judged(address)
+
+    def _permits(self, text: str) -> bool:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return False
+        embedded = _embedded(address)
+        if any(each in network for network in self._allow for each in (address, *embedded)):
+            return True
+        return all(_public(each) and not self._own(each) for each in embedded or (address,))
 
     def check(self, address: str) -> None:
         """Raise AddressForbidden unless ``address`` (text of an IPv4 or IPv6 address) may be used."""
@@ -48,17 +110,24 @@ def _network(cidr: str) -> IPv4Network | IPv6Network:
         raise ValueError(f"{cidr!r} is not a network such as 10.0.0.0/8: {e}") from e
 
 
-def _permitted(text: str, allow: list[IPv4Network | IPv6Network]) -> bool:
+def is_own(address: _Address) -> bool:
+    """Whether an address is one of this machine's interfaces.
+
+    A datagram socket that is connected to such an address has the same for its own end; nothing is sent.
+
+    :raises LocalExhausted: there is no socket left to tell
+    """
+    text = str(address)
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
-        address = ip_address(text)
-    except ValueError:
+        with socket.socket(family, socket.SOCK_DGRAM) as end:
+            end.connect((text, _DISCARD))
+            return bool(end.getsockname()[0] == text)
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise LocalExhausted(f"{text} cannot be judged: {error}") from error
+        # No way there.
         return False
-    embedded = _embedded(address)
-    if any(candidate in network for network in allow for candidate in (address, *embedded)):
-        return True
-    if embedded:
-        return all(_public(candidate) for candidate in embedded)
-    return _public(address)
 
 
 def _embedded(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
@@ -77,6 +146,6 @@ def _embedded(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
 
 
 def _public(address: IPv4Address | IPv6Address) -> bool:
-    if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
-        return False
-    return address.is_global and not address.is_multicast
+    if isinstance(address, IPv4Address):
+        return not any(address in block for block in SPECIAL_V4)
+    return address in GLOBAL_UNICAST and not any(address in block for block in SPECIAL_V6)

@@ -18,6 +18,7 @@ from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.handover import Part, put_poison, stays
 from krowlspider.frontier.hosts import IDLE, PUT_OFF, RESTING, Host, Queue, State, level_of
+from krowlspider.frontier.linkedports import LinkedPorts
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.queues import entries, entry_keys
 from krowlspider.frontier.schema import (
@@ -105,6 +106,7 @@ class Frontier(HostTurns):
         super().__init__(store, limits, rule, monotonic=monotonic, wall=wall, boot=boot)
         self.seen = seen
         self._budget = DomainBudget(store, limits.domain_budget)
+        self.linked_ports = LinkedPorts(store, limits.ports)
         self.leased = 0
         self.counters: Counter[str] = Counter()
         self._acknowledged: list[Acknowledged] = []

@@ -18,6 +18,7 @@ from krowlspider.politeness.pace import DISTRESS
 from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import authority_of, domain_of, host_of
+from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,10 +173,21 @@ class RobotsGate:
                 self._follow(other, location)
         return self._follow(errand, location)
 
+    def _may_ask(self, host: str, errand: Errand) -> bool:
+        """Whether a redirect of robots.txt may lead to a host, by its port."""
+        if ":" not in host or host == errand.host.name:
+            return True
+        return not is_blocked(host) and self._frontier.linked_ports.admits(host)
+
     def _follow(self, errand: Errand, location: str | None) -> bool:
         errand.redirects += 1
         target = normalise(location, errand.url) if location else None
-        if target is None or errand.redirects > REDIRECTS or not _may_be_robots(target, errand):
+        if (
+            target is None
+            or errand.redirects > REDIRECTS
+            or not _may_be_robots(target, errand)
+            or not self._may_ask(host_of(target), errand)
+        ):
             return self._settle(errand, self._record(Ruling.ALLOW_ALL, 0, b""))
         if errand.source is not None:
             errand.passed.append(errand.source)

@@ -13,6 +13,7 @@ key                                      value
 ``j``                                    present when seen marks may stand for several identities: empty
 ``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
                                          the id of the machine's run; before, the job clock alone
+``l`` host name                          the port in a range of KROWL_PORTS that links lead to there, 2 bytes big-endian
 ``f``                                    what the host records say together, see ``Tally``; gone where it is to be counted anew
 ``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
 ``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
@@ -67,6 +68,7 @@ BUDGET = b"g"
 GONE = b"e"
 ARRIVING = b"i"
 JOINED = b"j"
+LINKED = b"l"
 OUTBOX = b"o"
 
 # Bytes of an identity.
@@ -167,6 +169,11 @@ def robots_key(authority: str) -> bytes:
 def authorities_of(host: str) -> tuple[str, str]:
     """Those of a host: each may have a robots.txt."""
     return f"http://{host}", f"https://{host}"
+
+
+def linked_key(name: str) -> bytes:
+    """``name`` is a host without its port."""
+    return LINKED + name.encode()
 
 
 def gone_key(host: str) -> bytes:

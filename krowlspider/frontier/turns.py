@@ -31,6 +31,7 @@ from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
+from krowlspider.urls.ports import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,13 +63,14 @@ _APART = 0.05
 # Seconds that a process takes at least to die and be started again. A wait that is longer than the one by the
 # host's record, by more than that, is written at once: a restart must not cut it short.
 _RESTART = 0.5
+_NO_PORTS = Ports(())
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
     transit (0: no cap), URLs of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
-    beside those that are busy, and places of the heap read at a time; and what `Sessions` may be."""
+    beside those that are busy, and places of the heap read at a time; and what `Sessions` may be, and `LinkedPorts`."""
 
     host_queue: int
     total: int
@@ -79,6 +81,7 @@ class Limits:
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
     sessions: SessionLimits = NO_SESSIONS
+    ports: Ports = _NO_PORTS
 
 
 class HostBusyError(Exception):

@@ -138,7 +138,7 @@ class SitemapReader:
             await asyncio.sleep(0)
         self._drop("url", sitemap.invalid)
         children = self._spoken_for(sitemap.children, spoken_for)
-        if level == LEVELS_MAX:
+        if level >= LEVELS_MAX:
             self._drop("sitemap_depth", len(children))
             return sitemap
         for start in range(0, len(children), _SITEMAPS_AT_ONCE):

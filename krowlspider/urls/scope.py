@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.host import domain_of
+from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,14 +45,16 @@ class Scope:
     def refusal(self, url: str, host: str, depth: int, via_host: str | None) -> str | None:
         """Why a normalised URL is out of scope, in one word; None when it is in.
 
-        The words are depth, length, host, domain, deny, allow and those of `Traps.refusal`.
+        The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
         ``host`` is the URL's, ``via_host`` that of the page it was found on. None marks a seed: it
-        was asked for by name, so only depth and length bind it.
+        was asked for by name, so only depth, length and the ports that nobody asks bind it.
         """
         if depth > self._max_depth:
             return "depth"
         if len(url) > self._max_url_length:
             return "length"
+        if ":" in host and is_blocked(host):
+            return "port"
         if via_host is None:
             return None
         if self._has_rules and (reason := self._refused_by_rule(url, host, via_host)):

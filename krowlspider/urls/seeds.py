@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
+from krowlspider.urls.ports import is_blocked, port_of
 
 # Characters of the longest seed: no longer URL is queued.
 MAX_SEED = 2048
@@ -76,6 +77,9 @@ def _url(url: str, text: str) -> str:
     normal = normalise(url)
     if normal is None:
         raise BadSeed(f"not a URL, or one with a user name: {text[:80]!r}")
-    if not _HOST.fullmatch(host_of(normal)):
-        raise BadSeed(f"not a host name: {host_of(normal)[:80]!r}")
+    host = host_of(normal)
+    if not _HOST.fullmatch(host):
+        raise BadSeed(f"not a host name: {host[:80]!r}")
+    if is_blocked(host):
+        raise BadSeed(f"port {port_of(host)} is of another protocol, and never asked")
     return normal

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
+import scrapy
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
@@ -187,6 +190,12 @@ BAD = [
     _with(meta={"depth": "1"}),
     _with(meta={"depth": True}),
     _with(meta={"krowl_hops": 256}),
+    _with(meta={"retry_times": -1}),
+    _with(meta={"distress_times": "0"}),
+    _with(meta={"krowl_sitemap": [0, "a.test"]}),
+    _with(meta={"krowl_sitemap": [1]}),
+    _with(meta={"krowl_sitemap": [1, None]}),
+    _with(meta={"krowl_sitemap": True}),
     _with(meta={"redirect_times": None}),
     _with(meta={"redirect_urls": "http://a.test/"}),
     _with(meta={"redirect_urls": ["http://a.test/", 1]}),
@@ -238,6 +247,46 @@ def test_no_json_whatever_raises_anything_else(value: dict[str, Any]) -> None:
             read(json.dumps(value).encode())
         except BadMessage:
             continue
+
+
+STEERING = {
+    "proxy": "http://10.0.0.1:3128/",
+    "bindaddress": ["127.0.0.1", 0],
+    "is_start_request": True,
+    "dont_obey_robotstxt": True,
+    "download_slot": "x",
+    "download_latency": 0,
+    "http_user": "u",
+    "krowl_warc": "x",
+    "krowl_outlinks": 1,
+    "krowl_new": 1,
+    "verbatim_url": True,
+}
+
+
+def test_meta_that_steers_the_crawl_does_not_come_from_outside() -> None:
+    own = {"job": 7, "download_maxsize": 10, "handle_httpstatus_all": True, "dont_retry": True}
+    data = _with(meta={**STEERING, **own, "depth": 2, "krowl_bare": True})
+    assert decode(data) == Message("http://a.test/", depth=2, bare=True, meta=own)
+    assert loads(data)["meta"] == {**own, "depth": 2, "krowl_bare": True}
+    assert decode(_with(meta=STEERING)) == Message("http://a.test/")
+    pushed = json.dumps({"url": "a.test", "meta": {**STEERING, **own}}).encode()
+    assert decode_start(pushed) == Message("https://a.test/", bare=True, meta=own)
+
+
+def test_each_name_that_scrapy_looks_for_in_meta_has_been_decided() -> None:
+    """A later version may steer by more."""
+    looked_for = re.compile(
+        r"meta(?:\.get|\.setdefault|\.pop)?[\[(]\s*\"(\w+)\"|\"(\w+)\" in [\w.]*meta"
+    )
+    names = set()
+    for path in Path(scrapy.__file__).parent.rglob("*.py"):
+        names |= {one or other for one, other in looked_for.findall(path.read_text())}
+    decided = message._CARRIED | message._STEERING
+    assert len(names) > 30
+    assert {name for name in names if not name.startswith("_")} <= decided
+    assert {"_auth_proxy", "_dont_cache"} <= decided
+    assert not message._CARRIED & message._STEERING
 
 
 def test_urls_are_normalised_on_their_way_in() -> None:

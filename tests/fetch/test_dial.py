@@ -81,7 +81,7 @@ def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:
         guard = AddressGuard([f"{NOWHERE}/32"])
         async with client(guard=guard) as made:
             with pytest.raises(NetworkDown):
-                await fetch(made, f"http://{NOWHERE}:9/")
+                await fetch(made, f"http://{NOWHERE}:81/")
 
     run(main())
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
 import pytest
 
-from krowlspider.fetch.errors import AddressForbidden
-from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.errors import AddressForbidden, LocalExhausted
+from krowlspider.fetch.guard import VERDICTS_LAST, AddressGuard, is_own
+
+from .nameserver import no_sockets_left
 
 PUBLIC = [
     "1.1.1.1",
@@ -92,3 +97,133 @@ def test_guards_do_not_share_their_verdicts() -> None:
     AddressGuard(["127.0.0.0/8"]).check("127.0.0.1")
     with pytest.raises(AddressForbidden):
         AddressGuard([]).check("127.0.0.1")
+
+
+# IANA's registries of special-purpose addresses as of 2025, each block with "Globally Reachable". None: not applicable.
+REGISTRY = {
+    "0.0.0.0/8": False,
+    "10.0.0.0/8": False,
+    "100.64.0.0/10": False,
+    "127.0.0.0/8": False,
+    "169.254.0.0/16": False,
+    "172.16.0.0/12": False,
+    "192.0.0.0/24": False,
+    "192.0.0.0/29": False,
+    "192.0.0.8/32": False,
+    "192.0.0.9/32": True,
+    "192.0.0.10/32": True,
+    "192.0.0.170/31": False,
+    "192.0.2.0/24": False,
+    "192.31.196.0/24": True,
+    "192.52.193.0/24": True,
+    "192.88.99.0/24": None,
+    "192.168.0.0/16": False,
+    "192.175.48.0/24": True,
+    "198.18.0.0/15": False,
+    "198.51.100.0/24": False,
+    "203.0.113.0/24": False,
+    "240.0.0.0/4": False,
+    "255.255.255.255/32": False,
+    "::1/128": False,
+    "::/128": False,
+    "64:ff9b:1::/48": False,
+    "100::/64": False,
+    "100:0:0:1::/64": False,
+    "2001::/23": False,
+    "2001:1::1/128": True,
+    "2001:1::2/128": True,
+    "2001:1::3/128": True,
+    "2001:2::/48": False,
+    "2001:3::/32": True,
+    "2001:4:112::/48": True,
+    "2001:10::/28": None,
+    "2001:20::/28": True,
+    "2001:30::/28": True,
+    "2001:db8::/32": False,
+    "2620:4f:8000::/48": True,
+    "3fff::/20": False,
+    "5f00::/16": False,
+    "fc00::/7": False,
+    "fe80::/10": False,
+}
+# Reachable, and nobody's web site: services of the network at its own routers and relays.
+REFUSED_ALL_THE_SAME = {
+    *("192.0.0.9/32", "192.0.0.10/32", "2001:1::1/128", "2001:1::2/128", "2001:1::3/128"),
+    *("2001:3::/32", "2001:4:112::/48", "2001:20::/28", "2001:30::/28"),
+}
+# Blocks of which ``is_global`` of some Python from 3.11.2 to 3.13 says otherwise than the guard.
+PYTHON_DIFFERS = REFUSED_ALL_THE_SAME | {
+    *("192.0.0.0/24", "192.0.0.8/32", "192.88.99.0/24", "100:0:0:1::/64", "64:ff9b:1::/48"),
+    *("2001:10::/28", "3fff::/20", "5f00::/16"),
+}
+
+
+def edges(block: str) -> set[IPv4Address | IPv6Address]:
+    """The first and the last address of a block that are in no smaller one, or of which nothing else is known."""
+    network = ip_network(block)
+    inner = [
+        ip_network(other)
+        for other in REGISTRY
+        if other != block and ip_network(other).version == network.version
+    ]
+    inner = [other for other in inner if other.subnet_of(network)]  # type: ignore[arg-type]
+    found = {network[0], network[-1], network[network.num_addresses // 2]}
+    return {address for address in found if not any(address in other for other in inner)}
+
+
+@pytest.mark.parametrize("block", REGISTRY)
+def test_special_blocks_are_judged_as_iana_does(block: str) -> None:
+    guard = AddressGuard([], own=lambda _: False)
+    expected = REGISTRY[block] is True and block not in REFUSED_ALL_THE_SAME
+    # Teredo's 2001::/32 is judged by the addresses in it.
+    judged = [str(address) for address in edges(block) if str(address) != "2001::"]
+    assert {guard.permits(address) for address in judged} == {expected}
+
+
+@pytest.mark.parametrize("block", REGISTRY)
+def test_this_python_differs_in_no_block_that_is_not_named(block: str) -> None:
+    """The verdict is by tables of our own; should a Python differ in more, the list above is to be looked at."""
+    guard = AddressGuard([], own=lambda _: False)
+    differs = [a for a in edges(block) if a.is_global != guard.permits(str(a))]
+    assert not differs or block in PYTHON_DIFFERS
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1", "2606:4700::1111"],
+)
+def test_this_machines_own_address_is_forbidden_however_written(address: str) -> None:
+    own = {ip_address("8.8.8.8"), ip_address("2606:4700::1111")}
+    assert not AddressGuard([], own=own.__contains__).permits(address)
+    allow = ["8.8.8.8/32", "2606:4700::1111/128"]
+    assert AddressGuard(allow, own=own.__contains__).permits(address)
+
+
+def test_an_address_that_becomes_this_machines_is_forbidden_soon() -> None:
+    own: set[object] = set()
+    now = 0.0
+    guard = AddressGuard([], own=own.__contains__, clock=lambda: now)
+    assert guard.permits("8.8.8.8")
+    own.add(ip_address("8.8.8.8"))
+    now = VERDICTS_LAST
+    assert not guard.permits("8.8.8.8")
+
+
+def test_interfaces_are_known_as_this_machines() -> None:
+    """Loopback, and the address by which packets leave, where there is a way out."""
+    assert is_own(IPv4Address("127.0.0.1"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        try:
+            end.connect(("198.51.100.1", 9))
+        except OSError:
+            return
+        assert is_own(IPv4Address(end.getsockname()[0]))
+    assert not is_own(IPv4Address("198.51.100.1"))
+    assert not is_own(IPv6Address("3fff::1"))
+
+
+def test_want_of_sockets_is_no_verdict() -> None:
+    guard = AddressGuard([])
+    with no_sockets_left(), pytest.raises(LocalExhausted):
+        guard.permits("198.41.0.4")
+    assert guard.permits("198.41.0.4")

@@ -48,6 +48,15 @@ def test_a_longer_url_than_the_limit_is_refused_a_seed_too() -> None:
     assert refusal(url + "x", max_url_length=0) is None
 
 
+@pytest.mark.parametrize("via", ["example.com", None])
+def test_a_port_of_another_protocol_is_refused_a_seed_too(via: str | None) -> None:
+    for port in (0, 22, 25, 6667, 10080):
+        assert refusal(f"https://example.com:{port}/", via=via, depth=0) == "port"
+        assert refusal(f"https://[::1]:{port}/", via=via, depth=0) == "port"
+    for host in ("example.com", "example.com:8080", "[::1]", "[::25]", "[::1]:8080"):
+        assert refusal(f"https://{host}/", via=via, depth=0) is None
+
+
 def test_same_host_keeps_links_on_the_host_of_their_page_port_included() -> None:
     assert refusal("http://example.com/", same_host=True) is None
     assert refusal("https://www.example.com/", same_host=True) == "host"
