@@ -399,6 +399,7 @@ def fetch_client(settings: BaseSettings, resolver: Resolver) -> Client:
         guard=AddressGuard(settings.getlist("KROWL_ALLOW_ADDRESSES")),
         connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
         first_byte_timeout=settings.getfloat("KROWL_FIRST_BYTE_TIMEOUT"),
+        rate_min=settings.getint("KROWL_BODY_RATE_MIN"),
         idle_timeout=settings.getfloat("KROWL_KEEPALIVE"),
         max_idle=idle_connections(settings),
     )

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.errors import LocalExhausted
-from krowlspider.politeness.outage import NETWORK, RESOLVER, OutageWatch, State, Verdict
+from krowlspider.politeness.outage import (
+    NETWORK,
+    PATIENCE,
+    RESOLVER,
+    SILENCE,
+    OutageWatch,
+    State,
+    Verdict,
+    block_of,
+)
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from krowlspider.fetch.dns import ResolverStats
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts import Host
 
 logger = logging.getLogger(__name__)
+
+# Answers of which the hosts are remembered, for probes: some seconds of a fast crawl.
+_REMEMBERED = 1000
+# Hosts among which probes go round.
+_PROBED = 100
 
 
 class Outages:
@@ -29,18 +47,46 @@ class Outages:
         self._by_names = False
         # Outages that began in this start.
         self.begun = 0
+        # Whether hosts never reached prove nothing: some host has answered, or an outage was given up.
+        self._needs_proof = frontier.counters["done"] > 0
+        # Names of the hosts that answered last, the latest at the end.
+        self._answering: deque[str] = deque(maxlen=_REMEMBERED)
+        # During an outage, those to be asked whether it is over, the next one first.
+        self._probes: deque[str] = deque()
+        # When a host was asked last from which the end of an outage would be heard, or it was certain that it goes on.
+        self._asked = 0.0
 
-    def answered(self) -> None:
+    def answered(self, host: Host) -> None:
         """A host answered."""
+        self._needs_proof = True
+        self._answering.append(host.name)
         self._succeeded(self._network)
         self._ask_resolver()
 
-    def failed(self, host: Host, kind: str) -> bool:
-        """A request to a host failed; True when it is not the host that is to blame."""
+    def failed(self, host: Host, kind: str, *, has_head: bool = False) -> bool:
+        """A request to a host failed; True when it is not the host that is to blame. ``has_head``: that of its
+        answer had come, so that it was reached, however slow the rest is."""
         self._ask_resolver()
-        fresh, now = not host.pace.errors, self._frontier.now()
+        # Whoever refuses was reached.
+        self._needs_proof |= kind in NETWORK.refuted_by
+        if has_head and kind in SILENCE:
+            return False
+        now, domain = self._frontier.now(), domain_of(host.name)
+        verdicts = [
+            self._network.failed(
+                host.name,
+                kind,
+                now,
+                tells=self._tells(host, kind),
+                domain=domain,
+                block=block_of(host.address[1:]) if host.address else "",
+            ),
+            # Most names are looked up for hosts never reached, and nothing pauses for this one.
+            self._resolver.failed(host.name, kind, now, tells=not host.pace.errors, domain=domain),
+        ]
+        if kind in NETWORK.certain:
+            self._asked = now
         watches = (self._network, self._resolver)
-        verdicts = [watch.failed(host.name, kind, now, fresh=fresh) for watch in watches]
         for watch, verdict in zip(watches, verdicts, strict=True):
             if verdict is Verdict.END:
                 self._end(watch)
@@ -50,20 +96,47 @@ class Outages:
 
     @property
     def paused(self) -> bool:
-        """Whether no host answers."""
+        """Whether no host answers: `next_probe` says when a request may go out."""
         return self._network.state is State.OUTAGE
 
     def next_probe(self) -> float:
-        """Seconds until a request may go out; 0 while some host answers.
+        """During an outage, seconds until a request may go out; 0 for now.
 
         Without name servers, hosts whose addresses are remembered go on.
         """
         now = self._frontier.now()
+        if now >= self._asked + PATIENCE:
+            self._network.give_up()
+            self._needs_proof = True
+            logger.warning(
+                "No host that answered before was left to be tried for %.0f s: the crawl goes on, and hosts that do not"
+                " answer are blamed for it.",
+                PATIENCE,
+            )
         return 0.0 if self._network.open(now) else self._network.next_probe - now
 
-    def sent(self) -> None:
-        """A request went out."""
-        self._network.sent(self._frontier.now())
+    def to_probe(self) -> Iterator[str]:
+        """During an outage, hosts that answered before it, of as many owners as there are, the one tried last at the end."""
+        for _ in range(len(self._probes)):
+            self._probes.rotate(-1)
+            yield self._probes[-1]
+
+    def sent(self, host: Host) -> None:
+        """A request went out to a host during an outage."""
+        now = self._frontier.now()
+        self._network.sent(now)
+        if host.pace.ema:
+            self._asked = now
+
+    def _tells(self, host: Host, kind: str) -> bool:
+        """Whether a host's failing may show that our network is down.
+
+        Until some host has answered, those never reached must do: the network may have been down from the start. To them
+        a connection at least was made if they are silent.
+        """
+        if host.pace.errors:
+            return False
+        return host.pace.ema > 0 or not (self._needs_proof or kind in SILENCE)
 
     def _ask_resolver(self) -> None:
         if self._names.answered != self._answered:
@@ -73,7 +146,7 @@ class Outages:
                 self._succeeded(self._network)
 
     def _succeeded(self, watch: OutageWatch) -> None:
-        if watch.succeeded():
+        if watch.succeeded(self._frontier.now()):
             self._end(watch)
 
     def _end(self, watch: OutageWatch) -> None:
@@ -87,6 +160,8 @@ class Outages:
         self.begun += 1
         if self._network in begun:
             self._by_names = kind.startswith("dns_")
+            self._asked = self._network.since
+            self._probes = deque(self._known_to_answer())
             logger.warning(
                 "No host answers (%s): the network of this machine or its name servers seem to be down. The crawl"
                 " pauses and tries one host every few seconds; no host is blamed.",
@@ -102,3 +177,15 @@ class Outages:
             # A failure that both have seen was counted once.
             strikes = max(watch.struck.get(name, 0) for watch in begun)
             self._frontier.forgive(name, strikes)
+
+    def _known_to_answer(self) -> list[str]:
+        """Hosts that answered before an outage, one of each address block and domain: those first of which no request
+        failed, which end it at once if it is none."""
+        found: dict[str, str] = {}
+        names = list(dict.fromkeys(reversed(self._answering)))
+        struck = self._network.struck
+        for name in sorted(names, key=struck.__contains__):
+            host = self._frontier.hosts.get(name)
+            block = block_of(host.address[1:]) if host is not None and host.address else ""
+            found.setdefault(block or domain_of(name), name)
+        return list(found.values())[:_PROBED]

@@ -491,12 +491,13 @@ class Scheduler(BaseScheduler):
         return request
 
     def _next(self) -> Request | None:
-        if (wait := self._job.outages.next_probe()) > 0:
+        outages = self._job.outages
+        if outages.paused and (wait := outages.next_probe()) > 0:
             self._wake_at(self._frontier.now() + wait)
             return None
         end = monotonic() + _TURN
         while monotonic() < end:
-            host = self._frontier.pop_host()
+            host = self._pop_probe() if outages.paused else self._frontier.pop_host()
             if host is None:
                 self._wake_when_due()
                 return None
@@ -505,6 +506,13 @@ class Scheduler(BaseScheduler):
                 return request
         self.wake()
         return None
+
+    def _pop_probe(self) -> Host | None:
+        """The host that is asked whether an outage is over: one that answered before it, where one is due."""
+        for name in self._job.outages.to_probe():
+            if (host := self._frontier.pop_named(name)) is not None:
+                return host
+        return self._frontier.pop_host()
 
     def _next_of(self, host: Host, end: float) -> Request | None:
         """The host's next request, None when it has none that may be sent now; not long after ``end``."""
@@ -594,7 +602,7 @@ class Scheduler(BaseScheduler):
             host.pace.floor = self._gate.crawl_delay(host.name)
         request = self._codec.request(lease.entry)
         self._transits[request] = Transit(host, lease.entry.url, lease=lease)
-        self._sent()
+        self._sent(host)
         if self.page_budget is not None:
             self.page_budget -= 1
         if self._node is not None and self._node.allowance is not None:
@@ -607,12 +615,13 @@ class Scheduler(BaseScheduler):
         meta = {"download_maxsize": BODY_MAX + 1}
         request = Request(errand.url, callback=_ignore, dont_filter=True, meta=meta)
         self._transits[request] = Transit(host, errand.url, errand=errand)
-        self._sent()
+        self._sent(host)
         return request
 
-    def _sent(self) -> None:
+    def _sent(self, host: Host) -> None:
         self.on_the_wire += 1
-        self._job.outages.sent()
+        if self._job.outages.paused:
+            self._job.outages.sent(host)
 
     # --- on the way, and the end ---
 

@@ -66,6 +66,10 @@ DOWNLOAD_TIMEOUT = 60
 KROWL_CONNECT_TIMEOUT = 10.0
 # Seconds from the request's last byte to the answer's first.
 KROWL_FIRST_BYTE_TIMEOUT = 30.0
+# Bytes a second at which an answer is to come once it has begun, over any 10 s; a slower one is cut off after 10 to 20 s,
+# counted as an error of its host, and tried again. A modem of 9600 baud has 1000. Lost are servers that send a head at once
+# and take over 10 s for the page. 0: at any rate, until DOWNLOAD_TIMEOUT.
+KROWL_BODY_RATE_MIN = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; what had come of it is in the
 # WARC file, marked as cut where it was cut.
 DOWNLOAD_MAXSIZE = 10 * 1024 * 1024

@@ -64,6 +64,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_CONTACT": checkers.contact,
     "KROWL_CONNECT_TIMEOUT": _seconds,
     "KROWL_FIRST_BYTE_TIMEOUT": _seconds,
+    "KROWL_BODY_RATE_MIN": integer(0, "bytes a second"),
     "KROWL_KEEPALIVE": number(0, inf, "seconds"),
     "KROWL_SESSION_REQUESTS": integer(1, "requests"),
     "KROWL_ALLOW_ADDRESSES": checkers.each(checkers.is_network, "networks such as 10.0.0.0/8"),

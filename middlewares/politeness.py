@@ -48,7 +48,7 @@ class PolitenessMiddleware:
             if latency is None:
                 # Another middleware made it up: the host was not asked.
                 return response
-            self._job.outages.answered()
+            self._job.outages.answered(transit.host)
             # A robots.txt that fails says as much: all pages wait for it.
             failing = transit.errand is not None and response.status >= 500
             if response.status in DISTRESS or failing:
@@ -70,7 +70,8 @@ class PolitenessMiddleware:
             return
         transit.failure = kind
         self._crawler.stats.inc_value(f"krowl/fetch/failed_count/{kind}")
-        if self._job.outages.failed(transit.host, kind):
+        has_head = answer_to(exception) is not None
+        if self._job.outages.failed(transit.host, kind, has_head=has_head):
             transit.blameless = True
             transit.wait = _AGAIN
             self._crawler.stats.inc_value("krowl/politeness/blameless_count")

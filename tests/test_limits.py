@@ -71,6 +71,19 @@ def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_ca
         assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * (1 + answered)
 
 
+@pytest.mark.slow
+def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
+    rule = {"body": "x" * 90_000, "drip": 400}
+    with MockWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
+        crawl = one_page(web, tmp_path, "/p")
+        assert failures(crawl) == {"too_slow": 1}
+        assert crawl.stats["krowl/frontier/dropped_count/too_slow"] == 1
+        assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * 2
+        assert "krowl/politeness/blameless_count" not in crawl.stats
+        (asked,) = [entry for entry in web.log() if entry.path == "/p"]
+        assert 10 <= asked.end - asked.start <= 22
+
+
 @pytest.mark.parametrize(
     ("listens", "settings", "kind"),
     [

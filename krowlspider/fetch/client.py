@@ -26,7 +26,7 @@ class Client:
     """Fetches over kept-alive HTTP/1.1 connections. Times in seconds.
 
     ``connect_timeout`` holds for each address tried, TLS included; ``first_byte_timeout`` from the
-    request sent; at most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
+    request sent; an answer that has begun is to come at ``rate_min`` bytes a second (0: at any rate); at most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
     The resolver is the caller's to close. To be made while its loop is running.
     """
 
@@ -39,11 +39,13 @@ class Client:
         first_byte_timeout: float,
         idle_timeout: float,
         max_idle: int,
+        rate_min: int = 0,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._dialer = Dialer(resolver=resolver, guard=guard, connect_timeout=connect_timeout)
         self._pool = Pool(self._loop, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
+        self._rate_min = rate_min
         self._busy: set[Connection] = set()
         # Times that `hang_up` was called.
         self._hung_up = 0
@@ -76,7 +78,9 @@ class Client:
         deadline = self._loop.time() + timeout
         target = split_target(url)
         request = build_request(target, method, headers, body)
-        order = Order(url, method, request, begun, deadline, self._first_byte_timeout)
+        order = Order(
+            url, method, request, begun, deadline, self._first_byte_timeout, self._rate_min
+        )
         connection = self._pool.take(target.origin)
         if connection is not None and not admit(connection.address):
             self._pool.put(connection)

@@ -14,6 +14,7 @@ from krowlspider.fetch.errors import (
     FirstByteTimeout,
     ProtocolBroken,
     TooLarge,
+    TooSlow,
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
@@ -25,9 +26,16 @@ if TYPE_CHECKING:
     from krowlspider.fetch.request import Origin
 
 
+# Seconds between two looks at how much of an answer has come. One that is slow lasts one to two of them.
+RATE_PERIOD = 10.0
+# Seconds that a look may be late: what came while the loop was held has not all been read.
+_LATE = 1.0
+
+
 @dataclass(slots=True, eq=False)
 class Order:
-    """One exchange to be made. ``begun`` is ``time.perf_counter()``, ``deadline`` loop time."""
+    """One exchange to be made. ``begun`` is ``time.perf_counter()``, ``deadline`` loop time, ``rate_min`` the bytes a
+    second that an answer is to come at, once it has begun."""
 
     url: str
     method: str
@@ -35,6 +43,7 @@ class Order:
     begun: float
     deadline: float
     first_byte_timeout: float
+    rate_min: int = 0
 
 
 class Connection(asyncio.Protocol):
@@ -57,6 +66,9 @@ class Connection(asyncio.Protocol):
         self._started = 0.0
         self._sent = 0.0
         self._first_byte = 0.0
+        # Loop time until which a first byte may come, and what had come at the last look; -1: nothing.
+        self._first_byte_at = 0.0
+        self._looked_at = -1
 
     @property
     def answered(self) -> bool:
@@ -79,11 +91,10 @@ class Connection(asyncio.Protocol):
             self._fail(ConnectionLost("closed before the request could be sent"))
             return outcome
         self._transport.write(order.request_bytes)
-        first_byte = self._loop.time() + order.first_byte_timeout
-        if first_byte < order.deadline:
-            self._timer = self._loop.call_at(first_byte, self._first_byte_due)
-        else:
-            self._timer = self._loop.call_at(order.deadline, self._all_due)
+        now = self._loop.time()
+        self._first_byte_at = now + order.first_byte_timeout
+        self._looked_at = -1
+        self._plan(now)
         return outcome
 
     def close(self) -> None:
@@ -143,12 +154,37 @@ class Connection(asyncio.Protocol):
             lost.__cause__ = exc
             self._fail(lost, "disconnect")
 
+    def _plan(self, now: float) -> None:
+        """Set the timer to what is due next; ``now`` is loop time."""
+        order = self._order
+        assert order is not None
+        at, due = order.deadline, self._all_due
+        if not self.answered and self._first_byte_at < at:
+            at, due = self._first_byte_at, self._first_byte_due
+        if order.rate_min and now + RATE_PERIOD < at:
+            at, due = now + RATE_PERIOD, self._rate_due
+        self._timer = self._loop.call_at(at, due)
+
     def _first_byte_due(self) -> None:
-        assert self._order is not None
         if self.answered:
-            self._timer = self._loop.call_at(self._order.deadline, self._all_due)
+            assert self._reader is not None
+            self._looked_at = self._reader.received
+            self._plan(self._loop.time())
         else:
             self._fail(FirstByteTimeout("no answer in time"))
+
+    def _rate_due(self) -> None:
+        """Fail an answer that had begun at the last look and has come too slowly since."""
+        assert self._order is not None
+        assert self._reader is not None
+        assert self._timer is not None
+        now, received = self._loop.time(), self._reader.received
+        slow = received - self._looked_at < self._order.rate_min * RATE_PERIOD
+        if slow and self._looked_at >= 0 and now - self._timer.when() < _LATE:
+            self._fail(TooSlow("the answer came too slowly"), "time")
+            return
+        self._looked_at = received if self.answered else -1
+        self._plan(now)
 
     def _all_due(self) -> None:
         self._fail(TotalTimeout("the fetch took too long"), "time")

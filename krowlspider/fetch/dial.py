@@ -45,7 +45,7 @@ _CIPHERS = (
 )
 # Servers from before RFC 5746 are talked to as well: SSL_OP_LEGACY_SERVER_CONNECT, which has a name from Python 3.12 on.
 _LEGACY_SERVERS = 0x4
-# What connect(2) says of this side's network.
+# What connect(2) says at once of this side's network.
 _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
 
@@ -196,9 +196,15 @@ def connect_failure(error: OSError, address: str, *, secure: bool) -> type[Fetch
         return TLSFailed if secure else ConnectionReset
     if error.errno in EXHAUSTED:
         return LocalExhausted
-    if error.errno in _NETWORK_DOWN and ":" not in address:
+    if error.errno in _NETWORK_DOWN and ":" not in address and not _is_told(error):
         return NetworkDown
     return ConnectFailed
+
+
+def _is_told(error: OSError) -> bool:
+    """Whether a router on the way said so (ICMP), as each may of addresses that nobody has: asyncio words what connect(2)
+    itself says otherwise."""
+    return str(error.strerror).startswith("Connect call failed")
 
 
 def _server_name(host: str) -> str:

@@ -139,6 +139,12 @@ class TotalTimeout(FetchError):
     kind = "total_timeout"
 
 
+class TooSlow(TotalTimeout):
+    """The answer had begun, and came at less than the minimum rate."""
+
+    kind = "too_slow"
+
+
 class ConnectionLost(FetchError):
     """The server closed the connection before the end of its response."""
 

@@ -59,6 +59,12 @@ class ResponseReader:
         return self.done and not self.extra and self.head is not None and self.head.keep_alive
 
     @property
+    def received(self) -> int:
+        """Bytes that have come: heads, and the body without its transfer coding."""
+        heads = self._interim + len(self._start) + self.head_length
+        return heads + (self._size if self._chunks is None else len(self._chunks.body))
+
+    @property
     def response_bytes(self) -> bytes:
         """From the final status line to the end, or to where it has got so far."""
         return b"".join(self._raw)

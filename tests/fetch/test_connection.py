@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.fetch.connection import Connection, Order
-from krowlspider.fetch.errors import ConnectionLost, ConnectionReset, FirstByteTimeout, TotalTimeout
+from krowlspider.fetch.connection import RATE_PERIOD, Connection, Order
+from krowlspider.fetch.errors import (
+    ConnectionLost,
+    ConnectionReset,
+    FirstByteTimeout,
+    TooSlow,
+    TotalTimeout,
+)
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import Origin
 
@@ -44,10 +50,10 @@ def connected() -> tuple[Clockwork, Connection, Wire]:
 
 
 def send(
-    connection: Connection, first_byte: float = 10, deadline: float = 30
+    connection: Connection, first_byte: float = 10, deadline: float = 30, rate_min: int = 0
 ) -> asyncio.Future[Exchange]:
-    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte)
-    return connection.exchange(order, ResponseReader("GET", 1000))
+    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte, rate_min)
+    return connection.exchange(order, ResponseReader("GET", 100_000))
 
 
 def test_an_exchange_leaves_no_timer_and_an_open_idle_connection() -> None:
@@ -86,6 +92,109 @@ def test_an_answer_begun_in_time_may_take_until_the_deadline_and_no_longer() -> 
     assert (error.exchange.truncated, error.exchange.body) == ("time", b"hell")
     assert wire.aborted
     assert not clockwork.timers
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def slowly(
+    piece: bytes, start: bytes = HEAD, wait: int = 0, rate_min: int = 100
+) -> tuple[asyncio.Future[Exchange], Clockwork]:
+    """Receive a piece each second after a start until the exchange ends, or a minute is over."""
+    clockwork, connection, _ = connected()
+    outcome = send(connection, first_byte=30, deadline=60, rate_min=rate_min)
+    clockwork.advance(0.5)
+    for _ in range(wait):
+        clockwork.advance(1)
+    connection.data_received(start)
+    while not outcome.done() and clockwork.now < 59:
+        connection.data_received(piece)
+        clockwork.advance(1)
+        assert len(clockwork.timers) == (not outcome.done())
+    return outcome, clockwork
+
+
+@pytest.mark.parametrize(
+    ("piece", "start"),
+    [
+        (b"x" * 99, HEAD),
+        (b"x" * 99, b"HTTP/1.1 200 OK\r\n\r\n"),
+        (b"1;" + b"e" * 200 + b"\r\nx\r\n", CHUNKED),
+        # A head that drips.
+        (b"a", b"HTTP/1.1 200 OK\r\n"),
+        (b"", b"H"),
+        (b"", HEAD),
+    ],
+    ids=["length", "to the close", "chunks", "head", "silence in the head", "silence"],
+)
+def test_an_answer_that_comes_too_slowly_ends_within_two_periods(
+    piece: bytes, start: bytes
+) -> None:
+    outcome, clockwork = slowly(piece, start)
+    error = outcome.exception()
+    assert isinstance(error, TooSlow)
+    assert 10 < clockwork.now <= 2 * RATE_PERIOD + 0.5
+    assert not clockwork.timers
+    if b"\r\n\r\n" in start:
+        assert error.exchange is not None
+        assert error.exchange.truncated == "time"
+        assert error.exchange.response_bytes.startswith(start + piece)
+
+
+def test_an_answer_at_the_minimum_rate_has_all_its_time() -> None:
+    outcome, _ = slowly(b"x" * 100)
+    assert not outcome.done()
+
+
+def test_without_a_minimum_rate_an_answer_has_all_its_time() -> None:
+    outcome, _ = slowly(b"", rate_min=0)
+    assert not outcome.done()
+
+
+def test_a_late_answer_has_a_whole_period_of_its_own() -> None:
+    """What comes 29 s after the request, within the first byte's timeout, is not judged at 30 s."""
+    outcome, clockwork = slowly(b"", wait=29)
+    assert isinstance(outcome.exception(), TooSlow)
+    assert clockwork.now == 40.5
+
+
+def test_who_does_not_answer_has_until_the_first_bytes_timeout_and_no_longer() -> None:
+    clockwork, connection, _ = connected()
+    outcome = send(connection, first_byte=25, deadline=60, rate_min=100)
+    for _ in range(24):
+        clockwork.advance(1)
+        assert len(clockwork.timers) == 1
+    assert not outcome.done()
+    clockwork.advance(1)
+    assert isinstance(outcome.exception(), FirstByteTimeout)
+
+
+def test_a_loop_that_was_held_is_not_taken_for_a_slow_answer() -> None:
+    """The timer runs before all is read that came meanwhile."""
+    clockwork, connection, _ = connected()
+    outcome = send(connection, first_byte=30, deadline=60, rate_min=100)
+    connection.data_received(HEAD)
+    clockwork.advance(RATE_PERIOD)
+    clockwork.advance(RATE_PERIOD + 5)
+    assert not outcome.done()
+    connection.data_received(b"x" * 1000)
+    clockwork.advance(RATE_PERIOD)
+    assert not outcome.done()
+    clockwork.advance(RATE_PERIOD)
+    assert isinstance(outcome.exception(), TooSlow)
+
+
+def test_a_second_exchange_is_not_judged_by_what_the_first_received() -> None:
+    clockwork, connection, _ = connected()
+    send(connection, first_byte=30, deadline=60, rate_min=100)
+    connection.data_received(HEAD + b"x" * 10_000)
+    clockwork.advance(RATE_PERIOD)
+    connection.data_received(b"x" * 80_000)
+    outcome = send(connection, first_byte=30, deadline=90, rate_min=100)
+    connection.data_received(HEAD + b"x" * 1000)
+    clockwork.advance(RATE_PERIOD)
+    assert not outcome.done()
 
 
 def test_a_second_exchange_has_the_whole_of_its_own_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import ssl
@@ -74,6 +75,24 @@ def test_a_handshake_that_fails_or_is_cut_short_is_a_failure_of_tls(error: OSErr
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
 def test_a_machine_without_ipv6_has_a_network_for_all_that(number: int) -> None:
     assert connect_failure(failing(number), "2001:db8::1", secure=False) is ConnectFailed
+
+
+@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
+def test_what_a_router_says_of_an_address_is_not_our_network(number: int) -> None:
+    """By ICMP, which whoever has the address, or the provider of one that nobody has, may send."""
+    error = OSError(number, "Connect call failed ('192.0.2.1', 80)")
+    assert connect_failure(error, "192.0.2.1", secure=False) is ConnectFailed
+
+
+def test_asyncio_words_what_comes_after_connect_as_is_expected() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionRefusedError) as caught:
+            await asyncio.get_running_loop().create_connection(
+                asyncio.Protocol, "127.0.0.1", closed_port()
+            )
+        assert str(caught.value.strerror).startswith("Connect call failed")
+
+    asyncio.run(main())
 
 
 def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:

@@ -216,6 +216,46 @@ def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_
     assert popped(world, "192.0.2.1") == "c.test"
 
 
+def test_a_host_is_popped_by_name_before_others_and_as_politely(world: World) -> None:
+    frontier = world.frontier
+    world.add(A1, "http://b.test/", "http://b.test/2")
+    for name in ("never.test", "a.test"):
+        assert (frontier.pop_named(name) is None) == (name == "never.test")
+    host = frontier.pop_named("b.test")
+    assert host is not None
+    assert frontier.pop_named("b.test") is None
+    lease = frontier.pop(host)
+    assert lease is not None
+    # The places that they left in the heap are out of date.
+    assert frontier.pop_host() is None
+    frontier.release(host, 5.0)
+    frontier.acknowledge(lease)
+    world.clocks.pass_(4.9)
+    assert frontier.pop_named("b.test") is None
+    assert frontier.pop_host() is None
+    world.clocks.pass_(0.1)
+    assert frontier.pop_named("b.test") is host
+    frontier.give_back(host)
+    assert frontier.pop_host() is host
+
+
+def test_a_host_popped_by_name_needs_room_in_its_domain(open_store: Callable[[], Store]) -> None:
+    world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
+    frontier = world.frontier
+    world.add("http://one.a.test/", "http://two.a.test/")
+    one = frontier.pop_named("one.a.test")
+    assert one is not None
+    assert frontier.pop_named("two.a.test") is None
+    frontier.release(one, 5.0)
+    assert frontier.pop_host() is frontier.host("two.a.test")
+
+
+def test_a_host_of_another_node_is_not_popped_by_name(world: World) -> None:
+    world.add(A1)
+    world.foreign.add("a.test")
+    assert world.frontier.pop_named("a.test") is None
+
+
 def test_a_host_that_room_was_made_for_is_not_handed_over(
     open_store: Callable[[], Store],
 ) -> None:

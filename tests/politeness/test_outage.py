@@ -13,14 +13,17 @@ from krowlspider.politeness.outage import (
     HOSTS,
     HOSTS_CERTAIN,
     NETWORK,
+    NOTED,
     PATIENCE,
     PROBE_EVERY,
+    QUIET,
     RESOLVER,
     WINDOW,
     Fault,
     OutageWatch,
     State,
     Verdict,
+    block_of,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +32,16 @@ if TYPE_CHECKING:
 SUSPECT = sorted(NETWORK.suspect)
 CERTAIN = sorted(NETWORK.certain)
 # Kinds that are a host's own doing, and show nothing of the network.
-OWN = ["dns_nxdomain", "dns_no_address", "dns_bad_name", "reset", "disconnect", "local", "error"]
+OWN = [
+    "too_slow",
+    "dns_nxdomain",
+    "dns_no_address",
+    "dns_bad_name",
+    "reset",
+    "disconnect",
+    "local",
+    "error",
+]
 
 
 def fail(
@@ -39,10 +51,15 @@ def fail(
     now: float = 0.0,
     *,
     prefix: str = "h",
-    answered: bool = True,
+    tells: bool = True,
+    domain: str = "",
+    block: str = "",
 ) -> list[Verdict]:
     """As many hosts fail, each once."""
-    return [watch.failed(f"{prefix}{number}.test", kind, now) for number in range(count)]
+    return [
+        watch.failed(f"{prefix}{number}.test", kind, now, tells=tells, domain=domain, block=block)
+        for number in range(count)
+    ]
 
 
 def in_outage(now: float = 0.0) -> OutageWatch:
@@ -84,10 +101,71 @@ def test_one_failure_suffices_when_no_name_server_is_there() -> None:
 def test_hosts_that_were_dead_before_prove_nothing_and_are_forgiven_with_the_others() -> None:
     watch = OutageWatch()
     for number in range(3 * HOSTS):
-        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, fresh=False)
+        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, tells=False)
         assert verdict is Verdict.COUNT
     assert fail(watch, HOSTS, "connect_timeout")[-1] is Verdict.BEGIN
     assert watch.struck["old0.test"] == 1
+
+
+@pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"block": "203.0.113.0/24"}])
+def test_hosts_of_one_owner_are_no_outage_however_many(common: dict[str, str]) -> None:
+    """The subdomains of a domain, or the domains of an address block, that answered before."""
+    watch = OutageWatch()
+    assert set(fail(watch, 10 * HOSTS, **common)) == {Verdict.COUNT}
+    # With all of them there is one owner more than those.
+    assert fail(watch, HOSTS - 1, prefix="other")[-1] is Verdict.BEGIN
+
+
+def test_many_blocks_of_one_domain_are_no_outage() -> None:
+    watch = OutageWatch()
+    for number in range(10 * HOSTS):
+        verdict = watch.failed(
+            f"h{number}.evil.test",
+            "connect_timeout",
+            0.0,
+            domain="evil.test",
+            block=f"203.0.{number}.0/24",
+        )
+        assert verdict is Verdict.COUNT
+
+
+def test_what_proves_nothing_does_not_displace_what_does() -> None:
+    """A page of links to hosts that do not answer, while our own network goes."""
+    watch = OutageWatch()
+    fail(watch, HOSTS - 1)
+    assert set(fail(watch, 3 * NOTED, prefix="dead", tells=False)) == {Verdict.COUNT}
+    assert len(watch) == NOTED
+    assert fail(watch, 1, prefix="last") == [Verdict.BEGIN]
+
+
+def test_hosts_that_fail_at_one_moment_just_after_an_answer_are_no_outage() -> None:
+    """Requests that were left hanging together end together, between two answers of others."""
+    watch = OutageWatch()
+    watch.succeeded(100.0)
+    assert set(fail(watch, 2 * HOSTS, now=100.0 + QUIET - 0.1)) == {Verdict.COUNT}
+    assert fail(watch, 1, now=100.0 + QUIET, prefix="late") == [Verdict.BEGIN]
+
+
+@pytest.mark.parametrize(
+    ("address", "block"),
+    [
+        ("93.184.215.14", "93.184.215.0/24"),
+        ("2606:2800:21f:cb07::1", "2606:2800:21f::/48"),
+        ("127.0.0.1", ""),
+        ("10.1.2.3", ""),
+        ("fd00::1", ""),
+    ],
+)
+def test_a_public_address_has_a_block_and_one_of_an_intranet_none(address: str, block: str) -> None:
+    assert block_of(address) == block
+
+
+def test_an_outage_that_is_given_up_is_over_and_takes_as_many_failures_to_begin_again() -> None:
+    watch = in_outage()
+    watch.give_up()
+    assert watch.state is State.UP
+    assert watch.open(0.0)
+    assert fail(watch, HOSTS) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -125,7 +203,7 @@ def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_
     watch = OutageWatch()
     fail(watch, HOSTS - 1)
     if kind is None:
-        assert not watch.succeeded()
+        assert not watch.succeeded(0.0)
     else:
         assert watch.failed("a.test", kind, 0.0) is Verdict.COUNT
     assert set(fail(watch, HOSTS - 1)) == {Verdict.COUNT}
@@ -141,10 +219,10 @@ def test_a_host_that_was_reached_ends_an_outage_and_keeps_its_strike(kind: str) 
 def test_the_first_answer_ends_an_outage() -> None:
     watch = in_outage()
     assert not watch.open(1.0)
-    assert watch.succeeded()
+    assert watch.succeeded(0.0)
     assert watch.state is State.UP
     assert watch.open(1.0)
-    assert not watch.succeeded()
+    assert not watch.succeeded(0.0)
 
 
 def test_an_outage_lets_one_probe_out_at_a_time() -> None:
@@ -198,7 +276,7 @@ def test_strikes_of_the_host_that_brought_the_outage_are_told_but_for_the_one_fo
 def test_strikes_of_before_the_last_answer_stand() -> None:
     watch = OutageWatch()
     fail(watch, 1, prefix="dead")
-    watch.succeeded()
+    watch.succeeded(0.0)
     fail(watch, HOSTS)
     assert "dead0.test" not in watch.struck
 
@@ -264,7 +342,7 @@ def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses
             assert watch.open(now)
             verdict = watch.failed(f"{number}.test", kind, now)
             assert verdict is Verdict.COUNT
-        assert not watch.succeeded()
+        assert not watch.succeeded(now)
 
 
 @given(
@@ -281,7 +359,7 @@ def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_th
     for number, kind in enumerate(kinds):
         watch.failed(f"new{number}.test", kind, seconds * number / HOSTS)
     assert watch.state is State.OUTAGE
-    assert watch.succeeded()
+    assert watch.succeeded(seconds)
     assert watch.state is State.UP
     assert watch.open(seconds)
 
@@ -307,7 +385,7 @@ def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
         now += wait
         before, verdict, ended = watch.state, None, False
         if event == "succeeded":
-            ended = watch.succeeded()
+            ended = watch.succeeded(now)
         elif event == "sent":
             watch.sent(now)
         else:
