@@ -300,6 +300,7 @@ class BroadSpider(Spider):
         forbidden = page.nofollow and not self._follow_nofollow
         reasons = {
             "scheme": page.refused,
+            "length": page.oversize,
             "link_count": page.surplus,
             "nofollow": len(page.links) if forbidden else 0,
         }

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import can_ada
 import xxhash
 
+from krowlspider.urls.length import REFERENCE_MAX, fits, fitting
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -43,8 +45,11 @@ _SCHEMES = ("https://", "http://")
 def normalise(url: str, base: str | None = None) -> str | None:
     """The absolute http(s) URL, WHATWG-normalised, without fragment, joined to ``base`` if given.
 
-    None when it does not parse, has another scheme, or carries a user name or password.
+    None when it does not parse, is too long (see `krowlspider.urls.length`), has another scheme, or carries a user
+    name or password.
     """
+    if not fits(url):
+        return None
     try:
         parsed = can_ada.parse(url) if base is None else can_ada.parse(base) + url
     except (
@@ -55,16 +60,26 @@ def normalise(url: str, base: str | None = None) -> str | None:
     return _accept(parsed.href)
 
 
-def normalise_all(hrefs: Iterable[str], base: str, refused: list[str] | None = None) -> list[str]:
-    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and refused ones, which are added to
-    ``refused``.
+def normalise_all(
+    hrefs: Iterable[str],
+    base: str,
+    refused: list[str] | None = None,
+    oversize: list[str] | None = None,
+) -> list[str]:
+    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and those it refuses, which are added to
+    ``refused``, or to ``oversize`` if they are too long.
 
     ``base`` is an absolute URL; ValueError when it does not parse.
     """
     left = [] if refused is None else refused
     parsed = can_ada.parse(base)
     found: dict[str, None] = {}
-    for href in dict.fromkeys(hrefs):
+    different: Iterable[str] = dict.fromkeys(hrefs)
+    # To join them takes a hundredth of what follows, to look at each five times as long. The worst that passes takes 5 ms.
+    together = "".join(different)
+    if len(together) > REFERENCE_MAX or not together.isascii():
+        different = fitting(different, [] if oversize is None else oversize)
+    for href in different:
         try:
             url = (parsed + href).href
         except (ValueError, TypeError):

@@ -71,8 +71,8 @@ class Page:
     ``links`` are normalised URLs in document order without repeats; links with ``rel=nofollow``
     are left out unless the plan says otherwise, and what the page as a whole forbids is in
     ``nofollow`` and ``noindex``. ``base`` is what the links were joined to, ``canonical`` the
-    normalised target of ``rel=canonical``. ``refused`` counts links of its elements that are no http(s) URL, ``surplus``
-    those after the first MAX_LINKS.
+    normalised target of ``rel=canonical``. ``refused`` counts links of its elements that are no http(s) URL, ``oversize``
+    those too long to be parsed, ``surplus`` those after the first MAX_LINKS.
     """
 
     links: list[str]
@@ -83,6 +83,7 @@ class Page:
     canonical: str | None
     lang: str
     refused: int = 0
+    oversize: int = 0
     surplus: int = 0
 
     @classmethod
@@ -105,8 +106,9 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         hrefs.insert(0, target)
     nofollow, noindex = refusals_in(_robots_tokens(robots))
     refused: list[str] = []
+    oversize: list[str] = []
     return Page(
-        links=normalise_all(hrefs[:MAX_LINKS], base, refused),
+        links=normalise_all(hrefs[:MAX_LINKS], base, refused, oversize),
         title=_collapsed(titles, MAX_TITLE),
         base=base,
         nofollow=nofollow,
@@ -114,6 +116,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
         canonical=normalise(canonicals[0], base) if canonicals else None,
         lang=_collapsed(langs, MAX_LANG),
         refused=len(refused),
+        oversize=len(oversize),
         surplus=max(0, len(hrefs) - MAX_LINKS),
     )
 
