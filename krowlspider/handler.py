@@ -31,7 +31,6 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.randomness import RandomIds
 from krowlspider.archive.records import record_id
 from krowlspider.fetch import errors
-from krowlspider.fetch.decode import decode_body
 from krowlspider.fetch.exchange import StopFetch
 from krowlspider.job import Job
 from krowlspider.listeners import is_heard
@@ -190,7 +189,11 @@ class DownloadHandler(BaseDownloadHandler):
         try:
             # Decoders and parsers in C see bytes of the network here.
             mark = page_mark(self._job.frontier, transit)
-            response = self._job.mark.during(mark, self._response, request, exchange)
+            headers, body = _headers(exchange.headers), exchange.body
+            if body and (coding := headers.pop(b"Content-Encoding", None)):
+                most = max(self._max_size, meta.get("download_maxsize", 0))
+                body = await self._job.decoders.decode(mark, body, coding[-1], most)
+            response = self._job.mark.during(mark, _response, request, exchange, headers, body)
         except errors.FetchError as error:
             error.exchange = exchange
             transit.note = self._job.notes.failed(transit, error, transit.note, request.meta)
@@ -251,26 +254,21 @@ class DownloadHandler(BaseDownloadHandler):
             logger.error("A capture was not archived: %s", error)
         self._failed |= isinstance(error, ArchiveError)
 
-    def _response(self, request: Request, exchange: Exchange) -> Response:
-        headers = _headers(exchange.headers)
-        body = exchange.body
-        if body and (coding := headers.get(b"Content-Encoding")):
-            most = max(self._max_size, request.meta.get("download_maxsize", 0))
-            body = decode_body(body, coding, most)
-            del headers[b"Content-Encoding"]
-        kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
-        response = kind(
-            url=exchange.url,
-            status=exchange.status,
-            body=body,
-            request=request,
-            ip_address=_address(exchange.address),
-            protocol=f"HTTP/{exchange.version}",
-            certificate=exchange.certificate,
-        )
-        # Given to the constructor they are copied, name by name.
-        response.headers = headers
-        return response
+
+def _response(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
+    kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
+    response = kind(
+        url=exchange.url,
+        status=exchange.status,
+        body=body,
+        request=request,
+        ip_address=_address(exchange.address),
+        protocol=f"HTTP/{exchange.version}",
+        certificate=exchange.certificate,
+    )
+    # Given to the constructor they are copied, name by name.
+    response.headers = headers
+    return response
 
 
 def _capture(exchange: Exchange, identity: str) -> Capture:

@@ -18,6 +18,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloadindex import PayloadIndex, forget_others, note_place
 from krowlspider.archive.writer import SeriesOptions, WarcWriter
+from krowlspider.decoders import Decoders
 from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
@@ -25,7 +26,7 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.owner import check_owner, put_owner
-from krowlspider.frontier.poison import MARK, WorkMark, blame, boot_id
+from krowlspider.frontier.poison import MARK, THREAD_MARK, WorkMark, blame, boot_id
 from krowlspider.frontier.repair import way_out
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
@@ -60,7 +61,7 @@ _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 class Job:
     """The parts of one crawl. Made with the first component that asks for it, opened by the scheduler.
 
-    ``frontier``, ``robots``, ``archive``, ``notes``, ``client`` and ``hasher`` are there from `open` to `close`.
+    ``frontier``, ``robots``, ``archive``, ``notes``, ``client``, ``decoders`` and ``hasher`` are there from `open` to `close`.
     """
 
     frontier: Frontier
@@ -68,6 +69,7 @@ class Job:
     archive: WarcWriter
     notes: Notes
     client: Client
+    decoders: Decoders
     hasher: IdentityHasher
 
     def __init__(self, settings: BaseSettings, spider: str = ""):
@@ -132,9 +134,11 @@ class Job:
         put_owner(self.store, head.seed, head.ring)
         if new:
             sync_folder(self.folder.path)
-        path, boot = self.folder.path / MARK, boot_id()
-        self.blame = blame(self.store, path, boot)
-        self.mark = WorkMark(path, boot)
+        paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
+        # Of each mark that the last process left.
+        self.blames = [blame(self.store, path, boot) for path in paths]
+        self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
+        self.decoders = Decoders(self.mark, thread_mark)
         seen = SeenSet(
             self.store,
             settings.getint("KROWL_SEEN_CAPACITY"),
@@ -295,6 +299,7 @@ class Job:
             self.store.close()
             await self.client.close()
             await self._resolver.close()
+            self.decoders.close()
             self.mark.close()
             self.folder.leave()
 

@@ -155,8 +155,9 @@ class Scheduler(BaseScheduler):
         self._gate.come = self._robots_come
         self._before = self._frontier.counters.copy()
         # What this start has set aside counts as dropped by it.
-        self._before["dropped/poison"] -= self._job.blame.poisoned
-        tell(self._job.blame, self._job.folder.path)
+        self._before["dropped/poison"] -= sum(blame.poisoned for blame in self._job.blames)
+        for blame in self._job.blames:
+            tell(blame, self._job.folder.path)
         self._watch_completions()
         if self._node is not None:
             self._exchange = Exchange(

@@ -25,6 +25,7 @@ FACING = FOLDERS | {
     "scheduler",
     "dupefilter",
     "courier",
+    "decoders",
     "downloader",
     "handler",
     "job",
