@@ -32,6 +32,7 @@ from krowlspider.archive.randomness import RandomIds
 from krowlspider.archive.records import record_id
 from krowlspider.fetch import errors
 from krowlspider.fetch.exchange import StopFetch
+from krowlspider.fetch.memory import Held
 from krowlspider.job import Job
 from krowlspider.listeners import is_heard
 from krowlspider.processing import page_mark
@@ -166,6 +167,7 @@ class DownloadHandler(BaseDownloadHandler):
             )
         transit = self._transit(request)
         observer = self._observer(request)
+        held = transit.held = Held(self._job.memory)
         try:
             exchange = await self._job.client.fetch(
                 transit.url,
@@ -177,6 +179,7 @@ class DownloadHandler(BaseDownloadHandler):
                 max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
                 observer=observer,
                 admit=partial(self._scheduler().locate, transit),
+                held=held,
             )
         except errors.FetchError as error:
             await self._turnstile()
@@ -186,13 +189,15 @@ class DownloadHandler(BaseDownloadHandler):
             raise _as_scrapy(error) from error
         await self._turnstile()
         self._archive(request, transit, exchange)
+        # What else there is of it waits for the archive.
+        held.become(len(exchange.body))
         try:
             # Decoders and parsers in C see bytes of the network here.
             mark = page_mark(self._job.frontier, transit)
             headers, body = _headers(exchange.headers), exchange.body
             if body and (coding := headers.pop(b"Content-Encoding", None)):
                 most = max(self._max_size, meta.get("download_maxsize", 0))
-                body = await self._job.decoders.decode(mark, body, coding[-1], most)
+                body = await self._job.decoders.decode(mark, body, coding[-1], most, held)
             response = self._job.mark.during(mark, _response, request, exchange, headers, body)
         except errors.FetchError as error:
             error.exchange = exchange
@@ -239,12 +244,15 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.status in self._skipped and transit.errand is None:
             return
         identity = record_id(self._ids.take())
-        written = self._job.archive.write(_capture(exchange, identity))
-        written.add_done_callback(self._written)
+        capture = _capture(exchange, identity)
+        written = self._job.archive.write(capture)
+        self._job.memory.grow(capture.size)
+        written.add_done_callback(partial(self._written, capture.size))
         request.meta["krowl_warc"] = written
         transit.note = self._job.notes.fetched(transit, exchange, identity, request.meta)
 
-    def _written(self, written: Future[Location]) -> None:
+    def _written(self, size: int, written: Future[Location]) -> None:
+        self._job.memory.shrink(size)
         error = None if written.cancelled() else written.exception()
         if error is None:
             return

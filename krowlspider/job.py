@@ -23,6 +23,7 @@ from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.memory import Memory
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.owner import check_owner, put_owner
@@ -34,6 +35,7 @@ from krowlspider.frontier.sessions import SessionLimits
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder, JobHead, sync_folder
+from krowlspider.machine import memory_to_be_had
 from krowlspider.notes import Notes, warcinfo
 from krowlspider.outages import Outages
 from krowlspider.politeness.pace import PaceRule
@@ -55,6 +57,9 @@ _TRY_AGAIN_MAX = 5.0
 # Idle connections at most, about 12 MB (with TLS 130), and files that are open besides: LevelDB's 1,000 tables are mapped, and closed.
 _IDLE_MAX = 2048
 _OTHER_FILES = 300
+# The part of the memory to be had that bodies may take: a crawl has the frontier and its caches besides, and the kernel
+# keeps the files that are written.
+_MEMORY_SHARE = 4
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
 
@@ -77,6 +82,7 @@ class Job:
         # This process's place in a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = pace_rule(settings)
+        self.memory = memory_account(settings)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # Why the crawl cannot go on, once it cannot: the archive or the frontier failed.
@@ -360,6 +366,11 @@ def frontier_limits(settings: BaseSettings) -> Limits:
             hosts=idle_connections(settings),
         ),
     )
+
+
+def memory_account(settings: BaseSettings) -> Memory:
+    limit = settings.getint("KROWL_MEMORY_LIMIT") or memory_to_be_had() // _MEMORY_SHARE
+    return Memory(limit, settings.getint("CONCURRENT_REQUESTS"))
 
 
 def pace_rule(settings: BaseSettings) -> PaceRule:

@@ -33,6 +33,7 @@ FACING = FOLDERS | {
     "listeners",
     "logformatter",
     "looplag",
+    "machine",
     "metrics",
     "node",
     "notes",

@@ -12,15 +12,18 @@ from krowlspider.fetch.errors import (
     ConnectionReset,
     FetchError,
     FirstByteTimeout,
+    LocalExhausted,
     ProtocolBroken,
     TooLarge,
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
+from krowlspider.fetch.memory import READ
 
 if TYPE_CHECKING:
     from ssl import SSLObject
 
+    from krowlspider.fetch.memory import Held
     from krowlspider.fetch.reader import ResponseReader
     from krowlspider.fetch.request import Origin
 
@@ -35,6 +38,7 @@ class Order:
     begun: float
     deadline: float
     first_byte_timeout: float
+    held: Held
 
 
 class Connection(asyncio.Protocol):
@@ -109,6 +113,9 @@ class Connection(asyncio.Protocol):
             return
         if not self._first_byte:
             self._first_byte = time.perf_counter()
+        assert self._order is not None
+        held = self._order.held
+        held.receive(len(data))
         try:
             reader.feed(data)
         except StopFetch:
@@ -122,6 +129,10 @@ class Connection(asyncio.Protocol):
         else:
             if reader.done:
                 self._succeed("")
+            elif held.must_wait():
+                assert self._transport is not None
+                self._transport.pause_reading()
+                held.wait(READ, self._transport.resume_reading)
 
     def eof_received(self) -> None:
         if self._reader is None:
@@ -151,7 +162,12 @@ class Connection(asyncio.Protocol):
             self._fail(FirstByteTimeout("no answer in time"))
 
     def _all_due(self) -> None:
-        self._fail(TotalTimeout("the fetch took too long"), "time")
+        assert self._order is not None
+        if self._order.held.waited:
+            # It may not be the host that took too long.
+            self._fail(LocalExhausted("no room in memory for the rest of it in time"), "time")
+        else:
+            self._fail(TotalTimeout("the fetch took too long"), "time")
 
     def _succeed(self, truncated: str) -> None:
         assert self._reader is not None
@@ -173,7 +189,9 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> asyncio.Future[Exchange]:
         assert self._outcome is not None
+        assert self._order is not None
         outcome = self._outcome
+        self._order.held.leave()
         if self._timer is not None:
             self._timer.cancel()
         self._served += 1

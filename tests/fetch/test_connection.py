@@ -10,6 +10,7 @@ import pytest
 
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.errors import ConnectionLost, ConnectionReset, FirstByteTimeout, TotalTimeout
+from krowlspider.fetch.memory import Held, Memory
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import Origin
 
@@ -46,7 +47,7 @@ def connected() -> tuple[Clockwork, Connection, Wire]:
 def send(
     connection: Connection, first_byte: float = 10, deadline: float = 30
 ) -> asyncio.Future[Exchange]:
-    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte)
+    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte, Held(Memory()))
     return connection.exchange(order, ResponseReader("GET", 1000))
 
 
