@@ -25,6 +25,7 @@ from scrapy.exceptions import (
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.python.failure import Failure
+from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.capture import Capture
 from krowlspider.archive.errors import ArchiveError
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
 
 logger = logging.getLogger(__name__)
+
+# A charset that browsers do not know, and that Python decodes in quadratic time: 1 MB would take a minute. As no codec
+# has that name, a page that says so has none.
+DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
 _address = lru_cache(maxsize=65_536)(ip_address)
 
