@@ -84,6 +84,8 @@ class Status:
             return f" | paused: no room in {full}{room_needed(self._job)}"
         if self._job.outages.paused:
             return " | paused: no host answers"
+        if self._job.memory.keeps_out:
+            return " | waits: bodies in memory take KROWL_MEMORY_LIMIT"
         node = self._job.node
         waits = "" if node is None or not node.running else node.waits_for
         return f" | waits {waits}" if waits else ""
@@ -151,6 +153,8 @@ class Status:
         put("krowl/archive/revisits_count", archive.revisits)
         put("krowl/archive/bytes_count", archive.bytes_written)
         put("krowl/archive/files_count", archive.files)
+        put("krowl/memory/held_bytes", self._job.memory.held)
+        put("krowl/memory/waits_count", self._job.memory.waits)
         put("krowl/politeness/outages_count", self._job.outages.begun)
         names = self._job.names
         put("krowl/dns/question_count", names.questions)

@@ -25,14 +25,15 @@ from scrapy.exceptions import (
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from twisted.python.failure import Failure
+from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.capture import Capture
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.randomness import RandomIds
 from krowlspider.archive.records import record_id
 from krowlspider.fetch import errors
-from krowlspider.fetch.decode import decode_body
 from krowlspider.fetch.exchange import StopFetch
+from krowlspider.fetch.memory import Held
 from krowlspider.job import Job
 from krowlspider.listeners import is_heard
 from krowlspider.processing import page_mark
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
 
 logger = logging.getLogger(__name__)
+
+# A charset that browsers do not know, and that Python decodes in quadratic time: 1 MB would take a minute. As no codec
+# has that name, a page that says so has none.
+DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
 _address = lru_cache(maxsize=65_536)(ip_address)
 
@@ -167,6 +172,7 @@ class DownloadHandler(BaseDownloadHandler):
             )
         transit = self._transit(request)
         observer = self._observer(request)
+        held = transit.held = Held(self._job.memory)
         try:
             exchange = await self._job.client.fetch(
                 transit.url,
@@ -179,6 +185,7 @@ class DownloadHandler(BaseDownloadHandler):
                 observer=observer,
                 admit=partial(self._scheduler().locate, transit),
                 linked=self._scheduler().is_linked_port(transit),
+                held=held,
             )
         except errors.FetchError as error:
             await self._turnstile()
@@ -188,10 +195,16 @@ class DownloadHandler(BaseDownloadHandler):
             raise _as_scrapy(error) from error
         await self._turnstile()
         self._archive(request, transit, exchange)
+        # What else there is of it waits for the archive.
+        held.become(len(exchange.body))
         try:
             # Decoders and parsers in C see bytes of the network here.
             mark = page_mark(self._job.frontier, transit)
-            response = self._job.mark.during(mark, self._response, request, exchange)
+            headers, body = _headers(exchange.headers), exchange.body
+            if body and (coding := headers.pop(b"Content-Encoding", None)):
+                most = max(self._max_size, meta.get("download_maxsize", 0))
+                body = await self._job.decoders.decode(mark, body, coding[-1], most, held)
+            response = self._job.mark.during(mark, _response, request, exchange, headers, body)
         except errors.FetchError as error:
             error.exchange = exchange
             transit.note = self._job.notes.failed(transit, error, transit.note, request.meta)
@@ -237,12 +250,15 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.status in self._skipped and transit.errand is None:
             return
         identity = record_id(self._ids.take())
-        written = self._job.archive.write(_capture(exchange, identity))
-        written.add_done_callback(self._written)
+        capture = _capture(exchange, identity)
+        written = self._job.archive.write(capture)
+        self._job.memory.grow(capture.size)
+        written.add_done_callback(partial(self._written, capture.size))
         request.meta["krowl_warc"] = written
         transit.note = self._job.notes.fetched(transit, exchange, identity, request.meta)
 
-    def _written(self, written: Future[Location]) -> None:
+    def _written(self, size: int, written: Future[Location]) -> None:
+        self._job.memory.shrink(size)
         error = None if written.cancelled() else written.exception()
         if error is None:
             return
@@ -252,26 +268,21 @@ class DownloadHandler(BaseDownloadHandler):
             logger.error("A capture was not archived: %s", error)
         self._failed |= isinstance(error, ArchiveError)
 
-    def _response(self, request: Request, exchange: Exchange) -> Response:
-        headers = _headers(exchange.headers)
-        body = exchange.body
-        if body and (coding := headers.get(b"Content-Encoding")):
-            most = max(self._max_size, request.meta.get("download_maxsize", 0))
-            body = decode_body(body, coding, most)
-            del headers[b"Content-Encoding"]
-        kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
-        response = kind(
-            url=exchange.url,
-            status=exchange.status,
-            body=body,
-            request=request,
-            ip_address=_address(exchange.address),
-            protocol=f"HTTP/{exchange.version}",
-            certificate=exchange.certificate,
-        )
-        # Given to the constructor they are copied, name by name.
-        response.headers = headers
-        return response
+
+def _response(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
+    kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
+    response = kind(
+        url=exchange.url,
+        status=exchange.status,
+        body=body,
+        request=request,
+        ip_address=_address(exchange.address),
+        protocol=f"HTTP/{exchange.version}",
+        certificate=exchange.certificate,
+    )
+    # Given to the constructor they are copied, name by name.
+    response.headers = headers
+    return response
 
 
 def _capture(exchange: Exchange, identity: str) -> Capture:

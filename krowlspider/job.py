@@ -18,14 +18,16 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloadindex import PayloadIndex, forget_others, note_place
 from krowlspider.archive.writer import SeriesOptions, WarcWriter
+from krowlspider.decoders import Decoders
 from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.memory import Memory
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.owner import check_owner, put_owner
-from krowlspider.frontier.poison import MARK, WorkMark, blame, boot_id
+from krowlspider.frontier.poison import MARK, THREAD_MARK, WorkMark, blame, boot_id
 from krowlspider.frontier.repair import way_out
 from krowlspider.frontier.robots import Patience, RobotsGate
 from krowlspider.frontier.seen import SeenSet
@@ -33,6 +35,7 @@ from krowlspider.frontier.sessions import SessionLimits
 from krowlspider.frontier.store import LevelStore, NoRoomError, StoreError
 from krowlspider.frontier.turns import Limits
 from krowlspider.jobfolder import JobFolder, JobHead, sync_folder
+from krowlspider.machine import memory_to_be_had
 from krowlspider.notes import Notes, warcinfo
 from krowlspider.outages import Outages
 from krowlspider.politeness.pace import PaceRule
@@ -55,13 +58,16 @@ _TRY_AGAIN_MAX = 5.0
 # Idle connections at most, about 12 MB (with TLS 130), and files that are open besides: LevelDB's 1,000 tables are mapped, and closed.
 _IDLE_MAX = 2048
 _OTHER_FILES = 300
+# The part of the memory to be had that bodies may take: a crawl has the frontier and its caches besides, and the kernel
+# keeps the files that are written.
+_MEMORY_SHARE = 4
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
 
 class Job:
     """The parts of one crawl. Made with the first component that asks for it, opened by the scheduler.
 
-    ``frontier``, ``robots``, ``archive``, ``notes``, ``client`` and ``hasher`` are there from `open` to `close`.
+    ``frontier``, ``robots``, ``archive``, ``notes``, ``client``, ``decoders`` and ``hasher`` are there from `open` to `close`.
     """
 
     frontier: Frontier
@@ -69,6 +75,7 @@ class Job:
     archive: WarcWriter
     notes: Notes
     client: Client
+    decoders: Decoders
     hasher: IdentityHasher
 
     def __init__(self, settings: BaseSettings, spider: str = ""):
@@ -76,6 +83,7 @@ class Job:
         # This process's place in a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = pace_rule(settings)
+        self.memory = memory_account(settings)
         self.contact: str = settings["KROWL_CONTACT"]
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # Why the crawl cannot go on, once it cannot: the archive or the frontier failed.
@@ -133,9 +141,11 @@ class Job:
         put_owner(self.store, head.seed, head.ring)
         if new:
             sync_folder(self.folder.path)
-        path, boot = self.folder.path / MARK, boot_id()
-        self.blame = blame(self.store, path, boot)
-        self.mark = WorkMark(path, boot)
+        paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
+        # Of each mark that the last process left.
+        self.blames = [blame(self.store, path, boot) for path in paths]
+        self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
+        self.decoders = Decoders(self.mark, thread_mark)
         seen = SeenSet(
             self.store,
             settings.getint("KROWL_SEEN_CAPACITY"),
@@ -296,6 +306,7 @@ class Job:
             self.store.close()
             await self.client.close()
             await self._resolver.close()
+            self.decoders.close()
             self.mark.close()
             self.folder.leave()
 
@@ -357,6 +368,11 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         ),
         ports=Ports(map(str, settings.getlist("KROWL_PORTS"))),
     )
+
+
+def memory_account(settings: BaseSettings) -> Memory:
+    limit = settings.getint("KROWL_MEMORY_LIMIT") or memory_to_be_had() // _MEMORY_SHARE
+    return Memory(limit, settings.getint("CONCURRENT_REQUESTS"))
 
 
 def pace_rule(settings: BaseSettings) -> PaceRule:

@@ -79,6 +79,8 @@ HELP = {
     "krowl/loop/lag_max_ms": "How late the event loop is, most since the start.",
     "krowl/loop/recent_lag_p99_ms": "How late the event loop was, 99 % of KROWL_STATUS_INTERVAL.",
     "krowl/loop/recent_lag_max_ms": "How late the event loop was, most of KROWL_STATUS_INTERVAL.",
+    "krowl/memory/held_bytes": "Bytes of bodies in memory.",
+    "krowl/memory/waits_count": "Times that a body or the next request waited for memory.",
     "krowl/pages/duplicate_count": "Pages whose links were left: the host sent the body before.",
     "krowl/politeness/blameless_count": "Failures that no host was blamed for.",
     "krowl/politeness/distress_count": "Answers by which hosts ask for rest.",

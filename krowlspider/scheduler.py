@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.capture import Note
     from krowlspider.dupefilter import DupeFilter
+    from krowlspider.fetch.memory import Held
     from krowlspider.frontier.hosts import Host
 
 logger = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class Transit:
     heap until its robots.txt is known, ``resting`` for minutes or a day. ``blameless`` says that neither host nor page is to
     blame for the failure; ``unpopped`` that the page is back where it was; ``turned_back`` that nothing was sent.
     ``note`` is what the archive is to be told of the fetch when the request is over. ``mark`` is that of the page at work
-    (`page_mark`), once it is made.
+    (`page_mark`), once it is made. ``held`` are the bytes that it has in memory.
     """
 
     host: Host
@@ -100,6 +101,7 @@ class Transit:
     turned_back: bool = False
     note: Note | None = None
     mark: bytes = b""
+    held: Held | None = None
 
 
 class Scheduler(BaseScheduler):
@@ -155,8 +157,9 @@ class Scheduler(BaseScheduler):
         self._gate.come = self._robots_come
         self._before = self._frontier.counters.copy()
         # What this start has set aside counts as dropped by it.
-        self._before["dropped/poison"] -= self._job.blame.poisoned
-        tell(self._job.blame, self._job.folder.path)
+        self._before["dropped/poison"] -= sum(blame.poisoned for blame in self._job.blames)
+        for blame in self._job.blames:
+            tell(blame, self._job.folder.path)
         self._watch_completions()
         if self._node is not None:
             self._exchange = Exchange(
@@ -171,6 +174,7 @@ class Scheduler(BaseScheduler):
             self._node.on_stop = self._all_stop
             self._crawler.signals.connect(self._idle, signals.spider_idle)
         self._job.on_room = self.wake
+        self._job.memory.on_room = self.wake
         reader = spider if isinstance(spider, PageReader) else None
         mark_work(self._crawler.engine.scraper, self._job, self.transit, reader)
         send_where_heard(self._crawler)
@@ -477,6 +481,8 @@ class Scheduler(BaseScheduler):
             return None
         if self._node is not None and not self._node.ready:
             return None
+        if not self._job.memory.admits():
+            return None
         if self._in_turn >= AT_ONCE:
             # The engine asks until nothing comes, and all that it is given it sends in this turn of the loop.
             self._in_turn = 0
@@ -690,6 +696,8 @@ class Scheduler(BaseScheduler):
         transit = self._transits.pop(request, None)
         if transit is None:
             return
+        if transit.held is not None:
+            transit.held.over()
         if transit.note is not None:
             # Before its page is acknowledged: the next commit makes both durable.
             self._job.notes.hand_in(transit.note, request.meta)

@@ -73,6 +73,10 @@ KROWL_BODY_RATE_MIN = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; what had come of it is in the
 # WARC file, marked as cut where it was cut.
 DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
+# Bytes of bodies in memory, all together: received, decoded, in callbacks, waiting for the archive. With as many, nothing
+# more is fetched and large bodies wait, which is told as krowl/memory/waits_count; memory besides is 0.2 GB and what the
+# frontier takes. 0: a quarter of what the machine, or the control group (container) of the process, has.
+KROWL_MEMORY_LIMIT = 0
 # 0: no warning for large bodies, they are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0
 # Seconds an unused connection is kept: longer than most delays, shorter than most servers' own limit.

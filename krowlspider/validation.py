@@ -66,6 +66,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_FIRST_BYTE_TIMEOUT": _seconds,
     "KROWL_BODY_RATE_MIN": integer(0, "bytes a second"),
     "KROWL_KEEPALIVE": number(0, inf, "seconds"),
+    "KROWL_MEMORY_LIMIT": integer(0, "bytes"),
     "KROWL_SESSION_REQUESTS": integer(1, "requests"),
     "KROWL_ALLOW_ADDRESSES": checkers.each(checkers.is_network, "networks such as 10.0.0.0/8"),
     "KROWL_PORTS": checkers.link_ports,
@@ -214,6 +215,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
     low, high = settings.getfloat("KROWL_DELAY_MIN"), settings.getfloat("KROWL_DELAY_MAX")
     if low > high:
         found.append(f"KROWL_DELAY_MIN={low:g} is more than KROWL_DELAY_MAX={high:g}")
+    limit, size = settings.getint("KROWL_MEMORY_LIMIT"), settings.getint("DOWNLOAD_MAXSIZE")
+    if 0 < limit < 4 * size:
+        found.append(
+            f"KROWL_MEMORY_LIMIT={limit} is less than four times DOWNLOAD_MAXSIZE={size}: what one body may take"
+        )
     if settings["KROWL_CONSUL"] and settings.getlist("KROWL_RING"):
         found.append("KROWL_CONSUL and KROWL_RING are both set: the members come from one of them")
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:

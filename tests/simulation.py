@@ -214,7 +214,7 @@ class SimulatedJob(Job):
         super().__init__(settings)
         self._simulation = simulation
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.blame = Blame()
+        self.blames: list[Blame] = []
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
 
     def open(self) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from base64 import b64encode
 from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import brotli
 import pytest
 
 from tests.crawling import frontier_view
+from tests.fetch.emptiness import NOTHING, costly
 from tests.fetch.nameserver import NXDOMAIN, nameserver
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -164,6 +167,40 @@ def test_a_host_that_asks_for_a_year_of_rest_is_left_alone_and_keeps_its_urls(
 def _count(web: MockWeb, host: str) -> int:
     """Requests that a host has answered."""
     return sum(entry.host == f"{host}:{web.port}" for entry in web.log())
+
+
+CODED = {
+    "blocks": (b"deflate, br", brotli.compress(costly(10_000_000))),
+    "four": (b"gzip, br, br, br", brotli.compress(brotli.compress(NOTHING["gzip blocks"].of(100)))),
+    "tables": (b"br, br", brotli.compress(NOTHING["brotli tables"].of(8_000_000))),
+    "members": (b"gzip, br", brotli.compress(NOTHING["gzip members"].of(8_000_000))),
+}
+
+
+def test_bodies_that_cost_more_than_they_yield_hold_up_no_other_page(tmp_path: Path) -> None:
+    """Each of a few bytes; four of them took 17 s each. Good hosts are crawled whole, and the loop is never held."""
+    spec = [
+        NO_ROBOTS,
+        *(
+            {
+                "host": f"^{name}",
+                "headers": {"Content-Encoding": coding.decode()},
+                "body_base64": b64encode(body).decode(),
+            }
+            for name, (coding, body) in CODED.items()
+        ),
+        page("/", _links(*(f"/{number}" for number in range(20)))),
+        page("^/", "x"),
+    ]
+    with MockWeb(spec=spec) as web:
+        hostile = [web.url(f"{name}{number}.test") for name in CODED for number in range(3)]
+        seeds = [*hostile, *(web.url(f"good{number}.test") for number in range(10))]
+        crawl = crawl_of(web, tmp_path, seeds, settings=AT_ONCE).run()
+        assert dropped(crawl) == {"decode": len(hostile)}
+        good = [entry for entry in pages(web.log()) if entry.host.startswith("good")]
+        assert len(good) == 10 * 21
+        # On a busy machine; a body that is decoded on the loop to its CPU bound takes 760 ms.
+        assert crawl.stats["krowl/loop/lag_max_ms"] < 500
 
 
 # --- a resolver that dies -------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.poison import MARK, NOTHING, mark_of
+from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, mark_of
 from krowlspider.frontier.queues import all_entries
 from krowlspider.frontier.store import LevelStore
 from krowlspider.jobfolder import JobFolder
@@ -59,14 +59,14 @@ def strikes(jobdir: Path) -> int:
     return sum(entry.strikes for entry in entries(jobdir, schema.QUEUE))
 
 
-def is_blank(jobdir: Path) -> bool:
+def is_blank(jobdir: Path, name: str = MARK) -> bool:
     """Whether no page is marked, as the kernel holds the file: also while a process runs."""
-    return (jobdir / MARK).read_bytes()[64:].startswith(NOTHING)
+    return (jobdir / name).read_bytes()[64:].startswith(NOTHING)
 
 
-def marked(jobdir: Path) -> str | None:
+def marked(jobdir: Path, name: str = MARK) -> str | None:
     """The URL that a crawl which has ended left marked."""
-    mark = (jobdir / MARK).read_bytes()[64:]
+    mark = (jobdir / name).read_bytes()[64:]
     if mark.startswith(NOTHING):
         return None
     store = LevelStore(jobdir / "frontier")
@@ -191,7 +191,8 @@ def test_a_busy_crawl_gets_at_most_one_strike_a_kill_and_loses_no_page(tmp_path:
 
 
 def test_the_decoding_of_a_body_is_work_on_its_page(tmp_path: Path) -> None:
-    """Killed from outside in the middle of it. The body is a byte too large, so no callback has it in hand."""
+    """Killed from outside in the middle of it, in a thread. The body is a byte too large, so no callback has it in hand;
+    the next start gives it a strike."""
     packer = zlib.compressobj(1, wbits=31)
     body = b"".join(packer.compress(bytes(1_000_000)) for _ in range(200)) + packer.flush()
     bomb = {
@@ -202,6 +203,11 @@ def test_the_decoding_of_a_body_is_work_on_its_page(tmp_path: Path) -> None:
     with MockWeb(spec=[page("/robots.txt", ""), bomb]) as web:
         url = web.url("h.test", "/bomb")
         crawl = crawl_of(web, tmp_path, [url], settings={"DOWNLOAD_MAXSIZE": 199_999_999}).start()
-        crawl.wait_until(lambda: (crawl.jobdir / MARK).exists() and not is_blank(crawl.jobdir))
+        mark = crawl.jobdir / THREAD_MARK
+        crawl.wait_until(lambda: mark.exists() and not is_blank(crawl.jobdir, THREAD_MARK))
         crawl.kill()
-        assert marked(crawl.jobdir) == url
+        assert marked(crawl.jobdir, THREAD_MARK) == url
+        assert is_blank(crawl.jobdir)
+        again = crawl_of(web, tmp_path, [url], settings={"DOWNLOAD_MAXSIZE": 199_999_999}).run()
+        assert [line for line in again.complaints if f"worked on {url}: strike 1" in line]
+        assert is_blank(crawl.jobdir, THREAD_MARK)

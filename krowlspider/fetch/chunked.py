@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from enum import Enum, auto
 
 from krowlspider.fetch.errors import ProtocolBroken
@@ -31,13 +32,21 @@ class _At(Enum):
 
 
 class ChunkedDecoder:
-    """Takes a body's bytes as they come; ``body`` is what its chunks hold."""
+    """Takes a body's bytes as they come, and keeps none: only where its chunks lie. ``size`` are the bytes that they hold,
+    which are also put into ``pieces``, where those are wanted as they come."""
 
-    __slots__ = ("_at", "_chunks", "_framing", "_held", "_left", "body")
+    __slots__ = (
+        *("_at", "_chunks", "_ends", "_fed", "_framing", "_held", "_left", "_pieces"),
+        *("_starts", "size"),
+    )
 
-    def __init__(self) -> None:
-        # Not a list: a million two-byte chunks would be fifty bytes each.
-        self.body = bytearray()
+    def __init__(self, pieces: list[bytes] | None = None) -> None:
+        self._pieces = pieces
+        self.size = 0
+        # Of the chunks' data, in all that was fed; not objects, as there may be 180,000.
+        self._starts = array("Q")
+        self._ends = array("Q")
+        self._fed = 0
         self._at = _At.SIZE
         self._held = b""
         self._left = 0
@@ -55,6 +64,7 @@ class ChunkedDecoder:
         Raises ProtocolBroken for what is not chunked coding, or costs too much framing.
         """
         at = 0
+        self._fed += len(data)
         while self._at is not _At.END:
             if self._at is _At.DATA:
                 at = self._take(data, at)
@@ -73,18 +83,33 @@ class ChunkedDecoder:
             self._line(line)
         return at
 
+    def body_in(self, stream: bytes | memoryview) -> bytes:
+        """What the chunks hold, given all that was fed."""
+        view = memoryview(stream)
+        spans = zip(self._starts, self._ends, strict=True)
+        return b"".join([view[start:end] for start, end in spans])
+
     def _take(self, data: bytes, at: int) -> int:
-        piece = data[at : at + self._left]
-        self.body += piece
-        self._left -= len(piece)
-        return at + len(piece)
+        end = min(at + self._left, len(data))
+        before = self._fed - len(data)
+        if self._ends and self._ends[-1] == before + at:
+            # A chunk that goes on from the last time.
+            self._ends[-1] = before + end
+        elif end > at:
+            self._starts.append(before + at)
+            self._ends.append(before + end)
+        if self._pieces is not None and end > at:
+            self._pieces.append(data[at:end])
+        self.size += end - at
+        self._left -= end - at
+        return end
 
     def _spend(self, count: int) -> None:
         self._framing += count
         # Each read copies what is held.
         if len(self._held) > FRAMING_CAP:
             raise ProtocolBroken("a chunk extension or trailer without end")
-        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_BYTE * len(self.body):
+        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_BYTE * self.size:
             raise ProtocolBroken("chunk extensions or trailers without end")
 
     def _line(self, line: bytes) -> None:
@@ -94,7 +119,7 @@ class ChunkedDecoder:
                 raise ProtocolBroken(f"not a chunk size: {line[:40]!r}")
             self._left = int(matched[1], 16)
             self._chunks += 1
-            if self._chunks > CHUNKS_CAP + len(self.body) // BYTES_PER_CHUNK:
+            if self._chunks > CHUNKS_CAP + self.size // BYTES_PER_CHUNK:
                 raise ProtocolBroken("a body of tiny chunks")
             self._at = _At.DATA if self._left else _At.TRAILER
         elif self._at is _At.DATA_END:

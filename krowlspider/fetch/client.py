@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
+from krowlspider.fetch.memory import Held, Memory
 from krowlspider.fetch.pool import Pool
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import build_request, split_target
@@ -62,10 +63,12 @@ class Client:
         observer: Observer | None = None,
         admit: Admit = anywhere,
         linked: bool = False,
+        held: Held | None = None,
     ) -> Exchange:
         """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
 
         ``admit`` is asked whether the request may go to an address, before it does; ``linked`` is as of `Dialer.dial`.
+        What is received is counted in ``held``, which stays the caller's.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
         A kept-alive connection that dies is a ConnectionLost like any other: the server may have read the
@@ -78,8 +81,9 @@ class Client:
         deadline = self._loop.time() + timeout
         target = split_target(url)
         request = build_request(target, method, headers, body)
+        held = held or Held(Memory())
         order = Order(
-            url, method, request, begun, deadline, self._first_byte_timeout, self._rate_min
+            url, method, request, begun, deadline, self._first_byte_timeout, held, self._rate_min
         )
         connection = self._pool.take(target.origin)
         if connection is not None and not admit(connection.address):

@@ -12,16 +12,19 @@ from krowlspider.fetch.errors import (
     ConnectionReset,
     FetchError,
     FirstByteTimeout,
+    LocalExhausted,
     ProtocolBroken,
     TooLarge,
     TooSlow,
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
+from krowlspider.fetch.memory import READ
 
 if TYPE_CHECKING:
     from ssl import SSLObject
 
+    from krowlspider.fetch.memory import Held
     from krowlspider.fetch.reader import ResponseReader
     from krowlspider.fetch.request import Origin
 
@@ -43,6 +46,7 @@ class Order:
     begun: float
     deadline: float
     first_byte_timeout: float
+    held: Held
     rate_min: int = 0
 
 
@@ -120,6 +124,9 @@ class Connection(asyncio.Protocol):
             return
         if not self._first_byte:
             self._first_byte = time.perf_counter()
+        assert self._order is not None
+        held = self._order.held
+        held.receive(len(data))
         try:
             reader.feed(data)
         except StopFetch:
@@ -133,6 +140,10 @@ class Connection(asyncio.Protocol):
         else:
             if reader.done:
                 self._succeed("")
+            elif held.must_wait():
+                assert self._transport is not None
+                self._transport.pause_reading()
+                held.wait(READ, self._transport.resume_reading)
 
     def eof_received(self) -> None:
         if self._reader is None:
@@ -180,14 +191,21 @@ class Connection(asyncio.Protocol):
         assert self._timer is not None
         now, received = self._loop.time(), self._reader.received
         slow = received - self._looked_at < self._order.rate_min * RATE_PERIOD
-        if slow and self._looked_at >= 0 and now - self._timer.when() < _LATE:
+        # One that had to wait for room in memory is not the host's to answer for.
+        ours = self._order.held.waited or now - self._timer.when() >= _LATE
+        if slow and self._looked_at >= 0 and not ours:
             self._fail(TooSlow("the answer came too slowly"), "time")
             return
         self._looked_at = received if self.answered else -1
         self._plan(now)
 
     def _all_due(self) -> None:
-        self._fail(TotalTimeout("the fetch took too long"), "time")
+        assert self._order is not None
+        if self._order.held.waited:
+            # It may not be the host that took too long.
+            self._fail(LocalExhausted("no room in memory for the rest of it in time"), "time")
+        else:
+            self._fail(TotalTimeout("the fetch took too long"), "time")
 
     def _succeed(self, truncated: str) -> None:
         assert self._reader is not None
@@ -209,7 +227,9 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> asyncio.Future[Exchange]:
         assert self._outcome is not None
+        assert self._order is not None
         outcome = self._outcome
+        self._order.held.leave()
         if self._timer is not None:
             self._timer.cancel()
         self._served += 1

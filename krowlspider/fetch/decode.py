@@ -1,7 +1,12 @@
-"""Content codings undone, with a bound on what comes out (RFC 9110, section 8.4)."""
+"""Content codings undone, with a bound on what goes in, what comes out, and the work between (RFC 9110, section 8.4).
+
+A decoder's input is bounded as its output is: a few bytes of one coding can be megabytes of empty blocks of the next.
+"""
 
 from __future__ import annotations
 
+from math import inf
+from time import thread_time
 from typing import TYPE_CHECKING, cast
 
 import brotli
@@ -11,16 +16,24 @@ from isal import isal_zlib
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-# Servers chain two at most; each more is another full pass over up to ``cap`` bytes.
-CODINGS_CAP = 4
+# Servers chain two at most.
+CODINGS_CAP = 2
 # Ordinary bodies are one gzip member; log files and block-compressed archives have some hundreds.
 MEMBERS_CAP = 1000
-# Input given to a decoder at a time: bounds what it copies when a member ends within it.
-WINDOW = 64 * 1024
-# Output taken from a decoder at a time.
-STEP = 1024 * 1024
+# Input that may yield nothing, twice the longest block of zstd, and input for each byte of output from there. What a
+# coding cannot make smaller it leaves as long as it was; a stream flushed at every word doubles.
+IDLE_INPUT = 256 * 1024
+INPUT_PER_BYTE = 16
+# CPU seconds for one body, all codings together, and those more for each byte of the cap: ten times what the slowest
+# coding takes. Blocks that are all Huffman tables take a hundred times as long as others.
+CPU_BASE = 0.5
+CPU_PER_BYTE = 25e-9
+# Input given to a decoder at a time, and output taken: at first, so that a step is short, and when it goes on in a thread,
+# which waits for Python's lock at each step.
+_FIRST = 16 * 1024, 256 * 1024
+_LATER = 256 * 1024, 1024 * 1024
 ZSTD_WINDOW_LOG = 23  # 8 MiB: RFC 9659, what a decoder of this content coding must support
 
 # The stub types the exception class as an instance.
@@ -29,122 +42,206 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's ``wbits``
 
 
-class _Output:
-    """Decoded pieces, never more than ``cap`` bytes in all."""
+class Decoding:
+    """The codings of a Content-Encoding value being undone, the last one first, in steps of bounded work.
 
-    __slots__ = ("_cap", "_pieces", "room")
+    A body cut short yields what could be decoded. A coding nobody knows ("utf-8", "none") is left as it is, as
+    browsers do. ``cap`` is the most bytes that any coding may yield, ``clock`` the CPU seconds of the calling thread.
+    """
 
-    def __init__(self, cap: int) -> None:
-        self._cap = cap
+    __slots__ = ("_clock", "_cpu_left", "_steps", "body", "sizes")
+
+    def __init__(
+        self,
+        body: bytes,
+        encodings: bytes,
+        cap: int,
+        clock: Callable[[], float] = thread_time,
+    ) -> None:
+        self._clock = clock
+        self._cpu_left = CPU_BASE + CPU_PER_BYTE * cap
+        self.sizes = _FIRST
+        self.body = body
+        """Decoded when `run` has said so."""
+        self._steps = self._undo(encodings, cap)
+
+    def run(self, seconds: float = inf) -> bool:
+        """Go on until it is done, which is True, or for about so many CPU seconds.
+
+        Raises TooLarge past ``cap`` bytes; DecodeFailed for what is not in its coding, and for what costs more than
+        codings do: more than CODINGS_CAP of them, input that yields next to nothing, or too much CPU.
+        """
+        begun = self._clock()
+        for _ in self._steps:
+            spent = self._clock() - begun
+            if spent > self._cpu_left:
+                raise DecodeFailed("decoding takes more CPU than any coding needs")
+            if spent > seconds:
+                self._cpu_left -= spent
+                self.sizes = _LATER
+                return False
+        return True
+
+    def _undo(self, encodings: bytes, cap: int) -> Iterator[None]:
+        for coding in reversed(_codings(encodings)):
+            decoder = _DECODERS.get(coding)
+            if decoder is None:
+                return
+            if self.body:
+                layer = _Layer(self, cap)
+                yield from decoder(layer)
+                self.body = layer.join()
+
+
+def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
+    """The body without its codings, as of `Decoding`, whose errors it raises."""
+    decoding = Decoding(body, encodings, cap)
+    decoding.run()
+    return decoding.body
+
+
+def _codings(encodings: bytes) -> list[bytes]:
+    parts = [part.strip() for part in encodings.lower().split(b",")]
+    codings = [part for part in parts if part and part != b"identity"]
+    if len(codings) > CODINGS_CAP:
+        raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
+    return codings
+
+
+class _Layer:
+    """One coding of a body: its input, of which ``at`` bytes are taken, and what it has yielded."""
+
+    __slots__ = ("_body", "_cap", "_of", "_pieces", "_room", "at")
+
+    def __init__(self, of: Decoding, cap: int) -> None:
+        self._of = of
+        self._body = of.body
+        self._cap = self._room = cap
         self._pieces: list[bytes] = []
-        self.room = cap
-        """Bytes that still fit."""
+        self.at = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all input is taken."""
+        return self.at >= len(self._body)
+
+    @property
+    def limit(self) -> int:
+        """The most output to take now: one byte more than fits tells a body at the cap from one over it."""
+        return min(self._of.sizes[1], self._room + 1)
+
+    def peek(self, count: int) -> bytes:
+        """The next bytes of the input, which are not taken."""
+        return self._body[self.at : self.at + count]
+
+    def take(self) -> bytes:
+        """The next input."""
+        window = self._body[self.at : self.at + self._of.sizes[0]]
+        self.at += len(window)
+        return window
 
     def add(self, piece: bytes) -> None:
-        """Raises TooLarge when the piece does not fit."""
-        self.room -= len(piece)
-        if self.room < 0:
+        """Take output. Raises TooLarge when it does not fit, DecodeFailed when it is too little for its input."""
+        self._room -= len(piece)
+        if self._room < 0:
             raise TooLarge(f"more than {self._cap} bytes once decoded")
+        if self.at > IDLE_INPUT + INPUT_PER_BYTE * (self._cap - self._room):
+            raise DecodeFailed(f"{self.at} bytes that decode to next to nothing")
         self._pieces.append(piece)
 
     def join(self) -> bytes:
         return b"".join(self._pieces)
 
 
-def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
-    """Undo the codings of a Content-Encoding value, the last one first.
-
-    A body cut short yields what could be decoded. A coding nobody knows ("utf-8", "none") is
-    left as it is, as browsers do. Decoding stops at the first piece past ``cap``.
-    Raises TooLarge past ``cap`` bytes, DecodeFailed for what is not in its coding.
-    """
-    codings = [coding for part in encodings.lower().split(b",") if (coding := part.strip())]
-    if len(codings) > CODINGS_CAP:
-        raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
-    for coding in reversed(codings):
-        decoder = _DECODERS.get(coding)
-        if decoder is None:
-            break
-        if body:
-            output = _Output(cap)
-            decoder(body, output)
-            body = output.join()
-    return body
-
-
-def _identity(body: bytes, output: _Output) -> None:
-    output.add(body)
-
-
-def _gzip(body: bytes, output: _Output) -> None:
-    at = 0
+def _gzip(layer: _Layer) -> Iterator[None]:
     for _ in range(MEMBERS_CAP):
-        at = _inflate(body, at, _GZIP, output)
+        yield from _inflate(layer, _GZIP)
         # What follows the last member and is not another one is padding, or garbage.
-        if body[at : at + 2] != _GZIP_MAGIC:
+        if layer.peek(2) != _GZIP_MAGIC:
             return
+        yield
     raise DecodeFailed(f"more than {MEMBERS_CAP} gzip members")
 
 
-def _deflate(body: bytes, output: _Output) -> None:
+def _deflate(layer: _Layer) -> Iterator[None]:
     # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send it bare.
-    header = int.from_bytes(body[:2], "big")
-    zlib_header = body[0] & 0x0F == 8 and header % 31 == 0
-    _inflate(body, 0, _ZLIB if zlib_header else _RAW, output)
+    header = layer.peek(2)
+    zlib_header = header[0] & 0x0F == 8 and int.from_bytes(header, "big") % 31 == 0
+    return _inflate(layer, _ZLIB if zlib_header else _RAW)
 
 
-def _inflate(body: bytes, at: int, wbits: int, output: _Output) -> int:
-    """Decode one stream from ``at``; returns the offset after it, or the body's length."""
+def _inflate(layer: _Layer, wbits: int) -> Iterator[None]:
+    """Decode one stream, up to its end or that of the input."""
     decoder = isal_zlib.decompressobj(wbits)
-    while at < len(body) and not decoder.eof:
-        window = body[at : at + WINDOW]
+    data = layer.take()
+    while True:
+        limit = layer.limit
         try:
-            # One byte more than fits tells a body at the cap from one over it.
-            output.add(decoder.decompress(window, output.room + 1))
+            piece = decoder.decompress(data, limit)
         except _DeflateError as e:
             raise DecodeFailed(f"broken deflate data: {e}") from e
-        at += len(window) - len(decoder.unused_data)
-    return at
-
-
-def _brotli(body: bytes, output: _Output) -> None:
-    decoder = brotli.Decompressor()
-    data = body
-    try:
-        while not decoder.is_finished():
-            piece = decoder.process(data, output_buffer_limit=min(STEP, output.room + 1))
-            output.add(piece)
-            if not piece and decoder.can_accept_more_data():
-                return
-            data = b""
-    except brotli.error as e:
-        raise DecodeFailed(f"broken brotli data: {e}") from e
-
-
-def _zstd(body: bytes, output: _Output) -> None:
-    at = 0
-    for _ in range(MEMBERS_CAP):
-        at = _unpack_frame(body, at, output)
-        if at == len(body):
+        layer.add(piece)
+        if decoder.eof:
+            layer.at -= len(decoder.unused_data)
             return
+        data = decoder.unconsumed_tail
+        if not data and len(piece) < limit:
+            if layer.is_over:
+                return
+            data = layer.take()
+        yield
+
+
+def _brotli(layer: _Layer) -> Iterator[None]:
+    decoder = brotli.Decompressor()
+    data = layer.take()
+    while True:
+        try:
+            piece = decoder.process(data, output_buffer_limit=layer.limit)
+        except brotli.error as e:
+            raise DecodeFailed(f"broken brotli data: {e}") from e
+        layer.add(piece)
+        if decoder.is_finished():
+            return
+        data = b""
+        if decoder.can_accept_more_data():
+            if layer.is_over and not piece:
+                return
+            data = layer.take()
+        yield
+
+
+def _zstd(layer: _Layer) -> Iterator[None]:
+    for _ in range(MEMBERS_CAP):
+        yield from _unpack_frame(layer)
+        if layer.is_over:
+            return
+        yield
     raise DecodeFailed(f"more than {MEMBERS_CAP} zstd frames")
 
 
-def _unpack_frame(body: bytes, at: int, output: _Output) -> int:
-    """Decode one zstd frame from ``at``; returns the offset after it, or the body's length."""
+def _unpack_frame(layer: _Layer) -> Iterator[None]:
+    """Decode one zstd frame, up to its end or that of the input."""
     decoder = ZstdDecompressor(options={DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG})
-    while at < len(body) and not decoder.eof:
-        window = body[at : at + WINDOW]
+    data = layer.take()
+    while True:
         try:
-            output.add(decoder.decompress(window, output.room + 1))
+            piece = decoder.decompress(data, layer.limit)
         except ZstdError as e:
             raise DecodeFailed(f"broken zstd data: {e}") from e
-        at += len(window) - len(decoder.unused_data)
-    return at
+        layer.add(piece)
+        if decoder.eof:
+            layer.at -= len(decoder.unused_data)
+            return
+        data = b""
+        if decoder.needs_input:
+            if layer.is_over:
+                return
+            data = layer.take()
+        yield
 
 
-_DECODERS: dict[bytes, Callable[[bytes, _Output], None]] = {
-    b"identity": _identity,
+_DECODERS: dict[bytes, Callable[[_Layer], Iterator[None]]] = {
     b"gzip": _gzip,
     b"x-gzip": _gzip,
     b"deflate": _deflate,

@@ -26,6 +26,7 @@ class ResponseReader:
         "_max_size",
         "_method",
         "_observer",
+        "_pieces",
         "_raw",
         "_searched",
         "_size",
@@ -47,6 +48,8 @@ class ResponseReader:
         self._size = 0
         self._left = 0
         self._chunks: ChunkedDecoder | None = None
+        # For the observer.
+        self._pieces: list[bytes] = []
         self.head: Head | None = None
         self.head_length = 0
         self.done = False
@@ -62,7 +65,7 @@ class ResponseReader:
     def received(self) -> int:
         """Bytes that have come: heads, and the body without its transfer coding."""
         heads = self._interim + len(self._start) + self.head_length
-        return heads + (self._size if self._chunks is None else len(self._chunks.body))
+        return heads + (self._size if self._chunks is None else self._chunks.size)
 
     @property
     def response_bytes(self) -> bytes:
@@ -72,7 +75,7 @@ class ResponseReader:
     def body_of(self, response: bytes) -> bytes:
         """The body, transfer coding removed, given ``response_bytes``."""
         if self._chunks is not None:
-            return bytes(self._chunks.body)
+            return self._chunks.body_in(memoryview(response)[self.head_length :])
         return response[self.head_length :]
 
     def feed(self, data: bytes) -> None:
@@ -125,7 +128,8 @@ class ResponseReader:
         self.head = head
         self.head_length = end
         self._left = head.length
-        self._chunks = ChunkedDecoder() if head.framing is Framing.CHUNKED else None
+        if head.framing is Framing.CHUNKED:
+            self._chunks = ChunkedDecoder(None if self._observer is None else self._pieces)
         self.done = head.framing is Framing.NONE or (
             head.framing is Framing.LENGTH and not head.length
         )
@@ -157,7 +161,6 @@ class ResponseReader:
             self._observer.data(data)
 
     def _chunked(self, chunks: ChunkedDecoder, data: bytes) -> None:
-        before = len(chunks.body)
         self._raw.append(data)
         end = chunks.feed(data)
         if end >= 0:
@@ -165,9 +168,11 @@ class ResponseReader:
             if end < len(data):
                 self._raw[-1] = data[:end]
                 self.extra = True
-        self._check_size(len(chunks.body))
-        if self._observer is not None and len(chunks.body) > before:
-            self._observer.data(bytes(chunks.body[before:]))
+        self._check_size(chunks.size)
+        if self._observer is not None and self._pieces:
+            piece = b"".join(self._pieces)
+            self._pieces.clear()
+            self._observer.data(piece)
 
     def _check_size(self, size: int) -> None:
         if size > self._max_size:

@@ -66,6 +66,16 @@ class Channel(asyncio.Protocol):
         if transport is not None:
             transport.abort()
 
+    def pause_reading(self) -> None:
+        """Have nothing more come until `resume_reading`."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Have it come again."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """``ssl_object``, which is all that a connection asks for."""
         return self._object if name == "ssl_object" else default

@@ -2,7 +2,8 @@
 
 The page whose code runs is marked in a small file that is mapped into memory: what is written there survives the
 death of the process by a signal, a segfault or the kernel's hand, and costs no system call. The event loop runs
-one piece of code at a time, so one mark suffices, and nobody is blamed for having been in transit.
+one piece of code at a time, and so does the thread that decodes bodies: a mark for each suffices, and nobody is blamed
+for having been in transit.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ _T = TypeVar("_T")
 
 # Once may be a kill from outside that met the page by chance, twice the same chance again.
 POISON_STRIKES = 3
-# The mark's file in a crawl's folder.
+# The marks' files in a crawl's folder: of the event loop, and of the thread that decodes.
 MARK = "working"
+THREAD_MARK = "decoding"
 # One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes.
 _SIZE = 4096
 _MAGIC = b"krowlspider mark 1\n"

@@ -54,6 +54,8 @@ class RobotsBook:
         self._holders: Counter[RobotsRules] = Counter()
         self.size = 0
         self._without: OrderedDict[str, None] = OrderedDict()
+        # The last record that was kept: many hosts' robots.txt may lead to one, of 500 KiB.
+        self._encoded: tuple[RobotsRecord | None, bytes] = None, b""
         self._parse = lru_cache(_SHARED)(partial(RobotsRules.parse, agent=agent))
         self._allow_all = RobotsRules.allow_all()
 
@@ -124,7 +126,9 @@ class RobotsBook:
         if rules is not None:
             if told is not None:
                 told(rules.sitemaps)
-            self._frontier.put_robots(authority, record.encode())
+            if record is not self._encoded[0]:
+                self._encoded = record, record.encode()
+            self._frontier.put_robots(authority, self._encoded[1])
         self._remember(authority, record.expires, rules)
 
     def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:

@@ -106,7 +106,7 @@ class SitemapReader:
                 self._drop("sitemap_count", 1)
                 return True
             sitemap = await self._read(response)
-            self._charge(domain, sitemap.size)
+            self._charge(domain, max(sitemap.size, len(response.body)))
         stats = self._spider.crawler.stats
         if sitemap.kind is not None:
             stats.inc_value("krowl/sitemaps/read_count")

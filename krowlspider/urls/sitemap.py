@@ -33,8 +33,11 @@ NESTING_MAX = 32
 TOKEN_MAX = 256 * 1024
 # Characters of a place that are read. Longer ones than URLLENGTH_LIMIT are refused by scope, and counted there.
 PLACE_MAX = 16 * 1024
-# As of decoded bodies: ordinary ones are one gzip member.
+# As of decoded bodies: ordinary ones are one gzip member, and each has more bytes unpacked than packed. Packed bytes
+# that may yield nothing, and those for each byte unpacked from there; they take 0.05 µs each at the most.
 MEMBERS_MAX = 1000
+IDLE_MAX = 256 * 1024
+PACKED_PER_BYTE = 16
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's ``wbits``
@@ -101,6 +104,7 @@ class Sitemap:
                 if form is None:
                     start = piece if piece.startswith(_UTF16_BOMS) else piece.lstrip(_BEFORE)
                     if not start:
+                        yield []
                         continue
                     form = self._form(start)
                     form.feed(start)
@@ -157,10 +161,10 @@ class _Form:
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
-    """The unpacked body in pieces of at most STEP bytes.
+    """The unpacked body in pieces of at most STEP bytes, each of at most as many packed ones: often none.
 
     :raises _Over: after BYTES_MAX bytes
-    :raises _Broken: the gzip data ends, or is broken
+    :raises _Broken: the gzip data ends, is broken, or yields next to nothing
     """
     room = BYTES_MAX
     for piece in _inflated(body) if body.startswith(_GZIP_MAGIC) else _cut(body):
@@ -176,14 +180,19 @@ def _cut(body: bytes) -> Iterator[bytes]:
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    decoder, members = zlib.decompressobj(_GZIP), 1
+    decoder, members, taken, made = zlib.decompressobj(_GZIP), 1, 0, 0
     for window in _cut(body):
         data = window
+        taken += len(window)
+        if taken > IDLE_MAX + PACKED_PER_BYTE * made:
+            raise _Broken("gzip data that unpacks to next to nothing")
         while data:
             try:
-                yield decoder.decompress(data, STEP)
+                piece = decoder.decompress(data, STEP)
             except zlib.error as error:
                 raise _Broken(f"broken gzip data: {error}") from error
+            made += len(piece)
+            yield piece
             data = decoder.unconsumed_tail
             if decoder.eof:
                 data = decoder.unused_data

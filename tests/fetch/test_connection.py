@@ -16,6 +16,7 @@ from krowlspider.fetch.errors import (
     TooSlow,
     TotalTimeout,
 )
+from krowlspider.fetch.memory import Held, Memory
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import Origin
 
@@ -52,7 +53,8 @@ def connected() -> tuple[Clockwork, Connection, Wire]:
 def send(
     connection: Connection, first_byte: float = 10, deadline: float = 30, rate_min: int = 0
 ) -> asyncio.Future[Exchange]:
-    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte, rate_min)
+    held = Held(Memory())
+    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte, held, rate_min)
     return connection.exchange(order, ResponseReader("GET", 100_000))
 
 

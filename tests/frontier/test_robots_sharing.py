@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.robots import Verdict
+from krowlspider.frontier import robots
+from krowlspider.frontier.robots import WAITING_AT_ONE, Verdict
+from krowlspider.politeness.robots import RobotsRecord
 from tests.frontier.test_robots_gate import (
     MANY,
     PAGE,
@@ -197,3 +199,62 @@ def test_a_redirect_to_another_hosts_home_page_counts_as_no_robots_txt(
     assert world.frontier.host("b.test").errands == []
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
     assert gate.waiting == 0
+
+
+# --- more than may wait ---
+
+
+def redirect_many(world: World, gate: RobotsGate, hosts: int, place: str) -> list[bool]:
+    """Have as many hosts' robots.txt redirect there, each with a name of its own in it; whether each waits."""
+    names = [f"http://h{number}.test/page" for number in range(hosts)]
+    waits = []
+    for number, errand in enumerate([errand_of(world, gate, name) for name in names]):
+        waits.append(answer(gate, errand, 301, location=place.format(number)))
+        if waits[-1]:
+            world.frontier.wait(errand.host, 0.25)
+        else:
+            world.frontier.give_back(errand.host)
+    return waits
+
+
+@pytest.mark.parametrize("place", [LEGAL, f"{B}/{{}}/robots.txt"])
+def test_hosts_that_would_crowd_another_are_put_off_and_come_again(
+    world: World, gate: RobotsGate, place: str
+) -> None:
+    waits = redirect_many(world, gate, WAITING_AT_ONE + 2, place)
+    assert waits == [True] * WAITING_AT_ONE + [False] * 2
+    assert len(world.frontier.host("b.test").errands) == gate.waiting == WAITING_AT_ONE
+    late = f"http://h{WAITING_AT_ONE}.test"
+    assert gate.verdict(late, f"{late}/page") is Verdict.UNREACHABLE, (
+        "it is put off when it is popped"
+    )
+    assert world.frontier.queued == WAITING_AT_ONE + 2
+    # Their robots.txt is asked for again after a while.
+    world.clocks.pass_(robots.UNREACHABLE_TTL)
+    assert gate.verdict(late, f"{late}/page") is Verdict.UNKNOWN
+
+
+def test_hosts_that_wait_anywhere_are_bounded(
+    world: World, gate: RobotsGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(robots, "WAITING_MAX", 5)
+    waits = redirect_many(world, gate, 7, "http://to{}.test/robots.txt")
+    assert waits == [True] * 5 + [False] * 2
+    assert gate.waiting == 5
+
+
+def test_a_robots_txt_of_many_hosts_is_packed_once(
+    world: World, gate: RobotsGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = []
+    encode = RobotsRecord.encode
+    monkeypatch.setattr(
+        RobotsRecord, "encode", lambda record: packed.append(record) or encode(record)
+    )
+    redirect_many(world, gate, 20, LEGAL)
+    errand = world.frontier.host("b.test").errands.pop(0)
+    assert not answer(gate, errand, 200, RULES)  # type: ignore[arg-type]
+    assert len(packed) == 1
+    for number in range(20):
+        authority = f"http://h{number}.test"
+        assert gate.verdict(authority, f"{authority}/private") is Verdict.DISALLOWED

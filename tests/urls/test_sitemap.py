@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from krowlspider.urls.canonical import normalise
 from krowlspider.urls.sitemap import (
     BYTES_MAX,
     ELEMENTS_MAX,
+    IDLE_MAX,
     MEMBERS_MAX,
     NESTING_MAX,
     PLACE_MAX,
@@ -22,6 +24,7 @@ from krowlspider.urls.sitemap import (
     Kind,
     Sitemap,
 )
+from tests.fetch.emptiness import NOTHING
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 ONE, TWO = "https://example.com/1", "https://example.com/2"
@@ -352,3 +355,23 @@ def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -
     places = [f"http://a/{number}?a=1&amp;b=2" for number in numbers]
     body = urlset(*places, head="<?xml version='1.0'?>" + " " * (STEP - padding))
     assert urls(body) == [place.replace("&amp;", "&") for place in places]
+
+
+@pytest.mark.parametrize("name", ["fixed blocks", "dynamic blocks"])
+def test_gzip_that_unpacks_to_nothing_ends_early_in_short_steps(name: str) -> None:
+    """It was one step, of as many seconds as the body had tens of megabytes."""
+    head = gzip.compress(b"")[:10]
+    body = head + NOTHING[name].of(20_000_000)
+    sitemap = Sitemap()
+    steps, longest, begun = 0, 0.0, thread_time()
+    for found in sitemap.read(body):
+        assert found == []
+        steps += 1
+        longest = max(longest, thread_time() - begun)
+        begun = thread_time()
+    assert sitemap.kind is None
+    assert sitemap.error is not None
+    assert "next to nothing" in sitemap.error
+    assert steps == IDLE_MAX // STEP
+    # 5 µs a byte, as of all decoders.
+    assert longest < 5e-6 * 32 * 1024

@@ -1,0 +1,202 @@
+"""The account of bytes in memory: who waits, who goes on, and that somebody always does."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.fetch.errors import LocalExhausted
+from krowlspider.fetch.memory import READ, SMALL, Held, Memory
+from tests.fetch.web import client, serve
+
+if TYPE_CHECKING:
+    from tests.fetch.web import Peer, Run
+
+MB = 1024 * 1024
+LIMIT = 16 * MB
+
+
+class Transfer:
+    """Something that holds memory, and asks before it holds more."""
+
+    def __init__(self, memory: Memory):
+        self.held = Held(memory)
+        self.goes_on = True
+
+    def receive(self, size: int) -> None:
+        assert self.goes_on
+        self.held.receive(size)
+        if self.held.must_wait():
+            self.goes_on = False
+            self.held.wait(READ, self._go_on)
+
+    def _go_on(self) -> None:
+        self.goes_on = True
+
+
+def test_over_the_line_large_bodies_wait_but_the_first() -> None:
+    memory = Memory(LIMIT)
+    one, two, three = (Transfer(memory) for _ in range(3))
+    one.receive(4 * MB)
+    two.receive(4 * MB)
+    assert one.goes_on
+    assert two.goes_on, "the first to wait goes on all the same"
+    one.receive(1)
+    three.receive(MB)
+    assert [each.goes_on for each in (one, two, three)] == [False, True, False]
+    assert memory.waits == 3
+    # The page of the one that went on is over: there is room for all.
+    two.held.over()
+    assert one.goes_on
+    assert three.goes_on
+    assert memory.held == 2 * (4 * MB + 1 + MB)
+
+
+def test_small_bodies_never_wait() -> None:
+    memory = Memory(LIMIT)
+    Transfer(memory).receive(LIMIT)
+    Transfer(memory).receive(LIMIT)
+    small = Transfer(memory)
+    small.receive(SMALL // 2)
+    assert small.goes_on
+    small.receive(1)
+    assert not small.goes_on
+
+
+def test_no_request_begins_over_the_limit_and_room_is_told_once() -> None:
+    memory = Memory(LIMIT)
+    told: list[None] = []
+    memory.on_room = lambda: told.append(None)
+    memory.grow(LIMIT)
+    assert memory.admits()
+    memory.grow(1)
+    assert not memory.admits()
+    assert not memory.admits()
+    assert memory.waits == 1
+    assert memory.keeps_out
+    memory.shrink(1)
+    memory.shrink(1)
+    assert len(told) == 1
+    assert memory.admits()
+    assert not memory.keeps_out
+
+
+def test_what_has_ended_waits_no_more_and_holds_nothing() -> None:
+    memory = Memory(LIMIT)
+    first, second = Transfer(memory), Transfer(memory)
+    first.receive(LIMIT)
+    second.receive(MB)
+    assert not second.goes_on
+    second.held.leave()
+    second.held.over()
+    first.held.over()
+    assert not second.goes_on
+    assert memory.held == 0
+
+
+def test_without_a_limit_nobody_waits() -> None:
+    memory = Memory()
+    each = Transfer(memory)
+    each.receive(10**15)
+    assert each.goes_on
+    assert memory.admits()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3 * MB)), max_size=300))
+def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) -> None:
+    """Each step is of one transfer; at the end each that goes on ends, until there is none."""
+    memory = Memory(LIMIT)
+    transfers = [Transfer(memory) for _ in range(10)]
+    for number, size in steps:
+        if transfers[number].goes_on:
+            transfers[number].receive(size)
+    left = list(transfers)
+    while left:
+        going = [each for each in left if each.goes_on]
+        assert going, "nobody can go on"
+        going[0].held.over()
+        left.remove(going[0])
+    assert memory.held == 0
+
+
+# --- on sockets ---
+
+BODY = b"".join(b"%07d " % number for number in range(500_000))
+CHUNKS = b"".join(
+    b"%x\r\n%b\r\n" % (len(BODY[at : at + 10_000]), BODY[at : at + 10_000])
+    for at in range(0, len(BODY), 10_000)
+)
+FRAMINGS = {
+    "chunked": b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS + b"0\r\n\r\n",
+    "length": b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY,
+}
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+@pytest.mark.parametrize("secure", [False, True])
+def test_bodies_wait_in_their_sockets_and_all_come_whole(
+    run: Run, framing: str, secure: bool
+) -> None:
+    """Twelve of 4 MB, held twice, where 16 MB may be held. Each is over when the next turn of the loop has seen it."""
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(b"HTTP/1.1 200 OK\r\n" + FRAMINGS[framing])
+            await peer.gone()
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secure else None
+        if context is not None:
+            trustme.CA().issue_cert("a.test").configure_cert(context)
+        memory = Memory(LIMIT)
+        most = 0
+
+        async def one(url: str) -> None:
+            nonlocal most
+            held = Held(memory)
+            exchange = await made.fetch(
+                url, "GET", [], b"", timeout=15, max_size=10 * MB, held=held
+            )
+            most = max(most, memory.held)
+            assert exchange.body == BODY
+            held.over()
+
+        async with serve(script, tls=context) as web, client() as made:
+            url = web.url.replace("http:", "https:") if secure else web.url
+            await asyncio.gather(*(one(url) for _ in range(12)))
+        assert memory.waits > 0
+        assert memory.held == 0
+        # One body goes on over the line, and each of the others by one read of 256 kB.
+        assert most < LIMIT + 2 * len(BODY) + 12 * READ
+
+    run(main())
+
+
+def test_a_body_that_waits_to_its_time_out_is_not_its_hosts_fault(run: Run) -> None:
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(b"HTTP/1.1 200 OK\r\n" + FRAMINGS["length"])
+            await peer.gone()
+
+        memory = Memory(LIMIT)
+        first = Held(memory)
+        first.receive(LIMIT)
+        first.wait(READ, lambda: None)
+        async with serve(script) as web, client() as made:
+            held = Held(memory)
+            with pytest.raises(LocalExhausted, match="memory") as caught:
+                await made.fetch(web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, held=held)
+        assert caught.value.exchange is not None
+        assert caught.value.exchange.truncated == "time"
+        held.over()
+        first.over()
+        assert memory.held == 0
+
+    run(main())
