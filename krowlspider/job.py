@@ -8,6 +8,7 @@ import resource
 import socket
 import time
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -24,6 +25,7 @@ from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.holds import NOTES, settle_holds
 from krowlspider.frontier.owner import check_owner, put_owner
 from krowlspider.frontier.poison import MARK, WorkMark, blame, boot_id
 from krowlspider.frontier.repair import way_out
@@ -134,6 +136,7 @@ class Job:
             sync_folder(self.folder.path)
         path, boot = self.folder.path / MARK, boot_id()
         self.blame = blame(self.store, path, boot)
+        self.holds = settle_holds(self.store, self.folder.path / NOTES, time.time())
         self.mark = WorkMark(path, boot)
         seen = SeenSet(
             self.store,
@@ -287,6 +290,8 @@ class Job:
             if not self._opened:
                 return
             self._opened = False
+            # To close a large store may take long.
+            self.mark.beat(inf)
             for part in (self._last_commit, self.archive.close, self._close_frontier):
                 try:
                     await part()

@@ -322,6 +322,7 @@ EXTENSIONS = {
     "extensions.diskguard.DiskGuard": 0,
     "extensions.collector.Collector": 0,
     "extensions.looplag.LoopLag": 0,
+    "extensions.watchdog.Watchdog": 0,
     "extensions.metrics.Metrics": 0,
 }
 # On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.

@@ -216,6 +216,7 @@ class SimulatedJob(Job):
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
         self.blame = Blame()
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
+        self.holds = []
 
     def open(self) -> None:
         settings, clocks = self._settings, self._simulation.clocks
