@@ -183,6 +183,12 @@ class Scheduler(BaseScheduler):
                 " -s JOBDIR=that folder",
                 self._job.folder.path,
             )
+        if mode := self._job.folder.open_to_others:
+            logger.warning(
+                "Others can get into JOBDIR %s, which has mode %s: chmod 700 keeps them out",
+                self._job.folder.path,
+                mode,
+            )
         if (mended := self._job.mended).files:
             logger.log(
                 logging.WARNING if mended.bytes_cut else logging.INFO,

@@ -202,6 +202,7 @@ class _Room:
     """A disk with room, and nothing on it: in the place of folder, archive and what a mend found."""
 
     temporary = stalled = full = False
+    open_to_others = ""
     files = bytes_cut = 0
     damaged = ()
     path = "simulated"
