@@ -46,6 +46,8 @@ FACING = FOLDERS | {
     "exchange",
     "governor",
     "staticnode",
+    "credentials",
+    "watchdog",
     "validation",
     "checkers",
 }
