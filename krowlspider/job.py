@@ -114,7 +114,9 @@ class Job:
         if node is not None:
             node.prepare()
         head = self.folder.take(
-            seed=None if node is None else node.seed, ring="" if node is None else node.place
+            seed=None if node is None else node.seed,
+            ring="" if node is None else node.place,
+            may_begin=node is None or node.may_begin,
         )
         try:
             self._open_parts(head, new=head.new or self.folder.untouched)
