@@ -72,6 +72,13 @@ class Hold:
         for work on a host that is for none of its pages."""
         return None if self.steady < HELD - LOOK else _read_mark(self.mark)
 
+    def strands(self, signalled: float) -> bool:
+        """Whether a signal to stop that came at a time, 0 for none, waits in vain. One that came before the loop last turned
+        is in its hands, and what closes the crawl may take long; but no page may."""
+        if not (self.is_long and signalled):
+            return False
+        return signalled > self.beat or self.culprit is not None
+
 
 def _read_mark(mark: bytes) -> tuple[str, str] | None:
     length, checksum = _HEAD.unpack_from(mark)
@@ -154,8 +161,7 @@ class Watchdog:
         if not self._told:
             self._told = True
             self._tell()
-        # One that came before is in the loop's hands, unless a page has it.
-        if self._signalled > beat or (self._signal and hold.culprit):
+        if hold.strands(self._signalled):
             self._kill()
 
     def _tell(self) -> None:

@@ -10,17 +10,18 @@ import sys
 import time
 from math import inf
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider.frontier.holds import NOTES
-from krowlspider.frontier.poison import NOTHING, mark_of
+from krowlspider.frontier.poison import BEAT_AT, MARK, NOTHING, mark_of
 from krowlspider.frontier.schema import host_key, queue_key
 from krowlspider.watchdog import HELD, LOOK, Hold
 from tests.crawling import ROOT, Crawl, frontier_view
 from tests.mockweb import MockWeb
-from tests.test_crawl import pages
+from tests.test_crawl import crawl_of, page, pages
 from tests.test_poison import HOSTS, ORDINARY, SIGKILL, SITE, deadly_crawl
 
 if TYPE_CHECKING:
@@ -104,6 +105,18 @@ def test_a_machine_that_was_asleep_held_nothing() -> None:
 
 def test_a_crawl_that_closes_its_folder_is_not_watched() -> None:
     assert not seen(*same(PAGE, 5), *same(PAGE, 99, beat=inf)).is_long
+
+
+@pytest.mark.parametrize(
+    ("mark", "signalled", "ends"),
+    [(PAGE, 0.0, False), (PAGE, 99.0, True), (NOTHING, 99.0, False), (NOTHING, 101.0, True)],
+)
+def test_a_signal_ends_a_crawl_that_is_held_unless_it_is_closing(
+    mark: bytes, signalled: float, *, ends: bool
+) -> None:
+    """One that came before the loop last turned, at 100, has begun to close it: a page may not hold that up."""
+    assert seen(*same(mark, 9)).strands(signalled) is ends
+    assert not seen(*same(mark, 3)).strands(signalled)
 
 
 # --- whole crawls ---
@@ -201,6 +214,39 @@ def test_the_second_hold_sets_the_host_aside_and_all_else_is_fetched(tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_page_that_holds_a_crawl_which_is_closing_is_named_and_ended(tmp_path: Path) -> None:
+    late = [page("/robots.txt", ""), page("/deadly", "late", latency=3), *SITE[2:]]
+    with MockWeb(spec=late) as web:
+        crawl = deadly_crawl(web, tmp_path, "loop").start()
+        crawl.wait_until(lambda: any(entry.path == "/0" for entry in web.log()))
+        crawl.process.send_signal(signal.SIGINT)
+        crawl.wait(code=SIGKILL)
+        assert "shutting down gracefully" in crawl.log
+        assert f"by {web.url(HOSTS[0], '/deadly')} " in told(crawl)[0]
+
+
+@pytest.mark.slow
+def test_what_is_worked_out_at_the_pop_is_blamed_on_its_host(tmp_path: Path) -> None:
+    """An exclusion that goes back and forth without end, over a URL that is queued already."""
+    url_path = "/" + 40 * "a" + "b"
+    with MockWeb(spec=[page("/robots.txt", ""), page("^/", "late", latency=60)]) as web:
+        url = web.url("a.test", url_path)
+        crawl = crawl_of(web, tmp_path, [url]).start()
+        crawl.wait_until(lambda: any(entry.path == url_path for entry in web.log()))
+        crawl.kill()
+        (tmp_path / "exclude").write_text("(a+)+$\n")
+        settings = {"KROWL_EXCLUDE": tmp_path / "exclude"}
+        again = crawl_of(web, tmp_path, [web.url("b.test")], settings=settings).start()
+        again.wait_until(lambda: bool(told(again)))
+        again.process.send_signal(signal.SIGTERM)
+        again.wait(code=SIGKILL)
+        held, ended = told(again)
+        assert f"by work on host {url.split('/')[2]}, in " in held
+        assert "exclude.py" in held
+        assert "SIGTERM has come" in ended
+
+
+@pytest.mark.slow
 def test_a_hold_that_ends_by_itself_ends_nothing(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         crawl = deadly_crawl(web, tmp_path, "slow").run()
@@ -208,3 +254,6 @@ def test_a_hold_that_ends_by_itself_ends_nothing(tmp_path: Path) -> None:
         assert f"by {web.url(HOSTS[0], '/deadly')} " in held
         assert re.search(r"INFO: The event loop is free again after [89] s$", free)
         assert {(e.host.partition(":")[0], e.path) for e in pages(web.log())} >= ORDINARY
+        # While it closed its folder it was not watched.
+        (beat,) = Struct("=d").unpack_from((crawl.jobdir / MARK).read_bytes(), BEAT_AT)
+        assert beat == inf
