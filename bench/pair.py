@@ -59,7 +59,12 @@ def _once(web: BenchWeb, processes: int, pages: int) -> dict[str, float]:
         for node in nodes:
             scratch = folder / f"crawl-{node}"
             scratch.mkdir()
-            settings = {"KROWL_RING": ring, "KROWL_NODE_ID": node} if node else {}
+            place = {
+                "KROWL_RING": ring,
+                "KROWL_RING_SECRET": "of-the-benchmark",
+                "KROWL_NODE_ID": node,
+            }
+            settings = place if node else {}
             tasks.append(Task(web, seeds, pages // processes, scratch, settings=settings))
         web.take()
         before = cpu_seconds_of(web.pid)

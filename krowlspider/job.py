@@ -8,6 +8,7 @@ import resource
 import socket
 import time
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -26,6 +27,7 @@ from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.holds import NOTES, settle_holds
 from krowlspider.frontier.owner import check_owner, put_owner
 from krowlspider.frontier.poison import MARK, THREAD_MARK, WorkMark, blame, boot_id
 from krowlspider.frontier.repair import way_out
@@ -121,7 +123,9 @@ class Job:
         if node is not None:
             node.prepare()
         head = self.folder.take(
-            seed=None if node is None else node.seed, ring="" if node is None else node.place
+            seed=None if node is None else node.seed,
+            ring="" if node is None else node.place,
+            may_begin=node is None or node.may_begin,
         )
         try:
             self._open_parts(head, new=head.new or self.folder.untouched)
@@ -144,6 +148,7 @@ class Job:
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
         # Of each mark that the last process left.
         self.blames = [blame(self.store, path, boot) for path in paths]
+        self.holds = settle_holds(self.store, self.folder.path / NOTES, time.time())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)
         seen = SeenSet(
@@ -298,6 +303,8 @@ class Job:
             if not self._opened:
                 return
             self._opened = False
+            # To close a large store may take long.
+            self.mark.beat(inf)
             for part in (self._last_commit, self.archive.close, self._close_frontier):
                 try:
                     await part()

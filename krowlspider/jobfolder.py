@@ -88,10 +88,16 @@ class JobFolder:
         return cls(path)
 
     def take(
-        self, *, to_repair: bool = False, seed: int | None = None, ring: str | None = None
+        self,
+        *,
+        to_repair: bool = False,
+        seed: int | None = None,
+        ring: str | None = None,
+        may_begin: bool = True,
     ) -> JobHead:
         """Lock the folder and read its head, making both when the folder is new or empty. ``seed`` is that of the
-        identities of a cluster; None: a new folder gets one of its own. ``ring`` is the one that it is to belong to; None:
+        identities of a cluster; None: a new folder gets one of its own; one that no new folder ``may_begin`` with is for
+        those that have it. ``ring`` is the one that it is to belong to; None:
         whatever it is.
 
         :raises JobError: in use, not writable, of another format, seed or ring, or not a crawl's folder; or, unless it
@@ -109,6 +115,11 @@ class JobFolder:
             self._drop_lock()
             raise JobInUseError(self.path, holder) from error
         try:
+            if not (may_begin or (self.path / _HEAD).exists()):
+                raise JobError(
+                    f"JOBDIR {self.path} is new, and KROWL_RING_SECRET is not set: give all nodes the same, at least 16"
+                    " characters, best by KROWL_RING_SECRET_FILE; or none, if the other nodes have begun without"
+                )
             head = self._head(seed, ring or "")
             if ring not in {None, head.ring}:
                 raise JobError(
@@ -119,7 +130,7 @@ class JobFolder:
             if seed not in {None, head.seed}:
                 raise JobError(
                     f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing in it:"
-                    " give a new JOBDIR, or the KROWL_CLUSTER with which it was begun"
+                    " give a new JOBDIR, or the KROWL_CLUSTER and KROWL_RING_SECRET with which it was begun"
                 )
             if not to_repair and self.repairing.exists():
                 raise JobError(
@@ -134,6 +145,12 @@ class JobFolder:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         return head
+
+    @property
+    def open_to_others(self) -> str:
+        """The mode of the folder, as chmod has it, if others than its owner can get into it; else empty."""
+        mode = self.path.stat().st_mode & 0o777
+        return f"{mode:o}" if mode & 0o077 else ""
 
     @property
     def untouched(self) -> bool:
@@ -254,7 +271,8 @@ def _headless(path: Path) -> str:
 def _make_durably(path: Path) -> None:
     """Make a folder, and those above it, so that a power loss does not take their names."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    # Requests in it may be pickles: who writes to them has them run. One that is there keeps its mode.
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in missing:
         sync_folder(folder.parent)
 

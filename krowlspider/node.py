@@ -121,6 +121,8 @@ class Node(ABC):
     def __init__(self, settings: BaseSettings, spider: str):
         self.own: str = settings["KROWL_NODE_ID"] or socket.gethostname()
         self.seed = 0
+        # Whether a new folder may have that seed.
+        self.may_begin = True
         self._spider = spider
         self._inbox_max = settings.getint("KROWL_INBOX_MAX")
         # Of all nodes together, 0 for no limit.

@@ -19,6 +19,7 @@ from scrapy.utils.asyncgen import as_async_generator
 from twisted.python.failure import Failure
 
 from krowlspider.frontier.poison import NOTHING, POISON_STRIKES, mark_of
+from krowlspider.frontier.schema import host_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy.core.scraper import Scraper
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.holds import Hold
     from krowlspider.frontier.poison import Blame, WorkMark
     from krowlspider.job import Job
     from krowlspider.scheduler import Transit
@@ -75,11 +77,16 @@ class PageReader(Protocol):
 
 
 def page_mark(frontier: Frontier, transit: Transit | None) -> bytes:
-    """What marks the work on a request's page; nothing for an errand."""
-    if transit is None or transit.lease is None:
+    """What marks the work on a request's page, or on the robots.txt of a host."""
+    if transit is None:
         return NOTHING
     if not transit.mark:
-        transit.mark = mark_of(frontier.key_of(transit.lease))
+        if transit.lease is not None:
+            transit.mark = mark_of(frontier.key_of(transit.lease), transit.url)
+        elif transit.errand is not None:
+            transit.mark = mark_of(host_key(transit.errand.host.name), transit.url)
+        else:
+            return NOTHING
     return transit.mark
 
 
@@ -181,3 +188,18 @@ def tell(blame: Blame, folder: Path) -> None:
             entry.strikes,
             POISON_STRIKES,
         )
+
+
+def tell_holds(holds: Iterable[Hold], folder: Path) -> None:
+    """Log which hosts are set aside because they held the event loop."""
+    for hold in holds:
+        if hold.aside:
+            logger.warning(
+                "%s is set aside for a day: it has held the event loop for over 5 s %d times, the last with %s. Nothing of"
+                " it is lost: `scrapy frontier %s --host %s` shows it, --export and --forget with --import queue it again.",
+                hold.host,
+                hold.times,
+                hold.url or "its queue",
+                quote(str(folder)),
+                quote(hold.host),
+            )

@@ -22,13 +22,15 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Lease
 from krowlspider.frontier.hosts import State
 from krowlspider.frontier.outbox import Foreign, foreign_mark
+from krowlspider.frontier.poison import mark_of
 from krowlspider.frontier.robots import Errand, Verdict
+from krowlspider.frontier.schema import host_key
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
 from krowlspider.listeners import send_where_heard
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
-from krowlspider.processing import PageReader, mark_work, tell
+from krowlspider.processing import PageReader, mark_work, tell, tell_holds
 from krowlspider.turnstile import AT_ONCE
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.exclude import Exclusions
@@ -160,6 +162,7 @@ class Scheduler(BaseScheduler):
         self._before["dropped/poison"] -= sum(blame.poisoned for blame in self._job.blames)
         for blame in self._job.blames:
             tell(blame, self._job.folder.path)
+        tell_holds(self._job.holds, self._job.folder.path)
         self._watch_completions()
         if self._node is not None:
             self._exchange = Exchange(
@@ -183,6 +186,12 @@ class Scheduler(BaseScheduler):
                 "No JOBDIR: this crawl is kept in %s and cannot go on after another start without"
                 " -s JOBDIR=that folder",
                 self._job.folder.path,
+            )
+        if mode := self._job.folder.open_to_others:
+            logger.warning(
+                "Others can get into JOBDIR %s, which has mode %s: chmod 700 keeps them out",
+                self._job.folder.path,
+                mode,
             )
         if (mended := self._job.mended).files:
             logger.log(
@@ -507,7 +516,9 @@ class Scheduler(BaseScheduler):
             if host is None:
                 self._wake_when_due()
                 return None
-            request = self._next_of(host, end)
+            # What robots.txt and exclusions say is worked out there.
+            mark = mark_of(host_key(host.name))
+            request = self._job.mark.during(mark, self._next_of, host, end)
             if request is not None:
                 return request
         self.wake()

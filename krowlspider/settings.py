@@ -6,6 +6,7 @@ Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, wit
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from os import environ
 
 from krowlspider import __version__
 
@@ -210,20 +211,30 @@ KROWL_NODE_ID = ""
 # Consul's agent, http://127.0.0.1:8500: the members come and go, as it knows them. A certificate authority of your own:
 # CONSUL_CACERT in the environment. Empty: no such cluster.
 KROWL_CONSUL = ""
+# What is secret may stand in the environment, or in a file that NAME_FILE names: a command line is shown to all who are
+# on the machine, by ps and by scrapyd. NAME and NAME_FILE at once stop the start.
 # ACL token with the rights to write keys below krowlspider/, sessions, and the service krowlspider-KROWL_CLUSTER.
-KROWL_CONSUL_TOKEN = ""
+KROWL_CONSUL_TOKEN = environ.get("KROWL_CONSUL_TOKEN", "")
+KROWL_CONSUL_TOKEN_FILE = environ.get("KROWL_CONSUL_TOKEN_FILE", "")
 # Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths of them; others take its
 # domains over three times as long after its last renewal. With less, a busy machine looks dead.
 KROWL_CONSUL_TTL = 15
 # This node's Redis with Consul, as the others reach it; scrapy-redis's own setting.
-REDIS_URL = ""
+REDIS_URL = environ.get("REDIS_URL", "")
+REDIS_URL_FILE = environ.get("REDIS_URL_FILE", "")
 # Share of the domains that this node takes with Consul, beside the others' weights.
 KROWL_NODE_WEIGHT = 1
 # Seconds that a node with Consul which is stopped hands over to the others what it has; what is left then waits in its
 # job folder. 0: all of it does.
 KROWL_DRAIN_TIMEOUT = 300.0
 # The members without Consul, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
-KROWL_RING: list[str] = []
+KROWL_RING = environ.get("KROWL_RING", "")
+KROWL_RING_FILE = environ.get("KROWL_RING_FILE", "")
+# At least 16 characters, the same at every node of KROWL_RING and known to nobody else: the seed of the identities is made
+# of it. Who knows the seed can make URLs that are taken for others, which are not fetched then. "none": a new node of a
+# ring that was begun without.
+KROWL_RING_SECRET = environ.get("KROWL_RING_SECRET", "")
+KROWL_RING_SECRET_FILE = environ.get("KROWL_RING_SECRET_FILE", "")
 # Pages that all nodes together fetch, all starts counted, until the crawl is over. 0: no limit.
 KROWL_CLUSTER_PAGES = 0
 # Messages in a node's inbox in its Redis before the others keep theirs in their outboxes.
@@ -320,7 +331,7 @@ DEFAULT_REQUEST_HEADERS = {
 EXTENSIONS_BASE = {
     "extensions.corestats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
-    "scrapy.extensions.telnet.TelnetConsole": 0,
+    "extensions.telnet.TelnetConsole": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,
@@ -334,6 +345,7 @@ EXTENSIONS = {
     "extensions.diskguard.DiskGuard": 0,
     "extensions.collector.Collector": 0,
     "extensions.looplag.LoopLag": 0,
+    "extensions.watchdog.Watchdog": 0,
     "extensions.metrics.Metrics": 0,
 }
 # Cells of a CSV feed are no formulas.

@@ -23,6 +23,8 @@ def use_scrapys_own(settings: Settings) -> None:
     }
     for name in ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS"):
         own[name] = {path: None for path in settings.getdict(name) if path.startswith(_OURS)}
+    # Its password is in a crawl's folder.
+    own["EXTENSIONS"]["extensions.telnet.TelnetConsole"] = None
     own["USER_AGENT"] = settings["USER_AGENT"].replace("{contact}", settings["KROWL_CONTACT"] or "")
     own["ADDONS"] = {}
     settings.setdict(own, priority="cmdline")

@@ -14,6 +14,7 @@ from krowlspider.cluster.membership import (
     UnansweredError,
     parse_ring,
     reading,
+    seal_of,
     static_seed,
 )
 from krowlspider.cluster.ring import Ring
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # Heartbeats in which another process, were there one, would have been heard.
 _LISTENING = 2.5
+# The KROWL_RING_SECRET of a ring that was begun when there was none.
+_NO_SECRET = "none"  # noqa: S105 - it says that there is none
 # Times that a last word is said, when nobody seems to hear it.
 _LAST_WORDS = 3
 
@@ -44,7 +47,11 @@ class StaticNode(Node):
     def __init__(self, settings: BaseSettings, spider: str):
         super().__init__(settings, spider)
         members = parse_ring(settings.getlist("KROWL_RING"))
-        self.seed = int.from_bytes(static_seed(settings["KROWL_CLUSTER"]), "big")
+        secret: str = settings["KROWL_RING_SECRET"]
+        seed = static_seed(settings["KROWL_CLUSTER"], "" if secret == _NO_SECRET else secret)
+        self.seed = int.from_bytes(seed, "big")
+        self._seal = seal_of(seed)
+        self.may_begin = bool(secret)
         try:
             self._of = {member.id: self._client(member.redis) for member in members}
         except ClusterError as error:
@@ -97,7 +104,7 @@ class StaticNode(Node):
         )
 
     def _figures(self) -> Counters:
-        return {**super()._figures(), "ring": self._number}
+        return {**super()._figures(), "ring": self._number, "seed": self._seal}
 
     async def _join(self) -> None:
         """:raises ClusterError: another process has this id, or a process of this cluster another ring"""
@@ -111,7 +118,13 @@ class StaticNode(Node):
             self._refuse(earlier, now)
 
     def _is_amiss(self, node: str, said: Counters) -> bool:
-        return node == self.own or said.get("ring", self._number) != self._number
+        return node == self.own or not (self._has_our_ring(said) and self._has_our_seed(said))
+
+    def _has_our_ring(self, said: Counters) -> bool:
+        return said.get("ring", self._number) == self._number
+
+    def _has_our_seed(self, said: Counters) -> bool:
+        return said.get("seed", self._seal) == self._seal
 
     def _refuse(self, before: Mapping[str, Counters], now: Mapping[str, Counters]) -> None:
         """:raises ClusterError: a process that ought not to be there has said something more"""
@@ -122,7 +135,11 @@ class StaticNode(Node):
             goes_on = is_newer and was.get("start") == said.get("start") and not said.get("left")
             if not goes_on or not self._is_amiss(node, said):
                 continue
-            if said.get("ring", self._number) == self._number:
+            if not self._has_our_seed(said):
+                raise ClusterError(
+                    f"node {node} of the cluster {self._cluster!r} has another KROWL_RING_SECRET: give all nodes the same"
+                )
+            if self._has_our_ring(said):
                 raise self._double()
             raise ClusterError(
                 f"node {node} of the cluster {self._cluster!r} has another KROWL_RING, so that both may fetch one domain: give all"

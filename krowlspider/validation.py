@@ -13,6 +13,7 @@ from krowlspider.archive.compression import COMPRESSIONS
 from krowlspider.archive.digests import ALGORITHMS
 from krowlspider.archive.upload import Destination, is_endpoint
 from krowlspider.checkers import integer, number
+from krowlspider.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _FILE_PREFIX = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 # Of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
 # What is wrong with them is told without what they are.
-_SECRET = {"KROWL_CONSUL_TOKEN", "KROWL_RING", "REDIS_URL"}
+_SECRET = set(IN_FILES)
 # Part of keys and names in Consul and Redis.
 _CLUSTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 _DAY = 86_400.0
@@ -109,6 +110,10 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_NODE_WEIGHT": checkers.weight,
     "KROWL_DRAIN_TIMEOUT": number(0, _DAY, "seconds"),
     "KROWL_RING": checkers.ring,
+    "KROWL_RING_SECRET": checkers.text(
+        "|none|[!-~]{16,}", "at least 16 plain printable characters, or none"
+    ),
+    **{f"{name}_FILE": checkers.text(".*", "the path of a file") for name in IN_FILES},
     "KROWL_CLUSTER_PAGES": integer(0, "pages"),
     "KROWL_INBOX_MAX": integer(1, "messages"),
     "KROWL_OUTBOX_MAX": integer(0, "URLs"),
@@ -161,14 +166,17 @@ class ValidationAddon:
 
     def update_settings(self, settings: Settings) -> None:
         """:raises SettingsError: as :func:`validate` does"""
+        keep_out_of_logs()
         validate(settings)
 
 
 def validate(settings: BaseSettings) -> None:
-    """Checks every KROWL_ setting, and those of Scrapy that the crawl's components rely on.
+    """Checks every KROWL_ setting, and those of Scrapy that the crawl's components rely on, when it has read the secrets
+    that are in files.
 
     :raises SettingsError: names all that is wrong, one after the other, joined by "; "
     """
+    read_files(settings)
     problems = [_unknown(name) for name in sorted(_krowl_names(settings) - KNOWN)]
     problems += [problem for name in CHECKERS if (problem := _problem(settings, name))]
     # What two values make together can be said only of values that are right by themselves.

@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, object] = {
     # Each host would be asked once more; tests/test_sitemaps.py turns it on.
     "KROWL_SITEMAPS": "0",
     "TELNETCONSOLE_ENABLED": "0",
+    "KROWL_RING_SECRET": "known-to-the-tests",
     # Any that is free: many crawls run at once.
     "PROMETHEUS_PORT": "0",
     "STATS_CLASS": "tests.statsdump.DumpedStats",

@@ -202,6 +202,7 @@ class _Room:
     """A disk with room, and nothing on it: in the place of folder, archive and what a mend found."""
 
     temporary = stalled = full = False
+    open_to_others = ""
     files = bytes_cut = 0
     damaged = ()
     path = "simulated"
@@ -216,6 +217,7 @@ class SimulatedJob(Job):
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
         self.blames: list[Blame] = []
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
+        self.holds = []
 
     def open(self) -> None:
         settings, clocks = self._settings, self._simulation.clocks

@@ -49,6 +49,8 @@ FACING = FOLDERS | {
     "exchange",
     "governor",
     "staticnode",
+    "credentials",
+    "watchdog",
     "validation",
     "checkers",
 }

@@ -74,7 +74,7 @@ def marked(jobdir: Path, name: str = MARK) -> str | None:
         (url,) = (
             entry_of(key, saved).url
             for key, saved in all_entries(store)
-            if mark.startswith(mark_of(key))
+            if mark.startswith(mark_of(key, entry_of(key, saved).url))
         )
     finally:
         store.close()

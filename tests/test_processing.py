@@ -23,7 +23,10 @@ KEYS = A, B = b"qa", b"qb"
 
 
 class Page:
-    """A transit whose lease is the key of its entry; an errand's is None."""
+    """A transit whose lease is the key of its entry; a stranger's is None."""
+
+    errand = None
+    url = "http://a.test/"
 
     def __init__(self, key: bytes | None):
         self.lease = key
@@ -84,7 +87,7 @@ def test_two_pages_at_work_in_turns_are_marked_each_in_its_own_steps(mark: WorkM
 
     run(mark, main)
     assert [own for own, _ in seen] == [A, B] * 4
-    assert all(mark_of(own) == found for own, found in seen)
+    assert all(mark_of(own, Page.url) == found for own, found in seen)
     assert mark.now == NOTHING
 
 
@@ -135,7 +138,7 @@ def test_a_spider_that_only_reads_is_given_its_pages_under_their_marks(mark: Wor
         await scrape(failure, Page(A))
 
     asyncio.run(main())
-    own = mark_of(A)
+    own = mark_of(A, Page.url)
     assert reading.seen == [(page.url, own) for page in (good, good, bad, bad)]
     assert scraper.scraped == [good, failure]
     assert scraper.errors == ["http://bad.test/ by the spider"]
@@ -159,7 +162,11 @@ def test_tasks_that_a_page_starts_are_its_own_and_others_are_not(mark: WorkMark)
         await asyncio.gather(scrape(work, Page(A)), look("stranger"))
 
     run(mark, main)
-    assert seen == {"child": mark_of(A), "grandchild": mark_of(A), "stranger": NOTHING}
+    assert seen == {
+        "child": mark_of(A, Page.url),
+        "grandchild": mark_of(A, Page.url),
+        "stranger": NOTHING,
+    }
 
 
 def test_values_errors_and_cancellation_go_through_a_marked_task_as_through_any(
@@ -198,11 +205,11 @@ def test_values_errors_and_cancellation_go_through_a_marked_task_as_through_any(
             await scrape(fails, Page(A))
 
     run(mark, main)
-    assert seen == [mark_of(A)]
+    assert seen == [mark_of(A, Page.url)]
     assert mark.now == NOTHING
 
 
-def test_the_work_on_an_errand_marks_nothing(mark: WorkMark) -> None:
+def test_work_on_a_request_of_nobody_marks_nothing(mark: WorkMark) -> None:
     seen = []
 
     async def work() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -244,9 +245,17 @@ class StandaloneMembership(StaticMembership):
         return seed or static_seed(self.own.id)
 
 
-def static_seed(cluster: str) -> bytes:
-    """The seed that the nodes of a static ring make by themselves."""
-    return xxhash.xxh3_64_digest(f"krowlspider/{cluster}".encode())
+def static_seed(cluster: str, secret: str = "") -> bytes:
+    """The seed that the nodes of a static ring make by themselves. Without a ``secret`` whoever knows the name of the
+    cluster can make it too."""
+    if not secret:
+        return xxhash.xxh3_64_digest(f"krowlspider/{cluster}".encode())
+    return blake2b(f"{cluster}\0{secret}".encode(), digest_size=SEED_SIZE).digest()
+
+
+def seal_of(seed: bytes) -> int:
+    """What tells seeds apart and does not tell them: a number that every JSON keeps."""
+    return int.from_bytes(blake2b(seed, digest_size=6).digest(), "big")
 
 
 def agreed(seed: bytes, own: bytes | None, cluster: str) -> bytes:

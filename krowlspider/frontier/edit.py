@@ -143,7 +143,7 @@ def forget_host(
     batch = _batch(store)
     if (record := store.get(schema.host_key(name))) is not None:
         _give_back(store, name, Host.decode(name, record).done, batch)
-    for key in (schema.put_off_key(name), schema.host_key(name), *robots):
+    for key in (schema.put_off_key(name), schema.host_key(name), schema.hold_key(name), *robots):
         batch.delete(key)
     batch.write()
     return seen, dropped

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier import schema
 from krowlspider.frontier.edit import UnknownHostError
 from krowlspider.frontier.entry import Entry, entry_of
+from krowlspider.frontier.holds import Hold, hold_of
 from krowlspider.frontier.hosts import Host, State, Turn
 from krowlspider.frontier.queues import entries
 from krowlspider.frontier.schema import poison_prefix, split_queue_key
@@ -48,7 +49,8 @@ class RobotsLine:
 class HostView:
     """What `look_at_host` found. Times are seconds: ``delay`` between requests, ``due_in`` until the next may be
     sent, ``crawl_delay`` that its robots.txt asks for. ``distress`` counts doublings of the delay, ``errors``
-    transport errors in a row, ``retries`` the entries that wait for another try, ``poisoned`` all poison entries.
+    transport errors in a row, ``holds`` the times that it held the event loop, ``retries`` the entries that wait for
+    another try, ``poisoned`` all poison entries.
     ``queue`` and ``poison`` are the first entries of each."""
 
     host: str
@@ -58,6 +60,7 @@ class HostView:
     crawl_delay: float
     distress: int
     errors: int
+    holds: int
     due_in: float
     queued: int
     retries: int
@@ -95,16 +98,19 @@ def look_at_host(store: Store, name: str, rule: PaceRule, wall: float, most: int
         entry_line(key, entry_of(key, value), wall)
         for key, value in store.items(poison_prefix(name))
     ]
+    hold = hold_of(store, name)
     # The earliest time of an entry to be sent: all wait for their next try, or one does not.
     entries_due = soonest if queued and retries == queued else 0.0
     return HostView(
         name,
         host.state.words,
-        _why(host, queued, entries_due, rule, wall) + _set_aside(len(poison)),
+        (_why_held(host, hold, wall) or _why(host, queued, entries_due, rule, wall))
+        + _set_aside(len(poison)),
         delay=round(rule.delay(host.pace), 3),
         crawl_delay=host.pace.floor,
         distress=host.pace.distress,
         errors=host.pace.errors,
+        holds=hold.times,
         due_in=_seconds(max(host.due, entries_due), wall),
         queued=queued,
         retries=retries,
@@ -168,6 +174,17 @@ def _why(host: Host, queued: int, entries_due: float, rule: PaceRule, wall: floa
     if wait:
         return f"It is due in {wait:.1f} s, because of {_cause(host, wait, rule)}."
     return "It is due: it will be fetched with the next start."
+
+
+def _why_held(host: Host, hold: Hold, wall: float) -> str:
+    """Why a host that is set aside is not being fetched; empty for others."""
+    if not (host.rests and hold.aside):
+        return ""
+    return (
+        f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last with"
+        f" {hold.url or 'its queue'}; it is tried again in {_seconds(host.due, wall) / 3600:.1f} hours, or at a start"
+        " after that. --export, --forget and --import queue it again at once."
+    )
 
 
 def _set_aside(poison: int) -> str:

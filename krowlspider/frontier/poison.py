@@ -38,17 +38,23 @@ POISON_STRIKES = 3
 # The marks' files in a crawl's folder: of the event loop, and of the thread that decodes.
 MARK = "working"
 THREAD_MARK = "decoding"
-# One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes.
+# One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes. A URL behind it is cut.
 _SIZE = 4096
 _MAGIC = b"krowlspider mark 1\n"
-_START = 64
+MARK_AT = 64
 # Length and checksum, before the key: a process may die halfway through writing it.
 _HEAD = Struct(">HI")
+# Where the file says when the event loop last turned, for the watchdog: a float of the machine's own form.
+BEAT_AT = _SIZE - 8
+_BEAT = Struct("=d")
+_ROOM = BEAT_AT - MARK_AT
 
 
-def mark_of(key: bytes) -> bytes:
-    """What the file holds while the page of a queue entry is worked on."""
-    return _HEAD.pack(len(key), crc32(key)) + key
+def mark_of(key: bytes, url: str = "") -> bytes:
+    """What the file holds while the page of a queue entry is worked on; ``url`` is for the watchdog's log. The key of a
+    host record marks work that is for the host, and for none of its pages: nobody is blamed for that."""
+    mark = b"%b%b%b\0" % (_HEAD.pack(len(key), crc32(key)), key, url.encode())
+    return mark[:_ROOM]
 
 
 # What it holds between pages.
@@ -80,11 +86,12 @@ class WorkMark:
         finally:
             os.close(descriptor)
         self.now = NOTHING
+        self._beat = 0.0
 
     def put(self, mark: bytes) -> bytes:
         """Change the mark, in 0.1 µs; return the one before."""
         before, self.now = self.now, mark
-        self._map[_START : _START + len(mark)] = mark
+        self._map[MARK_AT : MARK_AT + len(mark)] = mark
         return before
 
     def during(self, mark: bytes, do: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -98,6 +105,11 @@ class WorkMark:
             raise
         finally:
             self.put(after)
+
+    def beat(self, now: float) -> None:
+        """Say that the event loop turns, ``now`` in seconds of the monotonic clock. With inf it says so for good."""
+        self._beat = max(self._beat, now)
+        _BEAT.pack_into(self._map, BEAT_AT, self._beat)
 
     def close(self) -> None:
         """Leave the file blank. What still runs marks nothing any more: the next process may hold the file."""
@@ -128,7 +140,9 @@ def blame(store: Store, path: Path, boot: bytes) -> Blame:
         key = _left(path, boot)
     except ValueError:
         return Blame(damaged=True)
-    return Blame(strike(store, key)) if key else Blame()
+    if not key or schema.is_record(key):
+        return Blame()
+    return Blame(strike(store, key))
 
 
 def _left(path: Path, boot: bytes) -> bytes:
@@ -145,10 +159,10 @@ def _left(path: Path, boot: bytes) -> bytes:
         return b""
     if len(data) != _SIZE or not data.startswith(_MAGIC):
         raise ValueError(f"{path} is not a mark")
-    if data[len(_MAGIC) : _START].rstrip(b"\0") != boot:
+    if data[len(_MAGIC) : MARK_AT].rstrip(b"\0") != boot:
         return b""
-    length, checksum = _HEAD.unpack_from(data, _START)
-    key = data[_START + _HEAD.size :][:length]
+    length, checksum = _HEAD.unpack_from(data, MARK_AT)
+    key = data[MARK_AT + _HEAD.size :][:length]
     if crc32(key) != checksum:
         raise ValueError(f"{path} is torn")
     return key

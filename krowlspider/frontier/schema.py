@@ -9,6 +9,7 @@ key                                      value
 ``d``                                    present after a clean close: JSON of what else is known then, see ``Frontier.close``
 ``e`` host                               a host that was handed over, whose keys the saved filter may still know: empty,
                                          or ``01`` while its seen marks are being removed
+``h`` host                               how often the host has held the event loop, and with what: see ``holds``
 ``i`` host ``00`` transfer               chunks that have come of a host's hand-over, 4 bytes big-endian
 ``j``                                    present when seen marks may stand for several identities: empty
 ``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
@@ -70,6 +71,7 @@ ARRIVING = b"i"
 JOINED = b"j"
 LINKED = b"l"
 OUTBOX = b"o"
+HOLD = b"h"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -174,6 +176,10 @@ def authorities_of(host: str) -> tuple[str, str]:
 def linked_key(name: str) -> bytes:
     """``name`` is a host without its port."""
     return LINKED + name.encode()
+
+
+def hold_key(host: str) -> bytes:
+    return HOLD + host.encode()
 
 
 def gone_key(host: str) -> bytes:

@@ -51,7 +51,7 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
 
 def _checked(settings: BaseSettings) -> BaseSettings:
     """:raises SettingsError: one of them is wrong"""
-    if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
+    if settings["KROWL_CONSUL"] and not (settings["REDIS_URL"] or settings["REDIS_URL_FILE"]):
         # A crawl must have one; who only looks has none of its own.
         settings = settings.copy()
         settings.set("REDIS_URL", "unix:///")

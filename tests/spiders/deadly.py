@@ -1,15 +1,19 @@
-"""A spider one of whose pages kills the process, at a chosen point of the work on it."""
+"""A spider one of whose pages kills the process or holds its loop, at a chosen point of the work on it."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import os
+import re
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import scrapy
+
+from krowlspider.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -48,6 +52,9 @@ class DeadlySpider(scrapy.Spider):
         self.pages = int(pages)
 
     async def start(self) -> AsyncIterator[Any]:
+        if self.way == "robots":
+            book = Job.of(self.crawler).robots._book
+            book._parse = lambda _: sum(range(10**12))
         yield scrapy.Request(
             f"{self.roots[0]}/deadly", getattr(self, self.way), errback=self.errback
         )
@@ -94,6 +101,28 @@ class DeadlySpider(scrapy.Spider):
     async def _later(self) -> None:
         await asyncio.sleep(0.01)
         die()
+
+    # --- ways to hold the event loop ---
+
+    def loop(self, response: Response) -> None:
+        while True:
+            pass
+
+    def regex(self, response: Response) -> None:
+        re.match(r"(a+)+$", "a" * 60 + "b")
+
+    def locked(self, response: Response) -> None:
+        """A call in C that keeps the interpreter to itself, and looks for no signal."""
+        sum(range(10**12))
+
+    def asleep(self, response: Response) -> None:
+        time.sleep(1000)
+
+    def slow(self, response: Response) -> None:
+        time.sleep(9)
+
+    def robots(self, response: Response) -> None:
+        """No page is: the robots.txt that is read first."""
 
     def errback(self, failure: Failure) -> None:
         die()

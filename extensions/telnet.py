@@ -1,0 +1,58 @@
+"""Extension: Scrapy's telnet console, whose password is in a file that others cannot read, and in no log."""
+
+from __future__ import annotations
+
+import logging
+import os
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from scrapy.extensions import telnet
+
+from krowlspider.job import Job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+# In the crawl's folder, while it runs.
+PASSWORD = "telnet-password"  # noqa: S105 - the name of its file
+
+
+class TelnetConsole(telnet.TelnetConsole):
+    """Whoever has the password can run Python in the crawl, and logs are read by many."""
+
+    def __init__(self, crawler: Crawler):
+        settings = crawler.settings
+        self._made = not settings["TELNETCONSOLE_PASSWORD"]
+        if self._made:
+            # Scrapy would make one, and log it.
+            settings.set("TELNETCONSOLE_PASSWORD", token_hex(16), settings.maxpriority())
+        super().__init__(crawler)
+
+    def start_listening(self) -> None:
+        super().start_listening()
+        if self._made:
+            self._file = Job.of(self.crawler).folder.path / PASSWORD
+            _write(self._file, self.password)
+            logger.info(
+                "The telnet console takes the user %s, and the password in %s",
+                self.username,
+                self._file,
+            )
+
+    def stop_listening(self) -> None:
+        super().stop_listening()
+        if self._made and self.port is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    # A file that is there keeps its mode, and whoever has it open.
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{text}\n")
