@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from functools import lru_cache
+from heapq import heappop, heappush
 from ipaddress import IPv6Address, IPv6Network
 from math import inf
 from typing import TYPE_CHECKING
+
+from krowlspider.frontier.addresses import Addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +43,24 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 @lru_cache(maxsize=_NAMED)
 def places_of(address: str) -> tuple[str, str]:
     """The shares of an address, and of its block."""
+    share = _share_of(address)
+    return share, block_of(share)
+
+
+def _share_of(address: str) -> str:
     if ":" in address:
         number = IPv6Address(address)
         if number.ipv4_mapped is None and number not in _NAT64:
-            prefix = int(number) >> 64
-            return f"@{prefix:x}/64", f"#{prefix >> 16:x}/48"
+            return f"@{int(number) >> 64:x}/64"
         address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}", f"#{address.rpartition('.')[0]}"
+    return f"@{address}"
+
+
+def block_of(share: str) -> str:
+    """The share of the block in which an address is, by the share of the address."""
+    if share.endswith("/64"):
+        return f"#{int(share[1:-3], 16) >> 16:x}/48"
+    return f"#{share[1:].rpartition('.')[0]}"
 
 
 def in_crowd(host: Host) -> bool:
@@ -55,10 +69,15 @@ def in_crowd(host: Host) -> bool:
 
 
 class Shares:
-    """Places taken in each share, and the names of those that wait for one."""
+    """Places taken in each share, and the names of those that wait for one. ``now`` is the job clock."""
 
-    def __init__(self, limits: Limits):
+    def __init__(self, limits: Limits, now: Callable[[], float]):
         self._limits = limits
+        self._now = now
+        self.addresses = Addresses(limits.address_delay)
+        # When an address with a line may be asked again, once each.
+        self._clock: list[tuple[float, str]] = []
+        self._clocked: set[str] = set()
         self._block = max(limits.address_concurrency, limits.slots // _BLOCK)
         self._taken: dict[str, int] = {}
         self._lines: dict[str, deque[str]] = {}
@@ -98,7 +117,9 @@ class Shares:
 
     def has_room(self, share: str) -> bool:
         taken = self._taken.get(share)
-        return taken is None or taken < self.most(share)
+        if taken is not None and taken >= self.most(share):
+            return False
+        return share[0] != "@" or self.addresses.open_at(share) <= self._now()
 
     def full(self, shares: tuple[str, ...]) -> str | None:
         """The first that has no room."""
@@ -110,6 +131,11 @@ class Shares:
         taken = self._taken
         for share in shares:
             taken[share] = taken.get(share, 0) + 1
+            if share[0] == "@" and self.addresses.delay:
+                now = self._now()
+                self.addresses.asked(share, now)
+                if share in self._lines:
+                    self._set_clock(share, now)
 
     def enter_transit(self, host: Host, shares: tuple[str, ...]) -> None:
         """As `enter`, with all shares of a host."""
@@ -138,6 +164,27 @@ class Shares:
         """A host is the last in line for a share."""
         self._lines.setdefault(share, deque()).append(name)
         self.waiting += 1
+        if share[0] == "@":
+            self._set_clock(share, self._now())
+
+    def _set_clock(self, share: str, now: float) -> None:
+        """Have `opened` give an address when it may be asked again. While it may, its line needs none: somebody was called,
+        or who leaves calls."""
+        if share not in self._clocked and (opens := self.addresses.open_at(share)) > now:
+            self._clocked.add(share)
+            heappush(self._clock, (opens, share))
+
+    def opened(self, now: float) -> str | None:
+        """An address that may be asked again, for which hosts wait, once each time that it may."""
+        while self._clock and self._clock[0][0] <= now:
+            _, share = heappop(self._clock)
+            self._clocked.discard(share)
+            if share in self._lines:
+                # It may rest for longer meanwhile.
+                self._set_clock(share, now)
+                if self.has_room(share):
+                    return share
+        return None
 
     def waits(self, share: str) -> bool:
         """Whether anybody does."""
@@ -164,7 +211,7 @@ class Shares:
             else:
                 del self._lines[share]
 
-    @property
-    def next_tick(self) -> float | None:
-        """When the crowd may have more room, in seconds of the job clock; None when nobody waits for it."""
-        return self._next_tick if CROWD in self._lines else None
+    def next_room(self) -> float:
+        """When a share may have room without anybody's leaving it, in seconds of the job clock."""
+        tick = self._next_tick if CROWD in self._lines else inf
+        return min(tick, self._clock[0][0]) if self._clock else tick

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from krowlspider.frontier.hosts import (
 )
 from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
-from krowlspider.frontier.shares import CROWD, Shares, places_of
+from krowlspider.frontier.shares import CROWD, Shares, block_of, places_of
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -54,10 +55,10 @@ ROUND = 3600.0
 _REVIVED = 1000
 # Hosts looked at in one pop, most of which may not be ready: about 20 ms.
 _LOOKS = 1000
-# Hosts a second that may be popped and sent to wait for room, 20 µs each; and how many at once where none were lately. Then
+# Hosts a second that may be popped and sent to wait for room, 12 µs each; and how many at once where none were lately. Then
 # the crawl goes on with those in sessions, looks again in so many seconds, and finds those behind a crowd little by little.
-_TURNED_AWAY = 2500.0
-_TURNED_AWAY_MAX = 20_000.0
+_TURNED_AWAY = 4000.0
+_TURNED_AWAY_MAX = 50_000.0
 _LOOK_AGAIN = 0.05
 # Hosts that wait for room, all shares together: so many with what memory knows of them, 1 kB each, and so many by name, about 100
 # bytes. More are given times of their own, so far apart (seconds), and wait on disk: a domain may have hosts without end.
@@ -72,7 +73,8 @@ _RESTART = 0.5
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
-    transit (0: no cap), requests in transit in all (``slots``, 0: not known), URLs of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
+    transit (0: no cap), seconds between two requests to an address, requests in transit in all (``slots``, 0: not known), URLs
+    of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
     beside those that are busy, places of the heap read at a time, hosts kept that wait for room (``parked``) and names in line
     for it; and what `Sessions` may be."""
 
@@ -80,6 +82,7 @@ class Limits:
     total: int
     domain_concurrency: int
     address_concurrency: int = 0
+    address_delay: float = 0.0
     slots: int = 0
     domain_budget: int = 0
     outbox: int = 0
@@ -120,12 +123,13 @@ class HostTurns:
         self._rule = rule
         self._monotonic = monotonic
         self.hosts: dict[str, Host] = {}
-        self._shares = Shares(limits)
+        self._shares = Shares(limits, self.now)
         # Hosts whose turn is PARKED; when the last is due of those that wait for room on disk.
         self._parked = 0
         self._last_apart = 0.0
-        # Whether one of the crowd was called and not popped since.
+        # Whether one of the crowd was called and not popped since; whether the last pop called one for an address.
         self._crowd_called = False
+        self._address_called = False
         # How many more hosts may be turned away, as of a time.
         self._turned_away = _TURNED_AWAY_MAX
         self._turned_away_at = 0.0
@@ -255,7 +259,7 @@ class HostTurns:
         unsure = now < self._sure
         self._shares.tick(now)
         if self._shares.waiting or self._turned_away < _TURNED_AWAY_MAX:
-            self._call_crowd(now)
+            self._call_waiting(now)
         for _ in range(_LOOKS):
             if (name := self._pop_name(now)) is None:
                 return None
@@ -378,7 +382,7 @@ class HostTurns:
         return True
 
     def locate(self, host: Host, address: str) -> bool:
-        """A host in transit is about to be fetched at an address. False when that, or its block, has no room: the host is
+        """A host in transit is about to be fetched at an address. False when that, or its block, has no room now: the host is
         to be turned back."""
         places = places_of(address)
         if host.address == places[0]:
@@ -402,6 +406,14 @@ class HostTurns:
             self._due_again(host)
         else:
             self._park(host, full)
+
+    def answered_at_address(self, host: Host, latency: float) -> None:
+        """A host gave an answer that does not ask for rest: what its address is to know of it."""
+        self._shares.addresses.answered(host, latency)
+
+    def refused_at_address(self, host: Host, retry_after: float | None, chance: float) -> None:
+        """A host asked for rest: where others do, their address rests."""
+        self._shares.addresses.refused(host, retry_after, self.now(), chance)
 
     def _park(self, host: Host, share: str) -> None:
         """A share of a host has no room: it is in line for it, or waits further behind."""
@@ -430,7 +442,11 @@ class HostTurns:
         """Call the next of those who wait for each; the crowd is called at the pop."""
         if self._shares.waiting:
             for share in shares:
-                if share is not CROWD and self._shares.waits(share) and self._shares.has_room(share):
+                if (
+                    share is not CROWD
+                    and self._shares.waits(share)
+                    and self._shares.has_room(share)
+                ):
                     self._call_next(share)
 
     def _pass_on(self, host: Host) -> None:
@@ -438,13 +454,17 @@ class HostTurns:
         host.domain = host.domain or domain_of(host.name)
         self._make_room(self._shares.of(host))
 
-    def _call_crowd(self, now: float) -> None:
-        """Once a pop: the room of the crowd changes without anybody's leaving it."""
+    def _call_waiting(self, now: float) -> None:
+        """Once a pop: room of the crowd, or at an address, that there is without anybody's leaving it."""
         more = (now - self._turned_away_at) * _TURNED_AWAY
         self._turned_away_at = now
         self._turned_away = min(self._turned_away + more, _TURNED_AWAY_MAX)
         if not self._crowd_called and self._shares.waits(CROWD) and self._shares.has_room(CROWD):
             self._crowd_called = self._call_next(CROWD)
+        # Who is called is popped first: every second pop is for the others.
+        self._address_called = not self._address_called
+        if self._address_called and (share := self._shares.opened(now)) is not None:
+            self._call_next(share)
 
     def _call_next(self, share: str) -> bool:
         """Have the next in line for a share popped before all others. False when nobody is left there."""
@@ -455,6 +475,8 @@ class HostTurns:
             elif host.turn not in (RESTING, WAITING) or host.called or host.due > self.now():
                 # It has been given another turn or time since.
                 continue
+            if share[0] == "@" and not host.address:
+                host.address, host.block = share, block_of(share)
             # It stays in memory: whoever forgot it would not pass its room on.
             host.called = True
             self._due_again(host)
@@ -492,8 +514,9 @@ class HostTurns:
         due, session = self._due.next_due(), self._sessions.next_due()
         if due is not None and self._turned_away < 0:
             due = max(due, self.now() + _LOOK_AGAIN)
-        times = (due, session, self._shares.next_tick)
-        return min((time for time in times if time is not None), default=None)
+        times = (due, session, self._shares.next_room())
+        soonest = min(time for time in times if time is not None)
+        return None if soonest == inf else soonest
 
     def release(self, host: Host, wait: float) -> None:
         """The host's request has ended: it is due again ``wait`` seconds from now."""

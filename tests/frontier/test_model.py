@@ -48,6 +48,7 @@ HOSTS = [f"h{number}.test" for number in range(4)] + [
 ADDRESSES = ["192.0.2.1", "192.0.2.2", "198.51.100.1"]
 # With these, a block has as many places as an address.
 SLOTS = 4
+ADDRESS_DELAY = 0.2
 PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
 
@@ -83,14 +84,18 @@ class FrontierModel(RuleBasedStateMachine):
         dies=st.booleans(),
         sessions=st.booleans(),
         crowded=st.booleans(),
+        paced=st.booleans(),
     )
-    def start(self, tiny: bool, verify: bool, dies: bool, sessions: bool, crowded: bool) -> None:
+    def start(
+        self, tiny: bool, verify: bool, dies: bool, sessions: bool, crowded: bool, paced: bool
+    ) -> None:
         self.dies = dies
         limits = replace(
             TINY if tiny else LIMITS,
             domain_concurrency=2,
             address_concurrency=2,
             slots=SLOTS if crowded else 0,
+            address_delay=ADDRESS_DELAY if paced else 0.0,
             sessions=SessionLimits(3, 1.0, 2) if sessions else NO_SESSIONS,
         )
         self.world = World(self.open_store, limits=limits, verify=verify, most=1)
@@ -103,6 +108,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.earliest: dict[str, float] = {}
         self.aside: set[str] = set()
         self.at: dict[str, str] = {}
+        self.asked: dict[str, float] = {}
         self.moved = False
         kept = KeptMemoryStore()
         self.other = World(
@@ -165,12 +171,22 @@ class FrontierModel(RuleBasedStateMachine):
         neighbours = [name for name in self.busy if self.at[name] == address]
         block = [name for name in self.busy if self._block(self.at[name]) == self._block(address)]
         slots = self.world.limits.slots
+        now, asked = self.world.frontier.now(), self.asked.get(address, 0.0)
+        early = now < asked + self.world.limits.address_delay
+        if host.address:
+            # Where it was before counts as asked with the pop, also when the host has moved.
+            before = host.address[1:]
+            assert now >= self.asked.get(before, 0.0) + self.world.limits.address_delay
+            self.asked[before] = now
+            early = early and before != address
         if not self.world.frontier.locate(host, address):
-            assert len(neighbours) == 2 or (slots and len(block) == 2)
+            assert len(neighbours) == 2 or (slots and len(block) == 2) or early
             self.world.frontier.turn_back(host, address)
             return None
         assert len(neighbours) < 2
         assert not slots or len(block) < 2
+        assert not early
+        self.asked[address] = now
         self.at[host.name] = address
         self.busy[host.name] = host
         crowd = [other for other in self.busy.values() if not other.pace.ema]
@@ -438,6 +454,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.leases.clear()
         self.over.clear()
         self.aside.clear()
+        self.asked.clear()
         for page in self.pages.values():
             page.leased = False
 
@@ -484,7 +501,8 @@ class FrontierModel(RuleBasedStateMachine):
                 # Whoever leaves makes room for it: a share has no room, or somebody is on the way.
                 (share,) = (s for s, line in frontier._shares._lines.items() if host.name in line)
                 on_the_way = [name for name in in_memory if share in self._shares(name)]
-                assert not frontier._shares.has_room(share) or on_the_way
+                clocked = share in frontier._shares._clocked
+                assert not frontier._shares.has_room(share) or on_the_way or clocked
             ours = domain_of(host.name) not in self.world.foreign and not host.leaving
             if host.turn is Turn.RESTING and host.queued and ours:
                 ahead = host.name in places and (
