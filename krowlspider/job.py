@@ -366,6 +366,8 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         total=settings.getint("KROWL_FRONTIER_MAX"),
         domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),
         address_concurrency=settings.getint("KROWL_IP_CONCURRENCY"),
+        address_delay=settings.getfloat("KROWL_IP_DELAY_MIN"),
+        slots=settings.getint("CONCURRENT_REQUESTS"),
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
         outbox=settings.getint("KROWL_OUTBOX_MAX"),
         sessions=SessionLimits(

@@ -83,6 +83,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_RETRY_AFTER_MAX": number(0, inf, "seconds"),
     "KROWL_DOMAIN_CONCURRENCY": integer(1, "requests"),
     "KROWL_IP_CONCURRENCY": integer(0, "requests"),
+    "KROWL_IP_DELAY_MIN": number(0, 60, "seconds"),
     # RFC 9309, section 2.4: not longer than a day.
     "KROWL_ROBOTS_TTL": number(0, _DAY, "seconds", above=True),
     "KROWL_RETRY_DELAY": number(0, inf, "seconds"),

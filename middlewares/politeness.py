@@ -52,12 +52,14 @@ class PolitenessMiddleware:
             # A robots.txt that fails says as much: all pages wait for it.
             failing = transit.errand is not None and response.status >= 500
             if response.status in DISTRESS or failing:
-                transit.wait = self._rule.after_distress(
-                    pace, latency, _retry_after(response), random()
-                )
+                asked, chance = _retry_after(response), random()
+                transit.wait = self._rule.after_distress(pace, latency, asked, chance)
+                if response.status in DISTRESS:
+                    self._job.frontier.refused_at_address(transit.host, asked, chance)
                 self._crawler.stats.inc_value("krowl/politeness/distress_count")
             else:
                 transit.wait = self._rule.after_answer(pace, latency)
+                self._job.frontier.answered_at_address(transit.host, latency)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -84,9 +86,9 @@ class PolitenessMiddleware:
         if answer is not None and answer.status in DISTRESS:
             # It says so whatever its body is.
             asked = next((v for k, v in answer.headers if k.lower() == b"retry-after"), None)
-            transit.wait = self._rule.after_distress(
-                pace, answer.latency, _seconds(asked), random()
-            )
+            wanted, chance = _seconds(asked), random()
+            transit.wait = self._rule.after_distress(pace, answer.latency, wanted, chance)
+            self._job.frontier.refused_at_address(transit.host, wanted, chance)
             self._crawler.stats.inc_value("krowl/politeness/distress_count")
         elif is_answer(exception):
             transit.wait = self._rule.after_answer(pace, request.meta.get("download_latency", 0.0))

@@ -27,6 +27,7 @@ SETTINGS: Mapping[str, object] = {
     "KROWL_RESOLVE": json.dumps({"*.test": "127.0.0.1"}),
     # All hosts of the tests are at one address.
     "KROWL_IP_CONCURRENCY": "0",
+    "KROWL_IP_DELAY_MIN": "0",
     "KROWL_DELAY_MIN": "0.05",
     "KROWL_DELAY_FACTOR": "1",
     "KROWL_RETRY_DELAY": "0.1",

@@ -66,7 +66,7 @@ class Turn(Enum):
 
     IDLE = "idle"  # nothing to pop
     RESTING = "resting"  # in the heap, until its next-fetch time
-    PARKED = "parked"  # due, but its domain has all the requests in transit it may have
+    PARKED = "parked"  # due, but one of its shares has all the requests in transit it may have
     IN_TRANSIT = "in transit"  # a request of it is on the way
     WAITING = "waiting"  # its robots.txt is being fetched from another host
     PUT_OFF = "put off"  # out of the heap; tried again in a round that comes after its time
@@ -101,11 +101,12 @@ class Host:
     differ where nothing but retries is queued, and none of them is due. ``queued`` counts entries not popped,
     ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``placed`` is the time by which it is
     in the heap on disk, ``unread`` says that it is to be in the heap and not yet in memory's part of it.
-    ``address`` is where it was last fetched, after an "@"; empty when that is not known.
+    ``address`` and ``block`` are the shares of where it was last fetched; empty when that is not known. ``places`` are the
+    shares in which it has a place, in transit.
     ``record`` is its record on disk, empty without one, ``changed`` says that memory knows more than it.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
     it serves errands meanwhile. ``called`` says that room was made for it in
-    its domain or at its address, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its way
+    one of its shares, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its way
     to another frontier. ``session`` counts the requests of its session before the next one."""
 
     name: str
@@ -116,6 +117,8 @@ class Host:
     state: State = State.NEW
     domain: str = ""
     address: str = ""
+    block: str = ""
+    places: tuple[str, ...] = ()
     placed: float | None = None
     unread: bool = False
     record: bytes = b""

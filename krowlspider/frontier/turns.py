@@ -6,7 +6,6 @@ delay. It knows nothing of what is queued but how much.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -28,6 +27,7 @@ from krowlspider.frontier.hosts import (
 )
 from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
+from krowlspider.frontier.shares import CROWD, Shares, block_of, places_of
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -56,10 +56,16 @@ ROUND = 3600.0
 _REVIVED = 1000
 # Hosts looked at in one pop, most of which may not be ready: about 20 ms.
 _LOOKS = 1000
-# Hosts of a domain that wait in memory for room in it; more are given times of their own, so far apart (seconds) at
-# least, and wait on disk: a domain may have hosts without end.
-_PARKED = 100
-_APART = 0.05
+# Hosts a second that may be popped and sent to wait for room, 12 µs each; and how many at once where none were lately. Then
+# the crawl goes on with those in sessions, looks again in so many seconds, and finds those behind a crowd little by little.
+_TURNED_AWAY = 4000.0
+_TURNED_AWAY_MAX = 50_000.0
+_LOOK_AGAIN = 0.05
+# Hosts that wait for room, all shares together: so many with what memory knows of them, 1 kB each, and so many by name, about 100
+# bytes. More are given times of their own, so far apart (seconds), and wait on disk: a domain may have hosts without end.
+PARKED_IN_MEMORY = 1000
+IN_LINE = 100_000
+_APART = 0.002
 # Seconds that a process takes at least to die and be started again. A wait that is longer than the one by the
 # host's record, by more than that, is written at once: a restart must not cut it short.
 _RESTART = 0.5
@@ -69,17 +75,23 @@ _NO_PORTS = Ports(())
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
-    transit (0: no cap), URLs of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
-    beside those that are busy, and places of the heap read at a time; and what `Sessions` may be, and `LinkedPorts`."""
+    transit (0: no cap), seconds between two requests to an address, requests in transit in all (``slots``, 0: not known), URLs
+    of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
+    beside those that are busy, places of the heap read at a time, hosts kept that wait for room (``parked``) and names in line
+    for it; and what `Sessions` may be, and `LinkedPorts`."""
 
     host_queue: int
     total: int
     domain_concurrency: int
     address_concurrency: int = 0
+    address_delay: float = 0.0
+    slots: int = 0
     domain_budget: int = 0
     outbox: int = 0
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
+    parked: int = PARKED_IN_MEMORY
+    in_line: int = IN_LINE
     sessions: SessionLimits = NO_SESSIONS
     ports: Ports = _NO_PORTS
 
@@ -114,12 +126,16 @@ class HostTurns:
         self._rule = rule
         self._monotonic = monotonic
         self.hosts: dict[str, Host] = {}
-        # By domain, and by address in brackets: what shares a cap.
-        self._in_transit: dict[str, int] = {}
-        self._parked: dict[str, deque[Host]] = {}
-        # Of those with more: when the last of them is due.
-        self._lines: dict[str, float] = {}
-        self.parked = 0
+        self._shares = Shares(limits, self.now)
+        # Hosts whose turn is PARKED; when the last is due of those that wait for room on disk.
+        self._parked = 0
+        self._last_apart = 0.0
+        # Whether one of the crowd was called and not popped since; whether the last pop called one for an address.
+        self._crowd_called = False
+        self._address_called = False
+        # How many more hosts may be turned away, as of a time.
+        self._turned_away = _TURNED_AWAY_MAX
+        self._turned_away_at = 0.0
         self._changed: list[Host] = []
         # Says of a domain whether it may be fetched now; None: all may.
         self.may_fetch: Callable[[str], bool] | None = None
@@ -244,11 +260,15 @@ class HostTurns:
             self._evict()
         now = self.now()
         unsure = now < self._sure
+        self._shares.tick(now)
+        if self._shares.waiting or self._turned_away < _TURNED_AWAY_MAX:
+            self._call_waiting(now)
         for _ in range(_LOOKS):
             if (name := self._pop_name(now)) is None:
                 return None
             host = self.hosts.get(name) or self._recall_due(name)
-            host.called = False
+            if host.called:
+                host.called = self._crowd_called = False
             aside = host.turn is WAITING or host.turn is PUT_OFF
             ready = host.turn is RESTING or (aside and (host.errands or host.rests))
             if not ready or host.due > now:
@@ -263,7 +283,7 @@ class HostTurns:
                 self._hold(host)
             elif self._enter_transit(host):
                 return host
-            if self.parked:
+            if self._shares.waiting:
                 self._pass_on(host)
         return None
 
@@ -293,6 +313,9 @@ class HostTurns:
 
         One that is put off comes with the next round."""
         self.held = 0
+        # The others in line are read again.
+        hosts = self.hosts
+        self._shares.only(lambda name: name in hosts and hosts[name].turn is PARKED)
         for host in self.hosts.values():
             host.held = False
             if host.errands:
@@ -338,6 +361,8 @@ class HostTurns:
     def _pop_name(self, now: float) -> str | None:
         if (name := self._sessions.pop(now)) is not None:
             return name
+        if self._turned_away < 0:
+            return None
         while (name := self._due.pop(now)) is None:
             if not self._due.exhausted(now):
                 return None
@@ -360,98 +385,116 @@ class HostTurns:
             # Should no request be sent, its record would still say that it is put off.
             self._note(host)
         host.domain = host.domain or domain_of(host.name)
-        shares = (host.domain, host.address) if host.address else (host.domain,)
-        for share in shares:
-            if not self._has_room(share):
-                self._park(host, share)
-                return False
-        for share in shares:
-            self._enter(share)
+        shares = self._shares.of(host)
+        if (full := self._shares.full(shares)) is not None:
+            self._turned_away -= 1
+            self._park(host, full)
+            return False
+        self._shares.enter_transit(host, shares)
         host.turn = IN_TRANSIT
         return True
 
-    def _has_room(self, share: str) -> bool:
-        there = self._in_transit.get(share)
-        return there is None or there < self._most(share)
-
-    def _enter(self, share: str) -> None:
-        self._in_transit[share] = self._in_transit.get(share, 0) + 1
-
-    def _most(self, share: str) -> float:
-        """Hosts in transit that may share a domain, or an address."""
-        limits = self._limits
-        return limits.address_concurrency or inf if share[:1] == "@" else limits.domain_concurrency
-
     def locate(self, host: Host, address: str) -> bool:
-        """A host in transit is about to be fetched at an address. False when that has no room: the host is to be
-        turned back."""
-        share = f"@{address}"
-        if share == host.address:
+        """A host in transit is about to be fetched at an address. False when that, or its block, has no room now: the host is
+        to be turned back."""
+        places = places_of(address)
+        if host.address == places[0]:
             return True
-        if not self._has_room(share):
+        before = (host.address, host.block) if host.address else ()
+        new = tuple(share for share in places if share not in before)
+        if self._shares.full(new) is not None:
             return False
-        if host.address:
-            self._leave(host.address)
-        host.address = share
-        self._enter(share)
+        left = tuple(share for share in before if share not in places)
+        self._shares.leave(host, left)
+        host.address, host.block = places
+        self._shares.enter(host, new)
+        self._make_room(left)
         return True
 
     def turn_back(self, host: Host, address: str) -> None:
         """A host in transit that sent no request, for want of room at its address, waits for it."""
         self._leave_transit(host)
-        host.address = f"@{address}"
-        if self._has_room(host.address):
+        host.address, host.block = places_of(address)
+        if (full := self._shares.full((host.block, host.address))) is None:
             self._due_again(host)
         else:
-            self._park(host, host.address)
+            self._park(host, full)
+
+    def answered_at_address(self, host: Host, latency: float) -> None:
+        """A host gave an answer that does not ask for rest: what its address is to know of it."""
+        self._shares.addresses.answered(host, latency)
+
+    def refused_at_address(self, host: Host, retry_after: float | None, chance: float) -> None:
+        """A host asked for rest: where others do, their address rests."""
+        self._shares.addresses.refused(host, retry_after, self.now(), chance)
 
     def _park(self, host: Host, share: str) -> None:
-        """Its domain or address has no room: the host is next when it has, or waits further behind."""
-        parked = self._parked.setdefault(share, deque())
-        if len(parked) >= _PARKED:
-            apart = max(self._rule.minimum / self._most(share), _APART)
-            line = max(self.now(), self._lines.get(share, 0.0)) + apart
-            self._lines[share] = line
+        """A share of a host has no room: it is in line for it, or waits further behind."""
+        if self._shares.waiting >= self._limits.in_line:
+            self._last_apart = max(self.now(), self._last_apart) + _APART
             host.turn = IDLE
-            self._rest(host, line)
+            self._rest(host, self._last_apart)
             return
-        host.turn = PARKED
-        parked.append(host)
-        self.parked += 1
+        self._shares.wait(share, host.name)
+        if self._parked < self._limits.parked:
+            host.turn = PARKED
+            self._parked += 1
+        else:
+            # It may go from memory, and has its place on disk.
+            host.turn = WAITING if host.waits else RESTING
+            host.session = 0
 
     def _leave_transit(self, host: Host) -> None:
-        """Make room in the host's domain and at its address. The caller gives the host its next turn."""
+        """Make room in the host's shares. The caller gives the host its next turn."""
         if host.turn is not IN_TRANSIT:
             raise ValueError(f"{host.name} is {host.turn.value}, not in transit")
         host.turn = IDLE
-        self._leave(host.domain)
-        if host.address:
-            self._leave(host.address)
+        self._make_room(self._shares.leave_transit(host))
 
-    def _leave(self, share: str) -> None:
-        """Make room for the next of those who wait for it."""
-        there = self._in_transit.pop(share)
-        if there > 1:
-            self._in_transit[share] = there - 1
-        if self._parked:
-            self._next_parked(share)
-
-    def _next_parked(self, share: str) -> None:
-        if parked := self._parked.get(share):
-            called = parked.popleft()
-            # It stays in memory: whoever forgot where it is would not pass its room on.
-            called.called = True
-            self._due_again(called)
-            self.parked -= 1
-            if not parked:
-                del self._parked[share]
-                self._lines.pop(share, None)
+    def _make_room(self, shares: tuple[str, ...]) -> None:
+        """Call the next of those who wait for each; the crowd is called at the pop."""
+        if self._shares.waiting:
+            for share in shares:
+                if (
+                    share is not CROWD
+                    and self._shares.waits(share)
+                    and self._shares.has_room(share)
+                ):
+                    self._call_next(share)
 
     def _pass_on(self, host: Host) -> None:
         """A host that was popped and is not sent leaves the room that was made for it to the next."""
-        for share in (host.domain, host.address):
-            if share in self._parked and self._has_room(share):
-                self._next_parked(share)
+        host.domain = host.domain or domain_of(host.name)
+        self._make_room(self._shares.of(host))
+
+    def _call_waiting(self, now: float) -> None:
+        """Once a pop: room of the crowd, or at an address, that there is without anybody's leaving it."""
+        more = (now - self._turned_away_at) * _TURNED_AWAY
+        self._turned_away_at = now
+        self._turned_away = min(self._turned_away + more, _TURNED_AWAY_MAX)
+        if not self._crowd_called and self._shares.waits(CROWD) and self._shares.has_room(CROWD):
+            self._crowd_called = self._call_next(CROWD)
+        # Who is called is popped first: every second pop is for the others.
+        self._address_called = not self._address_called
+        if self._address_called and (share := self._shares.opened(now)) is not None:
+            self._call_next(share)
+
+    def _call_next(self, share: str) -> bool:
+        """Have the next in line for a share popped before all others. False when nobody is left there."""
+        while (name := self._shares.first(share)) is not None:
+            host = self.host(name)
+            if host.turn is PARKED:
+                self._parked -= 1
+            elif host.turn not in (RESTING, WAITING) or host.called or host.due > self.now():
+                # It has been given another turn or time since.
+                continue
+            if share[0] == "@" and not host.address:
+                host.address, host.block = share, block_of(share)
+            # It stays in memory: whoever forgot it would not pass its room on.
+            host.called = True
+            self._due_again(host)
+            return True
+        return False
 
     def _due_again(self, host: Host) -> None:
         """A host that was popped without being fetched keeps its time, and its session. One for which room was made goes before
@@ -482,7 +525,11 @@ class HostTurns:
     def next_due(self) -> float | None:
         """When to pop again, in seconds of the job clock; None when there is nothing to wait for."""
         due, session = self._due.next_due(), self._sessions.next_due()
-        return due if session is None or (due is not None and due < session) else session
+        if due is not None and self._turned_away < 0:
+            due = max(due, self.now() + _LOOK_AGAIN)
+        times = (due, session, self._shares.next_room())
+        soonest = min(time for time in times if time is not None)
+        return None if soonest == inf else soonest
 
     def release(self, host: Host, wait: float) -> None:
         """The host's request has ended: it is due again ``wait`` seconds from now."""
@@ -629,7 +676,7 @@ class HostTurns:
         # What hosts that are gone have left in the heap goes when its time comes, and they are popped again.
         now = self.now()
         due = self._due.count_due(now) + self._sessions.count_due(now)
-        return min(due + self.parked, self.host_count)
+        return min(due + self._shares.waiting, self.host_count)
 
     @property
     def host_count(self) -> int:

@@ -34,7 +34,7 @@ RULE = PaceRule(
 )
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
 # Memory for next to nothing: every host and place comes from disk.
-TINY = replace(LIMITS, hosts_in_memory=1, window=1)
+TINY = replace(LIMITS, hosts_in_memory=1, window=1, parked=1, in_line=2)
 
 
 def counted(store: Store) -> Tally:

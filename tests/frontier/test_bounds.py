@@ -68,8 +68,8 @@ def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
 def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_PARKED", 10)
     limits = replace(LIMITS, domain_concurrency=1, hosts_in_memory=30, window=40)
+    limits = replace(limits, parked=5, in_line=10)
     world = World(open_store, limits=limits)
     urls = [f"http://h{number}.shared.test/" for number in range(MANY)]
     world.add(*urls)
@@ -77,7 +77,7 @@ def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
     assert lease is not None
     for _ in range(MANY):
         assert world.pop() is None
-        assert world.frontier.parked <= 10
+        assert world.frontier._shares.waiting <= 10
         world.commit()
     assert len(world.frontier.hosts) <= 60
     world.frontier.release(lease.host, 0.25)

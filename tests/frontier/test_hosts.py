@@ -192,7 +192,7 @@ def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
     shared.clocks.pass_(5)
     shared.add("http://last.d.test/")
     assert shared.frontier.pop_host() is None
-    assert shared.frontier.parked == 2
+    assert shared.frontier._shares.waiting == 2
     shared.frontier.release(shared.frontier.host("first.d.test"), 1.0)
     assert popped(shared, "192.0.2.3") == "last.d.test"
     assert shared.frontier.host("a.d.test").turn is Turn.PARKED
@@ -206,7 +206,7 @@ def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_
     world.add("http://a.test/", "http://b.d.test/", "http://c.test/")
     assert popped(world, "192.0.2.1") == "a.test"
     assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
-    assert world.frontier.parked == 2
+    assert world.frontier._shares.waiting == 2
     world.add("http://full.d.test/")
     assert popped(world, "192.0.2.2") == "full.d.test"
     world.frontier.release(world.frontier.host("a.test"), 1.0)

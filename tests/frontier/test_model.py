@@ -45,6 +45,10 @@ HOSTS = [f"h{number}.test" for number in range(4)] + [
     "b.shared.test",
     "c.shared.test",
 ]
+ADDRESSES = ["192.0.2.1", "192.0.2.2", "198.51.100.1"]
+# With these, a block has as many places as an address.
+SLOTS = 4
+ADDRESS_DELAY = 0.2
 PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
 
@@ -75,14 +79,23 @@ class FrontierModel(RuleBasedStateMachine):
     open_store: Callable[[], Store]
 
     @initialize(
-        tiny=st.booleans(), verify=st.booleans(), dies=st.booleans(), sessions=st.booleans()
+        tiny=st.booleans(),
+        verify=st.booleans(),
+        dies=st.booleans(),
+        sessions=st.booleans(),
+        crowded=st.booleans(),
+        paced=st.booleans(),
     )
-    def start(self, tiny: bool, verify: bool, dies: bool, sessions: bool) -> None:
+    def start(
+        self, tiny: bool, verify: bool, dies: bool, sessions: bool, crowded: bool, paced: bool
+    ) -> None:
         self.dies = dies
         limits = replace(
             TINY if tiny else LIMITS,
             domain_concurrency=2,
             address_concurrency=2,
+            slots=SLOTS if crowded else 0,
+            address_delay=ADDRESS_DELAY if paced else 0.0,
             sessions=SessionLimits(3, 1.0, 2) if sessions else NO_SESSIONS,
         )
         self.world = World(self.open_store, limits=limits, verify=verify, most=1)
@@ -95,6 +108,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.earliest: dict[str, float] = {}
         self.aside: set[str] = set()
         self.at: dict[str, str] = {}
+        self.asked: dict[str, float] = {}
         self.moved = False
         kept = KeptMemoryStore()
         self.other = World(
@@ -155,20 +169,40 @@ class FrontierModel(RuleBasedStateMachine):
         assert self.world.frontier.now() >= self.earliest.get(host.name, 0.0) - 1e-6
         address = self._address(host.name)
         neighbours = [name for name in self.busy if self.at[name] == address]
+        block = [name for name in self.busy if self._block(self.at[name]) == self._block(address)]
+        slots = self.world.limits.slots
+        now, asked = self.world.frontier.now(), self.asked.get(address, 0.0)
+        early = now < asked + self.world.limits.address_delay
+        if host.address:
+            # Where it was before counts as asked with the pop, also when the host has moved.
+            before = host.address[1:]
+            assert now >= self.asked.get(before, 0.0) + self.world.limits.address_delay
+            self.asked[before] = now
+            early = early and before != address
         if not self.world.frontier.locate(host, address):
-            assert len(neighbours) == 2
+            assert len(neighbours) == 2 or (slots and len(block) == 2) or early
             self.world.frontier.turn_back(host, address)
             return None
         assert len(neighbours) < 2
+        assert not slots or len(block) < 2
+        assert not early
+        self.asked[address] = now
         self.at[host.name] = address
         self.busy[host.name] = host
+        crowd = [other for other in self.busy.values() if not other.pace.ema]
+        if slots and host in crowd:
+            # The others have a quarter more than they need now, but for one slot of the crowd.
+            assert len(crowd) <= max(1, slots - int(1.25 * (len(self.busy) - len(crowd))))
         shared = [name for name in self.busy if name.endswith("shared.test")]
         assert len(shared) <= 2
         return host
 
     def _address(self, name: str) -> str:
-        """Two addresses for all; the hosts of one move to the other."""
-        return f"192.0.2.{(HOSTS.index(name) + self.moved) % 2}"
+        """Three addresses for all, two of them in one block; the hosts of one move to the next."""
+        return ADDRESSES[(HOSTS.index(name) + self.moved) % 3]
+
+    def _block(self, address: str) -> str:
+        return address.rpartition(".")[0]
 
     @rule()
     def move(self) -> None:
@@ -203,6 +237,11 @@ class FrontierModel(RuleBasedStateMachine):
         return [url for *_, url in sorted(found)]
 
     def _release(self, host: Host, wait: float) -> None:
+        if wait != 40.0:
+            # It answers; else it stays in the crowd, or comes to it.
+            RULE.after_answer(host.pace, wait)
+        elif host.pace.ema:
+            host.pace.ema = 0.0
         self.world.frontier.release(host, wait)
         self.earliest[host.name] = self.world.frontier.now() + wait
         del self.busy[host.name]
@@ -415,6 +454,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.leases.clear()
         self.over.clear()
         self.aside.clear()
+        self.asked.clear()
         for page in self.pages.values():
             page.leased = False
 
@@ -458,23 +498,25 @@ class FrontierModel(RuleBasedStateMachine):
             if host.turn is Turn.IDLE:
                 assert not host.queued
             if host.turn is Turn.PARKED:
-                # Whoever leaves makes room for it: its domain or address has no room, or somebody is on the way.
-                shares = (host.domain, host.address)
-                (share,) = (s for s in shares if host in frontier._parked.get(s, ()))
+                # Whoever leaves makes room for it: a share has no room, or somebody is on the way.
+                (share,) = (s for s, line in frontier._shares._lines.items() if host.name in line)
                 on_the_way = [name for name in in_memory if share in self._shares(name)]
-                assert not frontier._has_room(share) or on_the_way
+                clocked = share in frontier._shares._clocked
+                assert not frontier._shares.has_room(share) or on_the_way or clocked
             ours = domain_of(host.name) not in self.world.foreign and not host.leaving
             if host.turn is Turn.RESTING and host.queued and ours:
                 ahead = host.name in places and (
                     due_key(places[host.name], host.name) > frontier._due._cursor
                 )
                 # A place of an earlier time is passed over.
-                in_time = max(in_memory.get(host.name, [-1.0])) >= host.due
+                in_time = max(in_memory.get(host.name, [-1.0])) >= host.due or any(
+                    host.name in line for line in frontier._shares._lines.values()
+                )
                 assert in_time or ahead or (host.unread and host.changed)
 
     def _shares(self, name: str) -> tuple[str, ...]:
         host = self.world.frontier.hosts.get(name)
-        return () if host is None else (host.domain, host.address)
+        return () if host is None else self.world.frontier._shares.of(host)
 
     def _end_all(self) -> None:
         """What is in transit or leased comes to its end, without a death."""
