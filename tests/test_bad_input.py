@@ -41,7 +41,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def seeds(tmp_path: Path) -> Path:
-    return write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:9/"])
+    return write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:81/"])
 
 
 def test_without_a_contact_the_crawl_does_not_start_and_says_how(

@@ -444,7 +444,7 @@ def test_a_folder_for_the_archive_that_cannot_be_made_is_named_and_not_the_jobdi
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").write_text("")
-    seeds = write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:9/"])
+    seeds = write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:81/"])
     for folder, reason in (
         ("/proc/x", "No such file or directory"),
         (tmp_path / "file" / "warc", "File exists"),
