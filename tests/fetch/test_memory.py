@@ -108,7 +108,11 @@ def test_without_a_limit_nobody_waits() -> None:
     assert memory.admits()
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3 * MB)), max_size=300))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(1, 3) | st.integers(MB, 8 * MB)), max_size=300
+    )
+)
 def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) -> None:
     """Each step is of one transfer; at the end each that goes on ends, until there is none."""
     memory = Memory(LIMIT)
