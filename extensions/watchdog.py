@@ -46,6 +46,7 @@ class Watchdog:
         return cls(crawler)
 
     def _start(self) -> None:
+        log = _log()
         self._signals, wake = socketpair()
         self._signals.setblocking(False)
         stack, self._stack = os.pipe()
@@ -55,13 +56,12 @@ class Watchdog:
         # call in C goes on.
         number = self._signals.fileno()
         self._before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
-        self._process = self._spawn(wake, stack)
+        self._process = self._spawn(wake, stack, log)
         wake.close()
         os.close(stack)
         self._beat()
 
-    def _spawn(self, wake: socket, stack: int) -> subprocess.Popen[bytes]:
-        log = _log()
+    def _spawn(self, wake: socket, stack: int, log: int) -> subprocess.Popen[bytes]:
         folder = self._job.folder.path
         task = {
             "pid": os.getpid(),
