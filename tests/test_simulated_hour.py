@@ -415,7 +415,11 @@ class Unmoved(SimulatedJob):
         (NeverRests, {}, "s before Retry-After is over: http://seconds"),
         (Unmoved, {}, "gap of .* http://silent"),
         (SimulatedJob, {"KROWL_DOMAIN_CONCURRENCY": 3}, "3 in transit instead of 2 for the domain"),
-        (SimulatedJob, {"KROWL_IP_CONCURRENCY": 9}, "9 in transit instead of 8 for the address"),
+        (
+            SimulatedJob,
+            {"KROWL_IP_CONCURRENCY": 9, "KROWL_IP_DELAY_MIN": 0},
+            "9 in transit instead of 8 for the address",
+        ),
         (SimulatedJob, {"ROBOTSTXT_OBEY": False}, "before robots.txt was answered: http://fast"),
         (
             SimulatedJob,

@@ -48,24 +48,13 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 @lru_cache(maxsize=_NAMED)
 def places_of(address: str) -> tuple[str, str]:
     """The shares of an address, and of its block."""
-    share = _share_of(address)
-    return share, block_of(share)
-
-
-def _share_of(address: str) -> str:
     if ":" in address:
         number = IPv6Address(address)
         if number.ipv4_mapped is None and number not in _NAT64:
-            return f"@{int(number) >> 64:x}/64"
+            prefix = int(number) >> 64
+            return f"@{prefix:x}/64", f"#{prefix >> 16:x}/48"
         address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}"
-
-
-def block_of(share: str) -> str:
-    """The share of the block in which an address is, by the share of the address."""
-    if share.endswith("/64"):
-        return f"#{int(share[1:-3], 16) >> 16:x}/48"
-    return f"#{share[1:].rpartition('.')[0]}"
+    return f"@{address}", f"#{address.rpartition('.')[0]}"
 
 
 def in_crowd(host: Host) -> bool:

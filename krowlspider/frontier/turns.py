@@ -27,7 +27,7 @@ from krowlspider.frontier.hosts import (
 )
 from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
-from krowlspider.frontier.shares import CROWD, Shares, block_of, places_of
+from krowlspider.frontier.shares import CROWD, Shares, places_of
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -491,8 +491,6 @@ class HostTurns:
             elif host.turn not in (RESTING, WAITING) or host.called or host.due > self.now():
                 # It has been given another turn or time since.
                 continue
-            if share[0] == "@" and not host.address:
-                host.address, host.block = share, block_of(share)
             # It stays in memory: whoever forgot it would not pass its room on.
             host.called = True
             self._due_again(host)
