@@ -349,13 +349,14 @@ class Scheduler(BaseScheduler):
         candidates: list[Candidate],
         foreign: Sequence[Foreign] = (),
         decided: Sequence[bytes] = (),
+        via: str = "",
     ) -> int:
         """Queue what is not known, as `Frontier.queue`.
 
         :raises StoreError: it cannot be written; nothing is acknowledged from then on, its page neither
         """
         try:
-            return self._frontier.queue(candidates, foreign, decided)
+            return self._frontier.queue(candidates, foreign, decided, via)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise
@@ -436,7 +437,7 @@ class Scheduler(BaseScheduler):
                 foreign += self._exchange.outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
-        added = self.add(candidates, foreign)
+        added = self.add(candidates, foreign, via=via or "")
         if added:
             self.wake()
         return added

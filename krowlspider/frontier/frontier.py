@@ -17,7 +17,16 @@ from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.handover import Part, put_poison, stays
-from krowlspider.frontier.hosts import IDLE, PUT_OFF, RESTING, Host, Queue, State, level_of
+from krowlspider.frontier.hosts import (
+    IDLE,
+    PUT_OFF,
+    RESTING,
+    Host,
+    Queue,
+    State,
+    level_of,
+    origin_of,
+)
 from krowlspider.frontier.linkedports import LinkedPorts
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
 from krowlspider.frontier.queues import entries, entry_keys
@@ -208,6 +217,7 @@ class Frontier(HostTurns):
         candidates: list[Candidate],
         foreign: Sequence[Foreign] = (),
         decided: Sequence[bytes] = (),
+        via: str = "",
     ) -> int:
         """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one
         batch. Returns how many were queued.
@@ -216,7 +226,8 @@ class Frontier(HostTurns):
         ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
 
         ``foreign`` ones go into the outbox, as `forward` says, in the same batch; ``decided`` are keys of outbox entries
-        that `Outbox.rebucket` gave back, which leave it with the batch.
+        that `Outbox.rebucket` gave back, which leave it with the batch. ``via`` is the host of the page on which all were
+        found: hosts that are new are of its domain's.
         """
         self._evict()
         self._recall_missing(candidates)
@@ -227,8 +238,11 @@ class Frontier(HostTurns):
             by_host.setdefault(candidate.host, []).append(candidate)
         added = 0
         touched = []
+        domain = domain_of(via) if via else ""
         for name, some in by_host.items():
             host = self.hosts[name]
+            if domain and not (host.record or host.queues) and domain_of(name) != domain:
+                host.origin = origin_of(domain)
             if taken := self._admitted(host, some):
                 self.seen.mark(name, [each.key for each in taken if each.key is not None])
                 self._append(host, taken, batch)

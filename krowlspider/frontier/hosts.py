@@ -7,6 +7,7 @@ from enum import Enum, IntEnum
 from math import inf
 from struct import Struct
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from krowlspider.politeness.pace import Pace
 
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _HEAD = Struct(">BBddffBBHIII")
+# Behind it, in records of hosts that have one.
+_ORIGIN = Struct(">I")
 _QUEUE = Struct(">iBII")
 _QUEUED = Struct(">I")
 _QUEUED_AT = 30
 _TIMES = Struct(">ddffBBH")
 _TIMES_AT = 2
 _VERSION = 2
+_VERSION_ORIGIN = 3
 
 # The first byte of a sequence is its lane: 0 for what is new, n for what has been tried n times. So each try has a
 # queue of its own, in order of the times at which its entries are due.
@@ -79,6 +83,11 @@ _STATES = tuple(State)
 _DEAD = State.DEAD
 
 
+def origin_of(domain: str) -> int:
+    """What a host's record keeps of the domain whose pages it was found by: two domains may have the same, and share then."""
+    return crc32(domain.encode()) or 1
+
+
 def level_of(priority: int, sequence: int) -> int:
     """The queue of a host that an entry is in: greater ones are popped first. Within a priority, what has been
     tried before goes first when it is due, as it has waited longer."""
@@ -103,6 +112,7 @@ class Host:
     in the heap on disk, ``unread`` says that it is to be in the heap and not yet in memory's part of it.
     ``address`` and ``block`` are the shares of where it was last fetched; empty when that is not known. ``places`` are the
     shares in which it has a place, in transit.
+    ``origin`` says by the pages of which domain it was first found, as of `origin_of`; 0 where that is not known, or its own.
     ``record`` is its record on disk, empty without one, ``changed`` says that memory knows more than it.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
     it serves errands meanwhile. ``called`` says that room was made for it in
@@ -119,6 +129,7 @@ class Host:
     address: str = ""
     block: str = ""
     places: tuple[str, ...] = ()
+    origin: int = 0
     placed: float | None = None
     unread: bool = False
     record: bytes = b""
@@ -241,7 +252,7 @@ class Host:
         """The host record: it counts leased entries as queued, because that is what they are after a restart."""
         pace = self.pace
         record = _HEAD.pack(
-            _VERSION,
+            _VERSION_ORIGIN if self.origin else _VERSION,
             self.state,
             self.due,
             self.ready,
@@ -254,6 +265,8 @@ class Host:
             self.done,
             self.dropped,
         )
+        if self.origin:
+            record += _ORIGIN.pack(self.origin)
         for level, queue in self.queues.items():
             head = queue.head
             for priority, sequence in self.leased:
@@ -273,7 +286,7 @@ class Host:
         version, state, due, ready, ema, floor, quiet, distress, errors, queued, done, dropped = (
             _HEAD.unpack_from(data)
         )
-        if version != _VERSION:
+        if version not in (_VERSION, _VERSION_ORIGIN):
             raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
         host = cls(name, Pace(ema, floor, quiet, distress, errors), due)
         host.ready = ready
@@ -283,7 +296,11 @@ class Host:
         host.done = done
         host.dropped = dropped
         host.record = data
-        for at in range(_HEAD.size, len(data), _QUEUE.size):
+        queues_at = _HEAD.size
+        if version == _VERSION_ORIGIN:
+            (host.origin,) = _ORIGIN.unpack_from(data, queues_at)
+            queues_at += _ORIGIN.size
+        for at in range(queues_at, len(data), _QUEUE.size):
             priority, lane, head, tail = _QUEUE.unpack_from(data, at)
             start = lane << _LANE_AT
             host.queues[priority << 8 | lane] = Queue(start + head, start + tail)

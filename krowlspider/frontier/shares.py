@@ -1,8 +1,9 @@
 """What hosts share, and how many of those that share it may be in transit at a time.
 
 A share is a domain, an address ("@192.0.2.1", or the /64 of an IPv6 address), a block of addresses ("#192.0.2" for a /24, or
-an IPv6 /48), or the crowd: all hosts that are not known to answer soon. A host in transit has a place in each of its
-shares. One that finds no room waits in line for the first share that has none.
+an IPv6 /48), the domain by whose pages hosts were found ("^4fc3a0b1", an origin), or the crowd: all hosts that are not known to
+answer soon. A host in transit has a place in each of its shares. One that finds no room waits in line for the first
+share that has none. While nobody else is due, those of an origin that has no room go as part of the crowd.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _SLOW = 5.0
 # sites in one.
 _CROWD_LEAST = 4
 _BLOCK = 4
+# The part of all slots that the hosts of one origin have while others are due; and the pages after which a host counts for
+# itself, as whoever names a hundred thousand has not made them.
+_ORIGIN = 8
+_PROVEN = 10
 # Slots that the crowd leaves free: a part of all of them, and more than the others had at a time lately, so that they
 # can become more. What they had counts 5 % less with each second.
 _FREE = 32
@@ -43,24 +48,13 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 @lru_cache(maxsize=_NAMED)
 def places_of(address: str) -> tuple[str, str]:
     """The shares of an address, and of its block."""
-    share = _share_of(address)
-    return share, block_of(share)
-
-
-def _share_of(address: str) -> str:
     if ":" in address:
         number = IPv6Address(address)
         if number.ipv4_mapped is None and number not in _NAT64:
-            return f"@{int(number) >> 64:x}/64"
+            prefix = int(number) >> 64
+            return f"@{prefix:x}/64", f"#{prefix >> 16:x}/48"
         address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}"
-
-
-def block_of(share: str) -> str:
-    """The share of the block in which an address is, by the share of the address."""
-    if share.endswith("/64"):
-        return f"#{int(share[1:-3], 16) >> 16:x}/48"
-    return f"#{share[1:].rpartition('.')[0]}"
+    return f"@{address}", f"#{address.rpartition('.')[0]}"
 
 
 def in_crowd(host: Host) -> bool:
@@ -79,6 +73,9 @@ class Shares:
         self._clock: list[tuple[float, str]] = []
         self._clocked: set[str] = set()
         self._block = max(limits.address_concurrency, limits.slots // _BLOCK)
+        self._origin = max(1, limits.slots // _ORIGIN) if limits.slots else inf
+        # Origins with a line, by turns.
+        self._origins: dict[str, None] = {}
         self._taken: dict[str, int] = {}
         self._lines: dict[str, deque[str]] = {}
         # Names in all lines.
@@ -86,12 +83,18 @@ class Shares:
         # Hosts in transit that are not of the crowd; the most of them at a time, lately.
         self._known = 0
         self._peak = 0.0
-        self._next_tick = 0.0
+        self._ticked = self._next_tick = 0.0
 
-    def of(self, host: Host) -> tuple[str, ...]:
-        """The shares of a host, the widest first: who waits for one of many is not to fill the lines of all others."""
+    def of(self, host: Host, *, spare: bool = False) -> tuple[str, ...]:
+        """The shares of a host, the widest first: who waits for one of many is not to fill the lines of all others. A
+        ``spare`` one is of the crowd, not of its origin."""
         own = (host.block, host.address, host.domain) if host.address else (host.domain,)
-        return (CROWD, *own) if in_crowd(host) else own
+        if spare or in_crowd(host):
+            own = (CROWD, *own)
+        if host.origin and not spare and host.done < _PROVEN:
+            # Before the crowd: those of other origins find room in that.
+            return (f"^{host.origin:x}", *own)
+        return own
 
     def most(self, share: str) -> float:
         """Hosts in transit that may have a place in a share."""
@@ -100,6 +103,8 @@ class Shares:
             return limits.address_concurrency or inf
         if kind == "#":
             return self._block if limits.slots and limits.address_concurrency else inf
+        if kind == "^":
+            return self._origin
         if share == CROWD:
             return self._crowd_most() if limits.slots else inf
         return limits.domain_concurrency
@@ -112,8 +117,8 @@ class Shares:
     def tick(self, now: float) -> None:
         """Time goes by, in seconds of the job clock: who was in transit counts less."""
         if now >= self._next_tick:
-            self._next_tick = now + _TICK
-            self._peak = max(self._known, self._peak * _FADING)
+            self._peak = max(self._known, self._peak * _FADING ** (now - self._ticked))
+            self._ticked, self._next_tick = now, now + _TICK
 
     def has_room(self, share: str) -> bool:
         taken = self._taken.get(share)
@@ -140,7 +145,7 @@ class Shares:
     def enter_transit(self, host: Host, shares: tuple[str, ...]) -> None:
         """As `enter`, with all shares of a host."""
         self.enter(host, shares)
-        if shares[0] is not CROWD:
+        if CROWD not in shares:
             self._known += 1
             self._peak = max(self._known, self._peak)
 
@@ -155,7 +160,7 @@ class Shares:
         """A host gives up its places: in these shares."""
         places = host.places
         self.leave(host, places)
-        self._known -= places[0] is not CROWD
+        self._known -= CROWD not in places
         return places
 
     # --- the lines ---
@@ -166,6 +171,8 @@ class Shares:
         self.waiting += 1
         if share[0] == "@":
             self._set_clock(share, self._now())
+        elif share[0] == "^":
+            self._origins[share] = None
 
     def _set_clock(self, share: str, now: float) -> None:
         """Have `opened` give an address when it may be asked again. While it may, its line needs none: somebody was called,
@@ -199,7 +206,16 @@ class Shares:
         name = line.popleft()
         if not line:
             del self._lines[share]
+            self._origins.pop(share, None)
         return name
+
+    def next_origin(self) -> str | None:
+        """An origin with a line, of which one may go as part of the crowd; each in its turn."""
+        if not self._origins or not self.has_room(CROWD):
+            return None
+        share = next(iter(self._origins))
+        self._origins[share] = self._origins.pop(share)
+        return share
 
     def only(self, stays: Callable[[str], bool]) -> None:
         """Leave those in line of whom this is so."""
@@ -210,8 +226,9 @@ class Shares:
                 self._lines[share] = line
             else:
                 del self._lines[share]
+                self._origins.pop(share, None)
 
     def next_room(self) -> float:
         """When a share may have room without anybody's leaving it, in seconds of the job clock."""
-        tick = self._next_tick if CROWD in self._lines else inf
+        tick = self._next_tick if CROWD in self._lines or self._origins else inf
         return min(tick, self._clock[0][0]) if self._clock else tick

@@ -27,7 +27,7 @@ from krowlspider.frontier.hosts import (
 )
 from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
-from krowlspider.frontier.shares import CROWD, Shares, block_of, places_of
+from krowlspider.frontier.shares import CROWD, Shares, places_of
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -133,6 +133,8 @@ class HostTurns:
         # Whether one of the crowd was called and not popped since; whether the last pop called one for an address.
         self._crowd_called = False
         self._address_called = False
+        # Who was called as nobody else was due, though its origin has no room.
+        self._spare = ""
         # How many more hosts may be turned away, as of a time.
         self._turned_away = _TURNED_AWAY_MAX
         self._turned_away_at = 0.0
@@ -265,7 +267,9 @@ class HostTurns:
             self._call_waiting(now)
         for _ in range(_LOOKS):
             if (name := self._pop_name(now)) is None:
-                return None
+                if not (self._call_at_address(now) or self._call_spare()):
+                    return None
+                continue
             host = self.hosts.get(name) or self._recall_due(name)
             if host.called:
                 host.called = self._crowd_called = False
@@ -385,7 +389,10 @@ class HostTurns:
             # Should no request be sent, its record would still say that it is put off.
             self._note(host)
         host.domain = host.domain or domain_of(host.name)
-        shares = self._shares.of(host)
+        # With no room in line, nobody waits for an origin.
+        no_room = self._shares.waiting >= self._limits.in_line
+        shares = self._shares.of(host, spare=no_room or host.name == self._spare)
+        self._spare = ""
         if (full := self._shares.full(shares)) is not None:
             self._turned_away -= 1
             self._park(host, full)
@@ -473,14 +480,23 @@ class HostTurns:
         self._turned_away_at = now
         self._turned_away = min(self._turned_away + more, _TURNED_AWAY_MAX)
         if not self._crowd_called and self._shares.waits(CROWD) and self._shares.has_room(CROWD):
-            self._crowd_called = self._call_next(CROWD)
+            self._crowd_called = bool(self._call_next(CROWD))
         # Who is called is popped first: every second pop is for the others.
-        self._address_called = not self._address_called
-        if self._address_called and (share := self._shares.opened(now)) is not None:
-            self._call_next(share)
+        self._address_called = not (self._address_called or not self._call_at_address(now))
 
-    def _call_next(self, share: str) -> bool:
-        """Have the next in line for a share popped before all others. False when nobody is left there."""
+    def _call_at_address(self, now: float) -> bool:
+        """Call a host for an address that may be asked again, if there is one."""
+        share = self._shares.opened(now)
+        return share is not None and bool(self._call_next(share))
+
+    def _call_spare(self) -> bool:
+        """Nobody else is due: call a host of an origin that has no room, which goes as part of the crowd."""
+        share = self._shares.next_origin()
+        self._spare = "" if share is None else self._call_next(share)
+        return bool(self._spare)
+
+    def _call_next(self, share: str) -> str:
+        """Have the next in line for a share popped before all others. Its name; empty when nobody is left there."""
         while (name := self._shares.first(share)) is not None:
             host = self.host(name)
             if host.turn is PARKED:
@@ -488,13 +504,11 @@ class HostTurns:
             elif host.turn not in (RESTING, WAITING) or host.called or host.due > self.now():
                 # It has been given another turn or time since.
                 continue
-            if share[0] == "@" and not host.address:
-                host.address, host.block = share, block_of(share)
             # It stays in memory: whoever forgot it would not pass its room on.
             host.called = True
             self._due_again(host)
-            return True
-        return False
+            return name
+        return ""
 
     def _due_again(self, host: Host) -> None:
         """A host that was popped without being fetched keeps its time, and its session. One for which room was made goes before

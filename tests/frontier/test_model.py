@@ -48,6 +48,7 @@ HOSTS = [f"h{number}.test" for number in range(4)] + [
 ADDRESSES = ["192.0.2.1", "192.0.2.2", "198.51.100.1"]
 # With these, a block has as many places as an address.
 SLOTS = 4
+FOUND = HOSTS[:3]
 ADDRESS_DELAY = 0.2
 PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
@@ -83,19 +84,20 @@ class FrontierModel(RuleBasedStateMachine):
         verify=st.booleans(),
         dies=st.booleans(),
         sessions=st.booleans(),
-        crowded=st.booleans(),
-        paced=st.booleans(),
+        shares=st.sampled_from(
+            [(0, 0.0), (SLOTS, 0.0), (0, ADDRESS_DELAY), (SLOTS, ADDRESS_DELAY)]
+        ),
     )
     def start(
-        self, tiny: bool, verify: bool, dies: bool, sessions: bool, crowded: bool, paced: bool
+        self, tiny: bool, verify: bool, dies: bool, sessions: bool, shares: tuple[int, float]
     ) -> None:
         self.dies = dies
         limits = replace(
             TINY if tiny else LIMITS,
             domain_concurrency=2,
             address_concurrency=2,
-            slots=SLOTS if crowded else 0,
-            address_delay=ADDRESS_DELAY if paced else 0.0,
+            slots=shares[0],
+            address_delay=shares[1],
             sessions=SessionLimits(3, 1.0, 2) if sessions else NO_SESSIONS,
         )
         self.world = World(self.open_store, limits=limits, verify=verify, most=1)
@@ -133,6 +135,11 @@ class FrontierModel(RuleBasedStateMachine):
             [self.world.candidate(url, priority) for url in ours],
             [self._foreign(url) for url in urls if url in foreign],
         ) == len(new)
+        for name in {host_of(url) for url in new} & {*FOUND}:
+            # As if these were found by the pages of one domain.
+            host = self.world.frontier.host(name)
+            host.origin = 7
+            self.world.frontier._note(host)
         self.sent += outbox
         for url in new:
             self.known.add(url)
@@ -189,7 +196,10 @@ class FrontierModel(RuleBasedStateMachine):
         self.asked[address] = now
         self.at[host.name] = address
         self.busy[host.name] = host
-        crowd = [other for other in self.busy.values() if not other.pace.ema]
+        crowd = [other for other in self.busy.values() if "?" in other.places]
+        found = [other for other in self.busy.values() if "^7" in other.places]
+        assert all(other in crowd for other in self.busy.values() if not other.pace.ema)
+        assert not slots or len(found) <= 1
         if slots and host in crowd:
             # The others have a quarter more than they need now, but for one slot of the crowd.
             assert len(crowd) <= max(1, slots - int(1.25 * (len(self.busy) - len(crowd))))

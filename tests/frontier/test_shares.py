@@ -1,0 +1,470 @@
+"""What hosts share: addresses and their blocks, the crowd of those not known to answer, and the rate of an address."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier import addresses
+from krowlspider.frontier.hosts import Host, Turn
+from krowlspider.frontier.sessions import SessionLimits
+from krowlspider.frontier.shares import places_of
+from tests.frontier.conftest import LIMITS, RULE, TINY, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.turns import Limits
+
+SLOTS = 64
+
+
+@pytest.mark.parametrize(
+    ("address", "places"),
+    [
+        ("192.0.2.77", ("@192.0.2.77", "#192.0.2")),
+        ("::ffff:192.0.2.77", ("@192.0.2.77", "#192.0.2")),
+        ("64:ff9b::c000:24d", ("@192.0.2.77", "#192.0.2")),
+        ("2001:db8:1:2:3::4", ("@20010db800010002/64", "#20010db80001/48")),
+        ("2001:db8:1:2:ffff::", ("@20010db800010002/64", "#20010db80001/48")),
+        ("2001:db8:1:3::", ("@20010db800010003/64", "#20010db80001/48")),
+    ],
+)
+def test_an_ipv6_64_is_one_address_and_a_48_one_block(
+    address: str, places: tuple[str, str]
+) -> None:
+    assert places_of(address) == places
+
+
+def opened(open_store: Callable[[], Store], limits: Limits = LIMITS, **caps: float) -> World:
+    return World(open_store, limits=replace(limits, **caps))  # type: ignore[arg-type]
+
+
+def sent(world: World, address: str | None = None) -> Host | None:
+    """The next host on its way to its address; None when there is none. Those without room are turned back."""
+    while (host := world.frontier.pop_host()) is not None:
+        where = address or address_of(host.name)
+        if world.frontier.locate(host, where):
+            return host
+        world.frontier.turn_back(host, where)
+    return None
+
+
+def address_of(name: str) -> str:
+    """Each domain of these tests has a block of its own."""
+    number = int(name.partition(".")[0].lstrip("abcdefghijklmnopqrstuvwxyz") or 0)
+    return f"10.{number // 250}.{number % 250}.1"
+
+
+def all_sent(world: World, address: str | None = None) -> list[Host]:
+    found = []
+    while (host := sent(world, address)) is not None:
+        found.append(host)
+    return found
+
+
+def answer(world: World, host: Host, latency: float = 0.1) -> None:
+    """The host answers, and is asked again 0.25 s or more later."""
+    world.frontier.release(host, RULE.after_answer(host.pace, latency))
+
+
+def reached(world: World, count: int) -> list[str]:
+    """So many hosts that have answered, with more pages."""
+    names = [f"good{number}.test" for number in range(count)]
+    world.add(*(f"http://{name}/{page}" for name in names for page in range(50)))
+    for host in all_sent(world):
+        answer(world, host)
+    return names
+
+
+def test_hosts_of_a_block_have_a_quarter_of_the_slots(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, slots=SLOTS, address_concurrency=2)
+    world.add(*(f"http://h{number}.test/" for number in range(40)))
+    places = [f"192.0.2.{number}" for number in range(40)]
+    there = []
+    while (host := world.frontier.pop_host()) is not None:
+        place = places[int(host.name[1:-5])]
+        if world.frontier.locate(host, place):
+            there.append(host)
+        else:
+            world.frontier.turn_back(host, place)
+    assert len(there) == SLOTS // 4
+    world.frontier.release(there[0], 5.0)
+    assert len(all_sent(world, "192.0.2.200")) == 1
+
+
+def test_a_crowd_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, slots=SLOTS)
+    world.add(*(f"http://h{number}.test/" for number in range(100)))
+    assert len(all_sent(world)) == SLOTS - SLOTS // 32
+
+
+def test_a_crowd_leaves_slots_to_those_that_answer(open_store: Callable[[], Store]) -> None:
+    """Those that were in transit together lately, and a quarter more, may be again."""
+    world = opened(open_store, slots=SLOTS)
+    good = reached(world, 20)
+    world.clocks.pass_(1)
+    assert {host.name for host in all_sent(world)} == {*good}
+    for name in good:
+        answer(world, world.frontier.host(name))
+    world.add(*(f"http://dead{number}.test/" for number in range(500)))
+    crowd = all_sent(world)
+    assert len(crowd) == SLOTS - SLOTS // 32 - 25
+    world.clocks.pass_(0.5)
+    assert {host.name for host in all_sent(world)} == {*good}
+
+
+def test_a_crowd_has_a_quarter_of_the_slots_at_least(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, slots=SLOTS)
+    reached(world, 60)
+    world.clocks.pass_(1)
+    assert len(all_sent(world)) == 60
+    world.add(*(f"http://dead{number}.test/" for number in range(500)))
+    assert len(all_sent(world)) == SLOTS // 4
+
+
+def test_a_crowd_has_the_slots_that_nobody_else_used(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, slots=SLOTS)
+    good = reached(world, 40)
+    for name in good:
+        world.frontier.host(name).due = world.frontier.now() + 1e6
+    world.add(*(f"http://dead{number}.test/" for number in range(500)))
+    before = len(all_sent(world))
+    for _ in range(120):
+        world.clocks.pass_(1)
+        before += len(all_sent(world))
+    assert before == SLOTS - SLOTS // 32
+
+
+@pytest.mark.parametrize(("latency", "errors"), [(20.0, 0), (0.1, 1)])
+def test_slow_and_failing_hosts_are_of_the_crowd(
+    open_store: Callable[[], Store], latency: float, errors: int
+) -> None:
+    world = opened(open_store, slots=SLOTS)
+    reached(world, 20)
+    world.clocks.pass_(1)
+    assert len(all_sent(world)) == 20
+    for number in range(60):
+        world.add(f"http://slow{number}.test/")
+        host = world.frontier.host(f"slow{number}.test")
+        host.pace.ema, host.pace.errors = latency, errors
+    assert len(all_sent(world)) == SLOTS - SLOTS // 32 - 25
+
+
+@pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
+def test_who_waits_for_room_is_sent_once_each(
+    open_store: Callable[[], Store], limits: Limits
+) -> None:
+    """Also those that memory has only the names of, and those that it has not even these of."""
+    world = opened(open_store, limits, slots=8, address_concurrency=1)
+    urls = [f"http://h{number}.test/" for number in range(100)]
+    world.add(*urls)
+    found = []
+    for _ in range(400):
+        for host in all_sent(world, f"192.0.{len(found) % 7}.1"):
+            lease = world.frontier.pop(host)
+            assert lease is not None
+            found.append(lease.entry.url)
+            world.frontier.acknowledge(lease)
+            world.frontier.release(host, 1.0)
+        world.commit()
+        world.clocks.pass_(0.1)
+    assert sorted(found) == sorted(urls)
+
+
+def test_twenty_thousand_that_wait_cost_one_look_each(open_store: Callable[[], Store]) -> None:
+    """Nothing is written for them, and those behind them are found."""
+    sessions = SessionLimits(10, 15.0, 2000)
+    world = opened(open_store, slots=SLOTS, sessions=sessions)
+    good = reached(world, 10)
+    world.clocks.pass_(0.1)
+    world.add(*(f"http://dead{number}.test/" for number in range(20_000)))
+    world.commit()
+    begun, pops = time.process_time(), 0
+    for _ in range(400):
+        world.clocks.pass_(0.51)
+        for host in all_sent(world):
+            if host.name in good:
+                pops += 1
+                answer(world, host)
+    spent = time.process_time() - begun
+    assert pops >= 3500
+    assert world.frontier._shares.waiting > 19_900
+    # 12 µs a look and 20 µs a pop; to look at all of them every time would take minutes.
+    assert spent < 5.0
+    assert not any(host.changed for host in world.frontier.hosts.values() if "dead" in host.name)
+
+
+def test_past_its_looks_a_pop_takes_sessions_only(open_store: Callable[[], Store]) -> None:
+    sessions = SessionLimits(1000, 15.0, 2000)
+    world = opened(open_store, slots=SLOTS, sessions=sessions)
+    good = reached(world, 5)
+    world.clocks.pass_(0.5)
+    world.frontier._turned_away = -1.0
+    world.frontier._turned_away_at = world.frontier.now()
+    world.add("http://late.test/")
+    assert {one.name for one in all_sent(world)} == {*good}
+    due = world.frontier.next_due()
+    assert due is not None
+    assert due > world.frontier.now()
+    world.clocks.pass_(0.05)
+    assert [one.name for one in all_sent(world)] == ["late.test"]
+
+
+# --- the rate of an address ---
+
+
+def paced(open_store: Callable[[], Store], limits: Limits = LIMITS, hosts: int = 50) -> World:
+    world = opened(open_store, limits, address_delay=0.1, address_concurrency=8)
+    world.add(*(f"http://h{number}.test/{page}" for number in range(hosts) for page in (1, 2)))
+    return world
+
+
+@pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
+def test_an_address_is_asked_ten_times_a_second(
+    open_store: Callable[[], Store], limits: Limits
+) -> None:
+    world = paced(open_store, limits)
+    times = []
+    for _ in range(1000):
+        for host in all_sent(world, "192.0.2.1"):
+            times.append(world.frontier.now())
+            answer(world, host, 0.01)
+        world.clocks.pass_(0.01)
+    gaps = [later - sooner for sooner, later in pairwise(times)]
+    assert min(gaps) >= 0.1 - 1e-6
+    # All that are there, and nearly as often as it may.
+    assert 90 <= len(times) <= 100
+
+
+def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[], Store]) -> None:
+    world = paced(open_store, hosts=2)
+    assert sent(world, "192.0.2.1") is not None
+    assert sent(world, "192.0.2.1") is None
+    due = world.frontier.next_due()
+    assert due == pytest.approx(world.frontier.now() + 0.1)
+    world.clocks.pass_(0.1)
+    assert sent(world, "192.0.2.1") is not None
+
+
+def refuse(world: World, host: Host, retry_after: float | None = None) -> None:
+    wait = RULE.after_distress(host.pace, 0.01, retry_after, 0.0)
+    world.frontier.refused_at_address(host, retry_after, 0.0)
+    world.frontier.release(host, wait)
+
+
+def next_sent(world: World, address: str = "192.0.2.1") -> tuple[Host, float]:
+    """The next host that is sent, and how long that took."""
+    begun = world.frontier.now()
+    while (host := sent(world, address)) is None:
+        due = world.frontier.next_due()
+        assert due is not None
+        world.clocks.pass_(max(due - world.frontier.now(), 1e-6))
+    return host, world.frontier.now() - begun
+
+
+def test_three_hosts_in_a_row_that_ask_for_rest_speak_for_their_address(
+    open_store: Callable[[], Store],
+) -> None:
+    world = paced(open_store)
+    for _ in range(3):
+        refuse(world, next_sent(world)[0], retry_after=30.0)
+    assert next_sent(world)[1] == pytest.approx(30.0)
+
+
+def test_the_retry_after_of_an_address_has_a_bound(open_store: Callable[[], Store]) -> None:
+    world = paced(open_store)
+    for _ in range(3):
+        refuse(world, next_sent(world)[0], retry_after=3600.0)
+    assert next_sent(world)[1] == pytest.approx(60.0)
+
+
+def test_the_limit_of_one_site_does_not_silence_its_neighbours(
+    open_store: Callable[[], Store],
+) -> None:
+    """Nor do those of two, nor those of many with answers in between."""
+    world = paced(open_store)
+    first, second = next_sent(world)[0], next_sent(world)[0]
+    for host in (first, first, second, first):
+        world.frontier.refused_at_address(host, 3600.0, 0.0)
+    for number in range(20):
+        host, took = next_sent(world)
+        assert took <= 0.2
+        if number % 3:
+            refuse(world, host, 3600.0)
+        else:
+            world.frontier.answered_at_address(host, 0.01)
+            answer(world, host)
+
+
+def test_an_address_that_goes_on_refusing_waits_twice_as_long_each_time(
+    open_store: Callable[[], Store],
+) -> None:
+    world = paced(open_store)
+    waits = []
+    for _ in range(8):
+        host, took = next_sent(world)
+        waits.append(round(took, 3))
+        refuse(world, host)
+    assert waits == [0.0, 0.1, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
+
+
+def test_what_was_on_the_way_when_an_address_backed_off_counts_once(
+    open_store: Callable[[], Store],
+) -> None:
+    world = paced(open_store)
+    there = [next_sent(world)[0] for _ in range(8)]
+    for host in there:
+        refuse(world, host)
+    assert next_sent(world)[1] == pytest.approx(0.2)
+
+
+def test_ten_answers_halve_the_backoff_of_an_address(open_store: Callable[[], Store]) -> None:
+    world = paced(open_store)
+    for _ in range(4):
+        refuse(world, next_sent(world)[0])
+    waits = []
+    for _ in range(22):
+        host, took = next_sent(world)
+        waits.append(round(took, 3))
+        world.frontier.answered_at_address(host, 0.01)
+        answer(world, host)
+    assert waits == [0.4] * 11 + [0.2] * 10 + [0.1]
+
+
+def test_so_many_addresses_are_remembered(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "ADDRESSES", 10)
+    world = opened(open_store, address_delay=0.1)
+    world.add(*(f"http://h{number}.test/" for number in range(50)))
+    assert len(all_sent(world)) == 50
+    assert len(world.frontier._shares.addresses._known) == 10
+
+
+def test_two_thousand_names_at_one_address_are_turned_back_once_each(
+    open_store: Callable[[], Store],
+) -> None:
+    """Their address is not known before, also where memory has forgotten them meanwhile."""
+    world = opened(open_store, address_delay=0.1, hosts_in_memory=100, parked=10, slots=256)
+    world.add(*(f"http://h{number}.test/" for number in range(2000)))
+    turned_back = 0
+    found: list[Host] = []
+    for _ in range(300):
+        while (host := world.frontier.pop_host()) is not None:
+            if world.frontier.locate(host, "192.0.2.1"):
+                found.append(host)
+                answer(world, host)
+            else:
+                turned_back += 1
+                world.frontier.turn_back(host, "192.0.2.1")
+        world.clocks.pass_(0.1)
+    assert turned_back < 2010
+    assert 295 <= len(found) <= 301
+
+
+def test_a_host_in_line_by_its_name_can_leave(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, domain_concurrency=1, parked=0)
+    world.add("http://a.d.test/", "http://b.d.test/")
+    first = world.frontier.pop_host()
+    assert first is not None
+    assert world.frontier.pop_host() is None
+    other = world.frontier.host("b.d.test")
+    assert other.turn is Turn.RESTING
+    world.frontier.seal("b.d.test")
+    world.frontier.release(first, 1.0)
+    assert world.frontier.pop_host() is None
+    world.frontier.unseal(other)
+    assert world.frontier.pop_host() is other
+
+
+# --- where hosts were found ---
+
+
+def found(world: World, via: str, *urls: str) -> None:
+    world.frontier.queue([world.candidate(url) for url in urls], via=via)
+
+
+def test_hosts_of_one_origin_have_an_eighth_of_the_slots(open_store: Callable[[], Store]) -> None:
+    """While others are due: what they leave free goes to the origin as to a crowd."""
+    world = opened(open_store, slots=SLOTS)
+    good = reached(world, 20)
+    found(world, "www.hub.test", *(f"http://h{number}.test/" for number in range(500)))
+    world.clocks.pass_(1)
+    first = [sent(world) for _ in range(28)]
+    names = {host.name for host in first if host is not None}
+    assert {*good} < names
+    assert len(names) == 20 + SLOTS // 8
+    more = all_sent(world)
+    assert len(more) == SLOTS - SLOTS // 32 - 25 - SLOTS // 8
+
+
+def test_a_hub_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> None:
+    """Its hosts are found by it, and answer: they are no crowd but for their number."""
+    world = opened(open_store, slots=SLOTS)
+    found(world, "hub.test", *(f"http://h{number}.test/{p}" for number in range(500) for p in "ab"))
+    for _ in range(20):
+        for host in all_sent(world):
+            answer(world, host)
+        world.clocks.pass_(0.5)
+    assert len(all_sent(world)) >= SLOTS * 3 // 4
+
+
+def test_hosts_of_other_origins_do_not_wait_behind_those_of_one(
+    open_store: Callable[[], Store],
+) -> None:
+    world = opened(open_store, slots=SLOTS)
+    reached(world, 40)
+    world.clocks.pass_(1)
+    assert len(all_sent(world)) == 40
+    found(world, "hub.test", *(f"http://h{number}.test/" for number in range(500)))
+    crowd = all_sent(world)
+    assert len(crowd) == SLOTS // 4
+    found(world, "hub.test", *(f"http://more{number}.test/" for number in range(500)))
+    assert all_sent(world) == []
+    found(world, "other.test", "http://new.test/")
+    assert all_sent(world) == []
+    world.frontier.release(crowd[-1], 5.0)
+    assert [host.name for host in all_sent(world)] == ["new.test"]
+
+
+def test_an_origin_is_kept_over_a_restart_and_is_a_domain(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store)
+    found(world, "www.hub.test", "http://a.test/", "http://deep.hub.test/")
+    found(world, "m.hub.test", "http://b.test/")
+    found(world, "else.test", "http://c.test/", "http://a.test/2")
+    found(world, "", "http://seed.test/")
+    world.commit()
+    world.restart()
+    origins = [world.frontier.host(f"{name}.test").origin for name in ("a", "b", "c", "seed")]
+    assert origins[0] == origins[1]
+    assert len({*origins}) == 3
+    assert origins[3] == world.frontier.host("deep.hub.test").origin == 0
+    assert None not in [world.fetch() for _ in range(5)]
+
+
+def test_a_host_that_gave_ten_pages_counts_for_itself(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, slots=SLOTS)
+    found(world, "hub.test", *(f"http://h{number}.test/" for number in range(40)))
+    for number in range(40):
+        host = world.frontier.host(f"h{number}.test")
+        host.done, host.pace.ema = 10, 0.1
+    assert not any(place[0] == "^" for host in all_sent(world) for place in host.places)
+
+
+def test_a_record_from_before_origins_is_read_as_it_was() -> None:
+    host = Host("a.test", done=3)
+    host.append(0)
+    before = host.encode()
+    assert before[0] == 2
+    again = Host.decode("a.test", before)
+    assert (again.origin, again.done, again.queued) == (0, 3, 1)
+    again.origin = 0xFFFFFFFF
+    after = Host.decode("a.test", again.encode())
+    assert (after.origin, after.done, after.queued) == (0xFFFFFFFF, 3, 1)
+    assert after.queues[0].tail == 1
