@@ -12,12 +12,13 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/requirements.stamp
 DEV := $(VENV)/requirements-dev.stamp
 BENCH := $(VENV)/requirements-bench.stamp
+FUZZ := .cache/fuzz/requirements.stamp
 
 # They reach the shell by its environment, so that spaces and quotes in them stand.
 JOBDIR ?= jobs/default
 export SEEDS CONTACT JOBDIR
 
-.PHONY: help setup crawl crawl-arguments demo test test-slow check bench
+.PHONY: help setup crawl crawl-arguments demo test test-slow fuzz check bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +43,9 @@ test: $(DEV) ## the quick tests
 test-slow: $(DEV) ## the slow ones
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not alone'
 	$(BIN)/pytest -m alone
+
+fuzz: $(FUZZ) ## look for inputs that take too long: ARGS="--target links --seconds 60"
+	@.cache/fuzz/bin/python -m tests.fuzz $(ARGS)
 
 check: $(DEV) ## ruff and mypy
 	$(BIN)/ruff check
@@ -70,6 +74,15 @@ $(DEV): requirements.txt requirements-dev.txt
 	$(make-venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $(RUNTIME) $@
+
+# A venv of its own beside what .venv has. Where atheris has no build, inputs are found by chance.
+$(FUZZ): $(DEV) tests/fuzz/requirements.txt
+	@$(BIN)/python -m venv .cache/fuzz
+	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
+		> "$$(.cache/fuzz/bin/python -c 'import site; print(site.getsitepackages()[0])')/krowlspider.pth"
+	@.cache/fuzz/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+		-r tests/fuzz/requirements.txt || echo 'atheris has no build for this Python: inputs are found by chance'
+	@touch $@
 
 $(BENCH): requirements.txt requirements-dev.txt bench/requirements.txt
 	$(make-venv)

@@ -172,7 +172,7 @@ KROWL_FRONTIER_MAX = 50_000_000
 KROWL_SEEN_CAPACITY = 1_000_000
 # True: each positive of the filter is looked up on disk, which makes the seen set exact for 4 to 10 µs a known link.
 KROWL_SEEN_VERIFY = False
-# Characters of the longest URL that is queued.
+# Characters of the longest URL that is queued, 16,384 at most; 0: so many.
 URLLENGTH_LIMIT = 2048
 
 # --- Scope and traps -------------------------------------------------------------------------------

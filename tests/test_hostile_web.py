@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import brotli
 import pytest
@@ -378,3 +379,25 @@ def test_good_hosts_keep_four_fifths_of_their_rate_beside_all_hostile_ones(tmp_p
         print(f"good hosts alone {alone:.1f} pages/s, beside {len(HOSTILE)} others {beside:.1f}")
         ratios.append(beside / alone)
     assert max(ratios) >= 0.8
+
+
+def test_long_urls_are_left_and_counted_wherever_they_stand(tmp_path: Path) -> None:
+    """Each takes seconds to parse, or minutes."""
+    name = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(16_000))
+    long = f"http://{name}/"
+    spec = [
+        page("/robots.txt", f"Sitemap: {long}\nSitemap: /map.xml"),
+        page("/", f"<a href='{long}'>x</a><a href='{long}a'>y</a><a href=/moved>z</a>"),
+        {"path": "/moved", "status": 302, "headers": {"Location": f"http://{quote(name[:5000])}/"}},
+        page(
+            "/map.xml",
+            f"<urlset><url><loc>{long}</loc></url><url><loc>http://long.test:{{port}}/b</loc></url></urlset>",
+        ),
+    ]
+    with MockWeb(spec=spec) as web:
+        settings = {**AT_ONCE, "KROWL_SITEMAPS": 1}
+        crawl = crawl_of(web, tmp_path, [web.url("long.test")], settings=settings).run()
+        assert set(paths(web.log())) == {"/", "/moved", "/map.xml", "/sitemap.xml", "/b"}
+        assert dropped(crawl) == {"url": 3}
+        assert crawl.stats["krowl/links/left_count/length"] == 2
+        assert crawl.stats["krowl/loop/lag_max_ms"] < 1000

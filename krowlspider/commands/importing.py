@@ -20,6 +20,7 @@ from krowlspider.frontier.schema import KEY_SIZE
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.job import frontier_limits, pace_rule
 from krowlspider.urls.canonical import IdentityHasher, normalise
+from krowlspider.urls.length import REFERENCE_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,8 +95,8 @@ def import_into(
         monotonic=time.monotonic,
         wall=time.time,
     )
-    # 0 is no limit, as in Scrapy.
-    url_max = settings.getint("URLLENGTH_LIMIT") or sys.maxsize
+    # 0 is no limit, as in Scrapy, but that of what is parsed.
+    url_max = min(settings.getint("URLLENGTH_LIMIT") or REFERENCE_MAX, REFERENCE_MAX)
     parse = partial(parse_line, identify=_Identify(head.seed), url_max=url_max)
     return import_lines(frontier, store, lines, parse, _complain)
 

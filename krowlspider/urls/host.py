@@ -36,7 +36,7 @@ def host_of(url: str) -> str:
     # A name with and without its root dot is one host.
     if host[-1] == ".":
         return host[:-1] or host
-    return host.replace(".:", ":") if ".:" in host else host
+    return host.replace(".:", ":") if ".:" in host and host[:2] != ".:" else host
 
 
 def authority_of(url: str) -> str:

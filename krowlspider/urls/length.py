@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 # Characters of a reference, its fragment left out: eight times URLLENGTH_LIMIT, for blanks, line ends and dot segments
 # that parsing takes away.
 REFERENCE_MAX = 16 * 1024
-# Characters of its authority, percent-decoded: a name has 253 at most, a root dot and a port may follow.
+# Characters of an authority outside ASCII, percent-decoded: a name has 253 at most, a root dot and a port may follow.
 AUTHORITY_MAX = 253 + len(".:65535")
-# Characters of authorities outside ASCII, or escaped, that are read of a page: each takes 0.7 µs at the worst. That is
-# 15 for each of 10,000 links.
+# Characters of authorities outside ASCII, escaped, or longer than that, that are read of a page: each takes 0.7 µs at
+# the worst. That is 15 for each of 10,000 links.
 WIDE_MAX = 150_000
 
 # The authority of what has one: behind a scheme or two slashes. Tabs and line ends count nowhere. Behind a scheme there
@@ -30,11 +30,9 @@ _AUTHORITY = re.compile(
 
 
 def fits(reference: str) -> bool:
-    """Whether a reference may be parsed."""
-    if len(reference) <= AUTHORITY_MAX and reference.isascii():
-        return True
-    wide = _wide(reference)
-    return wide is not None and len(unquote(wide)) <= AUTHORITY_MAX
+    """Whether a reference may be parsed. A URL that came of one may, up to REFERENCE_MAX characters."""
+    short = len(reference) <= AUTHORITY_MAX and reference.isascii()
+    return short or _width(reference, WIDE_MAX) is not None
 
 
 def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
@@ -42,23 +40,27 @@ def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
     found, room = [], WIDE_MAX
     for reference in references:
         if len(reference) > AUTHORITY_MAX or not reference.isascii():
-            wide = _wide(reference)
-            if wide is None or len(wide) > room or len(unquote(wide)) > AUTHORITY_MAX:
+            width = _width(reference, room)
+            if width is None:
                 oversize.append(reference)
                 continue
-            room -= len(wide)
+            room -= width
         found.append(reference)
     return found
 
 
-def _wide(reference: str) -> str | None:
-    """The authority if it may hold what is outside ASCII, else nothing; None for a reference that is too long."""
+def _width(reference: str, room: int) -> int | None:
+    """The characters that its authority takes of a page's room; None for a reference that is not to be parsed."""
     if len(reference) > REFERENCE_MAX and "#" not in reference[: REFERENCE_MAX + 1]:
         return None
     found = _AUTHORITY.match(reference, 0, REFERENCE_MAX)
     if found is None:
-        return ""
+        return 0
     authority = found[1]
+    width = len(authority)
     if "%" in authority or not authority.isascii():
-        return authority
-    return "" if len(authority) <= AUTHORITY_MAX else None
+        return width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None
+    if width <= AUTHORITY_MAX:
+        return 0
+    # A name outside ASCII may be so long in ASCII. 16,384 characters take 2 ms at the worst.
+    return width if width <= room else None

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.host import domain_of
+from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 class Scope:
     """The rules of a crawl for the URLs it discovers.
 
-    ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 is no limit. ``allow``
-    and ``deny`` are regular expressions searched in the URL. ``same_host`` and ``same_domain`` keep
+    ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 is no limit, save that no URL has more than
+    REFERENCE_MAX. ``allow`` and ``deny`` are regular expressions searched in the URL. ``same_host`` and ``same_domain`` keep
     links on the host or domain of their page, and ``traps`` turns away what no link should lead to. ValueError names an expression that does not compile.
     """
 
@@ -34,7 +35,8 @@ class Scope:
         traps: Traps | None = None,
     ):
         self._max_depth = max_depth or float("inf")
-        self._max_url_length = max_url_length or float("inf")
+        # A longer one would not be read again after a failure.
+        self._max_url_length = min(max_url_length or REFERENCE_MAX, REFERENCE_MAX)
         self._allow = [_compiled(pattern) for pattern in allow]
         self._deny = [_compiled(pattern) for pattern in deny]
         self._same_host = same_host

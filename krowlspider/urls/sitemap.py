@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.length import REFERENCE_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,8 @@ ELEMENTS_MAX = 2_000_000
 NESTING_MAX = 32
 # Bytes of one tag or comment: expat begins it anew with each step.
 TOKEN_MAX = 256 * 1024
-# Characters of a place that are read. Longer ones than URLLENGTH_LIMIT are refused by scope, and counted there.
-PLACE_MAX = 16 * 1024
+# Characters of a place that are read: one more than are parsed.
+PLACE_MAX = REFERENCE_MAX + 1
 # As of decoded bodies: ordinary ones are one gzip member, and each has more bytes unpacked than packed. Packed bytes
 # that may yield nothing, and those for each byte unpacked from there; they take 0.05 µs each at the most.
 MEMBERS_MAX = 1000

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
@@ -45,6 +45,7 @@ def test_what_is_no_normalised_url_raises(url: str) -> None:
 
 
 @given(st.text("ab.:[]1/?#@\\"))
+@example(".:1")
 def test_every_normalised_url_has_a_host_and_begins_with_its_authority(text: str) -> None:
     """But for a root dot: a name with and without it is one host, and one robots.txt speaks for it."""
     url = normalise(f"http://{text}")

@@ -25,6 +25,7 @@ from krowlspider.urls.length import (
     fitting,
 )
 from krowlspider.urls.links import MAX_LINKS, Page, read_page
+from krowlspider.urls.scope import Scope
 from krowlspider.urls.seeds import BadSeed, parse_seed
 from krowlspider.urls.sitemap import Sitemap
 from middlewares.redirect import RedirectMiddleware
@@ -136,10 +137,20 @@ def test_costly_hosts_are_refused_in_seeds_messages_and_imports() -> None:
         lambda number: escaped(cjk(200, number)),
         lambda number: escaped(cjk(28, number)),
         lambda number: f"xn--{number}" + "a" * 120 + "-0" + "a" * 120,
+        lambda number: f"xn--{number}" + "a" * 8000 + "-0" + "a" * 8000,
         lambda number: f"{number}" + "㌖㍿ﷲ" * 20,
         lambda number: cjk(14, number),
     ],
-    ids=["ideographs", "marks", "escaped", "escaped, short", "punycode", "expanding", "honest"],
+    ids=[
+        "ideographs",
+        "marks",
+        "escaped",
+        "escaped, short",
+        "punycode",
+        "long punycode",
+        "expanding",
+        "honest",
+    ],
 )
 def test_the_worst_hosts_of_ten_thousand_links_are_bounded(host: Callable[[int], str]) -> None:
     # No more bytes of a page are read.
@@ -153,6 +164,25 @@ def test_what_a_page_names_too_long_is_counted_apart() -> None:
     page = read_page("".join(f'<a href="{href}">' for href in hrefs).encode(), URL, "utf-8")
     assert page.links == ["https://example.com/1", "https://example.com/2"]
     assert (page.refused, page.oversize) == (1, 2)
+
+
+def test_what_came_of_a_reference_may_be_read_again() -> None:
+    """Else a page that is tried again would be refused."""
+    for host in (cjk(AUTHORITY_MAX), "x" * 5000, "㌖" * AUTHORITY_MAX):
+        url = normalise(f"https://{host}/")
+        assert url is not None
+        assert normalise(url) == url
+
+
+def test_no_url_is_queued_that_would_not_be_read_again() -> None:
+    scope = Scope(
+        max_depth=0, allow=(), deny=(), same_host=False, same_domain=False, max_url_length=0
+    )
+    url = normalise("https://example.com/" + "é" * 3000)
+    assert url is not None
+    assert normalise(url) is None
+    assert scope.refusal(url, "example.com", 1, None) == "length"
+    assert scope.refusal(url[:REFERENCE_MAX], "example.com", 1, None) is None
 
 
 def test_a_page_has_room_for_so_many_characters_of_hosts() -> None:

@@ -246,10 +246,12 @@ def test_gzip_members_end_somewhere() -> None:
     assert urls(gzip.compress(ONE.encode() + b"\n") + packed * 2 * MEMBERS_MAX) == [ONE]
 
 
-def test_a_place_without_end_is_not_kept() -> None:
-    found = read(urlset("http://a/" + "x" * 10 * STEP, ONE))
-    assert found.urls[1:] == [ONE]
-    assert len(found.urls[0]) == PLACE_MAX
+@pytest.mark.parametrize("length", [PLACE_MAX, 7 * STEP])
+def test_a_place_too_long_to_be_parsed_is_none(length: int) -> None:
+    long = "http://a/" + "x" * (length - len("http://a/"))
+    for body in (urlset(long, ONE), f"{ONE}\n{long}\n"):
+        found = read(body)
+        assert (found.urls, found.sitemap.invalid) == ([ONE], 1)
 
 
 # --- what is broken, or hostile ---
