@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection, Order
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
+    from krowlspider.fetch.loopclock import LoopClock
 
 
 class Client:
@@ -27,12 +27,13 @@ class Client:
 
     ``connect_timeout`` holds for each address tried, TLS included; ``first_byte_timeout`` from the
     request sent; at most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
-    The resolver is the caller's to close. To be made while its loop is running.
+    ``clock`` counts all of them but the last. It and the resolver are the caller's to close.
     """
 
     def __init__(
         self,
         *,
+        clock: LoopClock,
         resolver: Resolver,
         guard: AddressGuard,
         connect_timeout: float,
@@ -40,9 +41,11 @@ class Client:
         idle_timeout: float,
         max_idle: int,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._dialer = Dialer(resolver=resolver, guard=guard, connect_timeout=connect_timeout)
-        self._pool = Pool(self._loop, max_idle=max_idle, idle_timeout=idle_timeout)
+        self._clock = clock
+        self._dialer = Dialer(
+            clock=clock, resolver=resolver, guard=guard, connect_timeout=connect_timeout
+        )
+        self._pool = Pool(clock, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._busy: set[Connection] = set()
         # Times that `hang_up` was called.
@@ -71,8 +74,8 @@ class Client:
         go to none of the host's addresses, ValueError for a request that cannot be written, and
         what ``observer`` raises.
         """
-        begun = time.perf_counter()
-        deadline = self._loop.time() + timeout
+        begun = self._clock.time()
+        deadline = begun + timeout
         target = split_target(url)
         request = build_request(target, method, headers, body)
         order = Order(url, method, request, begun, deadline, self._first_byte_timeout)

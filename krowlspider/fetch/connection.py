@@ -21,13 +21,14 @@ from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
 if TYPE_CHECKING:
     from ssl import SSLObject
 
+    from krowlspider.fetch.loopclock import LoopClock, Timer
     from krowlspider.fetch.reader import ResponseReader
     from krowlspider.fetch.request import Origin
 
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """One exchange to be made. ``begun`` is ``time.perf_counter()``, ``deadline`` loop time."""
+    """One exchange to be made. ``begun`` and ``deadline`` are times of a `LoopClock`."""
 
     url: str
     method: str
@@ -40,12 +41,12 @@ class Order:
 class Connection(asyncio.Protocol):
     """Serves one exchange at a time. Between two it is idle: anything heard then closes it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str) -> None:
+    def __init__(self, clock: LoopClock, origin: Origin, address: str) -> None:
         self.origin = origin
         self.address = address
         self.closed = False
         self.dialled = Dialled()
-        self._loop = loop
+        self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._tls: tuple[str, str] | None = None
         self._certificate: bytes | None = None
@@ -53,15 +54,15 @@ class Connection(asyncio.Protocol):
         self._order: Order | None = None
         self._reader: ResponseReader | None = None
         self._outcome: asyncio.Future[Exchange] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._started = 0.0
         self._sent = 0.0
-        self._first_byte = 0.0
+        self._first_byte: float | None = None
 
     @property
     def answered(self) -> bool:
         """Whether any byte has come back for the last request sent."""
-        return self._first_byte > 0
+        return self._first_byte is not None
 
     def exchange(self, order: Order, reader: ResponseReader) -> asyncio.Future[Exchange]:
         """Send a request. The future ends with the exchange, or with a FetchError.
@@ -69,21 +70,21 @@ class Connection(asyncio.Protocol):
         Cancelling the future does not close the connection: call ``close``.
         """
         assert self._outcome is None
-        outcome = self._outcome = self._loop.create_future()
+        outcome = self._outcome = self._clock.loop.create_future()
         self._order = order
         self._reader = reader
-        self._first_byte = 0.0
+        self._first_byte = None
         self._started = time.time()
-        self._sent = time.perf_counter()
+        self._sent = self._clock.time()
         if self._transport is None or self.closed:
             self._fail(ConnectionLost("closed before the request could be sent"))
             return outcome
         self._transport.write(order.request_bytes)
-        first_byte = self._loop.time() + order.first_byte_timeout
+        first_byte = self._sent + order.first_byte_timeout
         if first_byte < order.deadline:
-            self._timer = self._loop.call_at(first_byte, self._first_byte_due)
+            self._timer = self._clock.call_at(first_byte, self._first_byte_due)
         else:
-            self._timer = self._loop.call_at(order.deadline, self._all_due)
+            self._timer = self._clock.call_at(order.deadline, self._all_due)
         return outcome
 
     def close(self) -> None:
@@ -107,8 +108,8 @@ class Connection(asyncio.Protocol):
         if reader is None:
             self.close()
             return
-        if not self._first_byte:
-            self._first_byte = time.perf_counter()
+        if self._first_byte is None:
+            self._first_byte = self._clock.time()
         try:
             reader.feed(data)
         except StopFetch:
@@ -146,7 +147,7 @@ class Connection(asyncio.Protocol):
     def _first_byte_due(self) -> None:
         assert self._order is not None
         if self.answered:
-            self._timer = self._loop.call_at(self._order.deadline, self._all_due)
+            self._timer = self._clock.call_at(self._order.deadline, self._all_due)
         else:
             self._fail(FirstByteTimeout("no answer in time"))
 
@@ -184,6 +185,7 @@ class Connection(asyncio.Protocol):
         order, head = self._order, reader.head
         assert order is not None
         assert head is not None
+        assert self._first_byte is not None
         response = reader.response_bytes
         return Exchange(
             url=order.url,
@@ -199,7 +201,7 @@ class Connection(asyncio.Protocol):
             address=self.address,
             started=self._started,
             latency=self._first_byte - self._sent,
-            duration=time.perf_counter() - order.begun,
+            duration=self._clock.time() - order.begun,
             truncated=truncated,
             tls=self._tls,
             certificate=self._certificate,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ssl
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,6 +28,7 @@ from krowlspider.fetch.tls import Channel
 if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
     from krowlspider.fetch.guard import AddressGuard
+    from krowlspider.fetch.loopclock import LoopClock
     from krowlspider.fetch.request import Origin
 
 # A dead host with a long list of addresses must not hold a slot for each in turn.
@@ -68,32 +67,39 @@ def anywhere(address: str) -> bool:
 
 
 class Dialer:
-    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address. To be made while its loop is
-    running."""
+    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address, by
+    ``clock``."""
 
-    def __init__(self, *, resolver: Resolver, guard: AddressGuard, connect_timeout: float) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(
+        self,
+        *,
+        clock: LoopClock,
+        resolver: Resolver,
+        guard: AddressGuard,
+        connect_timeout: float,
+    ) -> None:
+        self._clock = clock
         self._resolver = resolver
         self._guard = guard
         self._connect_timeout = connect_timeout
         self._tls = crawler_tls()
 
     async def dial(self, origin: Origin, deadline: float, admit: Admit = anywhere) -> Connection:
-        """A fresh connection to ``origin`` before ``deadline`` (loop time), at an address that ``admit`` lets it to.
+        """A fresh connection to ``origin`` before ``deadline`` (of the clock), at an address that ``admit`` lets it to.
 
         The guard judges the very address that is connected to, so no second look-up can slip
         another past it. Raises FetchError: of several addresses, what befell the first; AddressBusy when
         there was room at none.
         """
-        begun = time.perf_counter()
+        begun = self._clock.time()
         addresses = self._resolver.known(origin.host)
         if addresses is None:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with self._clock.timeout_at(deadline):
                     addresses = await self._resolver.resolve(origin.host)
             except TimeoutError as e:
                 raise TotalTimeout(f"looking up {origin.host} took too long") from e
-        name = time.perf_counter() - begun
+        name = self._clock.time() - begun
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
             raise AddressForbidden(
@@ -124,11 +130,10 @@ class Dialer:
     async def _connect(
         self, origin: Origin, address: str, deadline: float, name: float
     ) -> Connection:
-        loop = self._loop
-        limit = loop.time() + self._connect_timeout
+        limit = self._clock.time() + self._connect_timeout
         try:
-            async with asyncio.timeout_at(min(limit, deadline)):
-                return await self._open(loop, origin, address, name)
+            async with self._clock.timeout_at(min(limit, deadline)):
+                return await self._open(origin, address, name)
         except TimeoutError as e:
             where = f"{address} port {origin.port}"
             if deadline <= limit:
@@ -138,18 +143,17 @@ class Dialer:
             failure = connect_failure(e, address, secure=origin.scheme == "https")
             raise failure(f"{address} port {origin.port}: {e}") from e
 
-    async def _open(
-        self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str, name: float
-    ) -> Connection:
-        begun = time.perf_counter()
+    async def _open(self, origin: Origin, address: str, name: float) -> Connection:
+        clock, loop = self._clock, self._clock.loop
+        begun = self._clock.time()
         if origin.scheme == "http":
             _, connection = await loop.create_connection(
-                lambda: Connection(loop, origin, address), address, origin.port
+                lambda: Connection(clock, origin, address), address, origin.port
             )
-            connection.dialled = Dialled(name, time.perf_counter() - begun)
+            connection.dialled = Dialled(name, self._clock.time() - begun)
             return connection
-        connection = Connection(loop, origin, address)
-        channel = Channel(loop, self._tls, _server_name(origin.host), connection)
+        connection = Connection(clock, origin, address)
+        channel = Channel(clock, self._tls, _server_name(origin.host), connection)
         try:
             await loop.create_connection(lambda: channel, address, origin.port)
             await channel.secured
@@ -160,7 +164,7 @@ class Dialer:
             del channel
             raise
         connected = channel.connected
-        connection.dialled = Dialled(name, connected - begun, time.perf_counter() - connected)
+        connection.dialled = Dialled(name, connected - begun, self._clock.time() - connected)
         return connection
 
 

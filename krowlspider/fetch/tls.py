@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from krowlspider.fetch.connection import Connection
+    from krowlspider.fetch.loopclock import LoopClock
 
 # What is decrypted at a time, about one record: OpenSSL keeps a buffer as large as what it was given at most.
 _SLICE = 16_384
@@ -23,7 +23,7 @@ _RECORD = 16_384
 class Channel(asyncio.Protocol):
     """What TCP brings, decrypted, to a connection, which takes this for its transport; and the contrary.
 
-    ``connected`` is when TCP was there, by ``time.perf_counter()``; ``secured`` ends with the handshake: OSError (`ssl.SSLError`
+    ``connected`` is when TCP was there, by ``clock``; ``secured`` ends with the handshake: OSError (`ssl.SSLError`
     among them) where it fails. What the server says before it is asked waits until those who await ``secured`` have had
     their turn.
 
@@ -34,12 +34,12 @@ class Channel(asyncio.Protocol):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        clock: LoopClock,
         context: ssl.SSLContext,
         server_name: str,
         connection: Connection,
     ) -> None:
-        self._loop = loop
+        self._clock = clock
         self._connection = connection
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
@@ -50,7 +50,7 @@ class Channel(asyncio.Protocol):
         # Whether the connection is given what comes.
         self._is_open = False
         self.connected = 0.0
-        self.secured: asyncio.Future[None] = loop.create_future()
+        self.secured: asyncio.Future[None] = clock.loop.create_future()
 
     # --- as a transport ---
 
@@ -73,7 +73,7 @@ class Channel(asyncio.Protocol):
     # --- as a protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.connected = time.perf_counter()
+        self.connected = self._clock.time()
         self._transport = cast("asyncio.Transport", transport)
         self._shake_hands()
 
@@ -113,7 +113,7 @@ class Channel(asyncio.Protocol):
             self._connection.connection_made(cast("asyncio.BaseTransport", self))
             self.secured.set_result(None)
             # The last of the handshake goes with the request.
-            self._loop.call_soon(self._open)
+            self._clock.loop.call_soon(self._open)
 
     def _refuse(self, error: Exception) -> None:
         # Without its traceback, which holds this.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+from krowlspider.fetch.loopclock import LoopClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,6 +21,10 @@ class Clockwork:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return cast("asyncio.AbstractEventLoop", self)
+
+    @property
+    def clock(self) -> LoopClock:
+        return LoopClock(self.loop, self.time)
 
     def time(self) -> float:
         return self.now
@@ -35,6 +41,11 @@ class Clockwork:
         handle = asyncio.TimerHandle(when, callback, args, self.loop)
         self.timers.append(handle)
         return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         # A timer may be cancelled once it has fired, as on any loop.

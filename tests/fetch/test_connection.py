@@ -38,7 +38,7 @@ class Wire(asyncio.Transport):
 
 def connected() -> tuple[Clockwork, Connection, Wire]:
     clockwork, wire = Clockwork(), Wire()
-    connection = Connection(clockwork.loop, Origin("http", "a.test", 80), "192.0.2.1")
+    connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
     connection.connection_made(wire)
     return clockwork, connection, wire
 
