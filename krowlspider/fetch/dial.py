@@ -34,11 +34,9 @@ if TYPE_CHECKING:
 # A dead host with a long list of addresses must not hold a slot for each in turn.
 ADDRESSES_TRIED = 3
 # For TLS 1.2: all suites with AES or ChaCha20 and a certificate, those with forward secrecy first, on each build of Python alike; keys
-# and signatures of any strength, as no certificate is judged either.
-_CIPHERS = (
-    "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20:ECDHE+AES:DHE+AES:RSA+AESGCM:RSA+AES"
-    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
-)
+# and signatures of any strength, as no certificate is judged either. None with DHE, as in browsers: the server chooses
+# the modulus, and one of 10,000 bits takes over a second.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
 # Servers from before RFC 5746 are talked to as well: SSL_OP_LEGACY_SERVER_CONNECT, which has a name from Python 3.12 on.
 _LEGACY_SERVERS = 0x4
 # What connect(2) says of this side's network.
