@@ -45,6 +45,8 @@ class Connection(asyncio.Protocol):
         self.origin = origin
         self.address = address
         self.closed = False
+        self.fault: FetchError | None = None
+        """What the server did that the host is blamed for, be it while idle."""
         self.dialled = Dialled()
         self._clock = clock
         self._transport: asyncio.Transport | None = None
@@ -139,10 +141,7 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._transport = None
         if self._outcome is not None:
-            broken = ConnectionReset if isinstance(exc, ConnectionError) else ConnectionLost
-            lost = broken(str(exc or "closed before the end of the response"))
-            lost.__cause__ = exc
-            self._fail(lost, "disconnect")
+            self._fail(_lost(exc), "disconnect")
 
     def _first_byte_due(self) -> None:
         assert self._order is not None
@@ -208,3 +207,12 @@ class Connection(asyncio.Protocol):
             reused=self._served > 0,
             dialled=self.dialled,
         )
+
+
+def _lost(exc: Exception | None) -> FetchError:
+    if isinstance(exc, FetchError):
+        return exc
+    broken = ConnectionReset if isinstance(exc, ConnectionError) else ConnectionLost
+    lost = broken(str(exc or "closed before the end of the response"))
+    lost.__cause__ = exc
+    return lost

@@ -23,6 +23,7 @@ from krowlspider.fetch.errors import (
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled
+from krowlspider.fetch.slices import Slices
 from krowlspider.fetch.tls import Channel
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Dialer:
         self._guard = guard
         self._connect_timeout = connect_timeout
         self._tls = crawler_tls()
+        self._slices = Slices(clock.loop)
 
     async def dial(self, origin: Origin, deadline: float, admit: Admit = anywhere) -> Connection:
         """A fresh connection to ``origin`` before ``deadline`` (of the clock), at an address that ``admit`` lets it to.
@@ -151,7 +153,7 @@ class Dialer:
             connection.dialled = Dialled(name, self._clock.time() - begun)
             return connection
         connection = Connection(clock, origin, address)
-        channel = Channel(clock, self._tls, _server_name(origin.host), connection)
+        channel = Channel(clock, self._tls, _server_name(origin.host), connection, self._slices)
         try:
             await loop.create_connection(lambda: channel, address, origin.port)
             await channel.secured

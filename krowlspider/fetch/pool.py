@@ -32,9 +32,16 @@ class Pool:
         return len(self._idle)
 
     def take(self, origin: Origin) -> Connection | None:
-        """An open idle connection to ``origin``, which is the caller's from now on."""
+        """An open idle connection to ``origin``, which is the caller's from now on.
+
+        Raises its ``fault``, if the server has misbehaved meanwhile.
+        """
         connection, _ = self._idle.pop(origin, (None, 0.0))
-        if connection is None or connection.closed:
+        if connection is None:
+            return None
+        if connection.fault is not None:
+            raise connection.fault
+        if connection.closed:
             return None
         if self._clock.held_long:
             # Its server may have closed it, which nobody could read.
@@ -43,8 +50,8 @@ class Pool:
         return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep an idle connection. A closed one is forgotten."""
-        if connection.closed:
+        """Keep an idle connection. A closed one is forgotten, unless it has a ``fault`` to tell of."""
+        if connection.closed and connection.fault is None:
             return
         displaced, _ = self._idle.pop(connection.origin, (None, 0.0))
         if displaced is not None:

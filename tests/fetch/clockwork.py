@@ -1,4 +1,4 @@
-"""An event loop of timers only, whose time is moved by hand."""
+"""An event loop without sockets, whose time and turns are moved by hand."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 
 class Clockwork:
-    """Counts seconds from 0. ``timers`` are those still to fire."""
+    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the next turn."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.timers: list[asyncio.TimerHandle] = []
+        self.ready: list[asyncio.Handle] = []
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -46,6 +47,17 @@ class Clockwork:
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args)
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        self.ready.append(asyncio.Handle(callback, args, self.loop))
+        return self.ready[-1]
+
+    def turn(self) -> None:
+        ready, self.ready = self.ready, []
+        for handle in ready:
+            handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         # A timer may be cancelled once it has fired, as on any loop.
