@@ -24,6 +24,7 @@ from krowlspider.errors import JobError, lacks_room, told
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.loopclock import LoopClock
 from krowlspider.fetch.memory import Memory
 from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Frontier
@@ -167,15 +168,18 @@ class Job:
             boot=boot,
         )
         self.robots = robots_gate(settings, self.frontier, self.rule, time.time)
+        self._loop_clock = LoopClock(asyncio.get_running_loop())
+        self._loop_clock.start()
         self._resolver = Resolver(
             overrides=settings.getdict("KROWL_RESOLVE"),
             servers=settings.getlist("KROWL_DNS_SERVERS"),
             cache_size=settings.getint("DNSCACHE_SIZE"),
             timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
+            loop_clock=self._loop_clock,
         )
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
-        self.client = fetch_client(settings, self._resolver)
+        self.client = fetch_client(settings, self._loop_clock, self._resolver)
         payloads = self._payloads()
         self.archive = WarcWriter(
             warc_folder(settings, self.folder.path),
@@ -314,6 +318,7 @@ class Job:
             await self.client.close()
             await self._resolver.close()
             self.decoders.close()
+            self._loop_clock.stop()
             self.mark.close()
             self.folder.leave()
 
@@ -418,8 +423,9 @@ def idle_connections(settings: BaseSettings) -> int:
     return max(1, min(_IDLE_MAX, files - in_transit - _OTHER_FILES))
 
 
-def fetch_client(settings: BaseSettings, resolver: Resolver) -> Client:
+def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:
     return Client(
+        clock=clock,
         resolver=resolver,
         guard=AddressGuard(settings.getlist("KROWL_ALLOW_ADDRESSES")),
         connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),

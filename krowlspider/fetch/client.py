@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.connection import Connection, Order
@@ -21,19 +20,22 @@ if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
+    from krowlspider.fetch.loopclock import LoopClock
 
 
 class Client:
     """Fetches over kept-alive HTTP/1.1 connections. Times in seconds.
 
     ``connect_timeout`` holds for each address tried, TLS included; ``first_byte_timeout`` from the
-    request sent; an answer that has begun is to come at ``rate_min`` bytes a second (0: at any rate); at most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
-    The resolver is the caller's to close. To be made while its loop is running.
+    request sent; an answer that has begun is to come at ``rate_min`` bytes a second (0: at any rate); at most ``max_idle``
+    idle connections are kept, each for ``idle_timeout``. ``clock`` counts all times but the last. It and the resolver are
+    the caller's to close.
     """
 
     def __init__(
         self,
         *,
+        clock: LoopClock,
         resolver: Resolver,
         guard: AddressGuard,
         connect_timeout: float,
@@ -42,9 +44,11 @@ class Client:
         max_idle: int,
         rate_min: int = 0,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._dialer = Dialer(resolver=resolver, guard=guard, connect_timeout=connect_timeout)
-        self._pool = Pool(self._loop, max_idle=max_idle, idle_timeout=idle_timeout)
+        self._clock = clock
+        self._dialer = Dialer(
+            clock=clock, resolver=resolver, guard=guard, connect_timeout=connect_timeout
+        )
+        self._pool = Pool(clock, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._rate_min = rate_min
         self._busy: set[Connection] = set()
@@ -77,8 +81,8 @@ class Client:
         go to none of the host's addresses, ValueError for a request that cannot be written, and
         what ``observer`` raises.
         """
-        begun = time.perf_counter()
-        deadline = self._loop.time() + timeout
+        begun = self._clock.time()
+        deadline = begun + timeout
         target = split_target(url)
         request = build_request(target, method, headers, body)
         held = held or Held(Memory())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.fetch.errors import (
@@ -19,26 +19,24 @@ from krowlspider.fetch.errors import (
     TotalTimeout,
 )
 from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
-from krowlspider.fetch.memory import READ
+from krowlspider.fetch.memory import READ, Held, Memory
 
 if TYPE_CHECKING:
     from ssl import SSLObject
 
-    from krowlspider.fetch.memory import Held
+    from krowlspider.fetch.loopclock import LoopClock, Timer
     from krowlspider.fetch.reader import ResponseReader
     from krowlspider.fetch.request import Origin
 
 
 # Seconds between two looks at how much of an answer has come. One that is slow lasts one to two of them.
 RATE_PERIOD = 10.0
-# Seconds that a look may be late: what came while the loop was held has not all been read.
-_LATE = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """One exchange to be made. ``begun`` is ``time.perf_counter()``, ``deadline`` loop time, ``rate_min`` the bytes a
-    second that an answer is to come at, once it has begun."""
+    """One exchange to be made. ``begun`` and ``deadline`` are times of a `LoopClock`, ``rate_min`` the bytes a second that
+    an answer is to come at, once it has begun."""
 
     url: str
     method: str
@@ -46,19 +44,21 @@ class Order:
     begun: float
     deadline: float
     first_byte_timeout: float
-    held: Held
+    held: Held = field(default_factory=lambda: Held(Memory()))
     rate_min: int = 0
 
 
 class Connection(asyncio.Protocol):
     """Serves one exchange at a time. Between two it is idle: anything heard then closes it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str) -> None:
+    def __init__(self, clock: LoopClock, origin: Origin, address: str) -> None:
         self.origin = origin
         self.address = address
         self.closed = False
+        self.fault: FetchError | None = None
+        """What the server did that the host is blamed for, be it while idle."""
         self.dialled = Dialled()
-        self._loop = loop
+        self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._tls: tuple[str, str] | None = None
         self._certificate: bytes | None = None
@@ -66,18 +66,18 @@ class Connection(asyncio.Protocol):
         self._order: Order | None = None
         self._reader: ResponseReader | None = None
         self._outcome: asyncio.Future[Exchange] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._started = 0.0
         self._sent = 0.0
-        self._first_byte = 0.0
-        # Loop time until which a first byte may come, and what had come at the last look; -1: nothing.
+        self._first_byte: float | None = None
+        # Until when a first byte may come, and what had come at the last look; -1: nothing.
         self._first_byte_at = 0.0
         self._looked_at = -1
 
     @property
     def answered(self) -> bool:
         """Whether any byte has come back for the last request sent."""
-        return self._first_byte > 0
+        return self._first_byte is not None
 
     def exchange(self, order: Order, reader: ResponseReader) -> asyncio.Future[Exchange]:
         """Send a request. The future ends with the exchange, or with a FetchError.
@@ -85,20 +85,19 @@ class Connection(asyncio.Protocol):
         Cancelling the future does not close the connection: call ``close``.
         """
         assert self._outcome is None
-        outcome = self._outcome = self._loop.create_future()
+        outcome = self._outcome = self._clock.loop.create_future()
         self._order = order
         self._reader = reader
-        self._first_byte = 0.0
+        self._first_byte = None
         self._started = time.time()
-        self._sent = time.perf_counter()
+        self._sent = self._clock.time()
         if self._transport is None or self.closed:
             self._fail(ConnectionLost("closed before the request could be sent"))
             return outcome
         self._transport.write(order.request_bytes)
-        now = self._loop.time()
-        self._first_byte_at = now + order.first_byte_timeout
+        self._first_byte_at = self._sent + order.first_byte_timeout
         self._looked_at = -1
-        self._plan(now)
+        self._plan(self._sent)
         return outcome
 
     def close(self) -> None:
@@ -122,8 +121,8 @@ class Connection(asyncio.Protocol):
         if reader is None:
             self.close()
             return
-        if not self._first_byte:
-            self._first_byte = time.perf_counter()
+        if self._first_byte is None:
+            self._first_byte = self._clock.time()
         assert self._order is not None
         held = self._order.held
         held.receive(len(data))
@@ -160,13 +159,10 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._transport = None
         if self._outcome is not None:
-            broken = ConnectionReset if isinstance(exc, ConnectionError) else ConnectionLost
-            lost = broken(str(exc or "closed before the end of the response"))
-            lost.__cause__ = exc
-            self._fail(lost, "disconnect")
+            self._fail(_lost(exc), "disconnect")
 
     def _plan(self, now: float) -> None:
-        """Set the timer to what is due next; ``now`` is loop time."""
+        """Set the timer to what is due next; ``now`` is the clock's."""
         order = self._order
         assert order is not None
         at, due = order.deadline, self._all_due
@@ -174,13 +170,13 @@ class Connection(asyncio.Protocol):
             at, due = self._first_byte_at, self._first_byte_due
         if order.rate_min and now + RATE_PERIOD < at:
             at, due = now + RATE_PERIOD, self._rate_due
-        self._timer = self._loop.call_at(at, due)
+        self._timer = self._clock.call_at(at, due)
 
     def _first_byte_due(self) -> None:
         if self.answered:
             assert self._reader is not None
             self._looked_at = self._reader.received
-            self._plan(self._loop.time())
+            self._plan(self._clock.time())
         else:
             self._fail(FirstByteTimeout("no answer in time"))
 
@@ -188,16 +184,14 @@ class Connection(asyncio.Protocol):
         """Fail an answer that had begun at the last look and has come too slowly since."""
         assert self._order is not None
         assert self._reader is not None
-        assert self._timer is not None
-        now, received = self._loop.time(), self._reader.received
+        received = self._reader.received
         slow = received - self._looked_at < self._order.rate_min * RATE_PERIOD
         # One that had to wait for room in memory is not the host's to answer for.
-        ours = self._order.held.waited or now - self._timer.when() >= _LATE
-        if slow and self._looked_at >= 0 and not ours:
+        if slow and self._looked_at >= 0 and not self._order.held.waited:
             self._fail(TooSlow("the answer came too slowly"), "time")
             return
         self._looked_at = received if self.answered else -1
-        self._plan(now)
+        self._plan(self._clock.time())
 
     def _all_due(self) -> None:
         assert self._order is not None
@@ -240,6 +234,7 @@ class Connection(asyncio.Protocol):
         order, head = self._order, reader.head
         assert order is not None
         assert head is not None
+        assert self._first_byte is not None
         response = reader.response_bytes
         return Exchange(
             url=order.url,
@@ -255,10 +250,19 @@ class Connection(asyncio.Protocol):
             address=self.address,
             started=self._started,
             latency=self._first_byte - self._sent,
-            duration=time.perf_counter() - order.begun,
+            duration=self._clock.time() - order.begun,
             truncated=truncated,
             tls=self._tls,
             certificate=self._certificate,
             reused=self._served > 0,
             dialled=self.dialled,
         )
+
+
+def _lost(exc: Exception | None) -> FetchError:
+    if isinstance(exc, FetchError):
+        return exc
+    broken = ConnectionReset if isinstance(exc, ConnectionError) else ConnectionLost
+    lost = broken(str(exc or "closed before the end of the response"))
+    lost.__cause__ = exc
+    return lost

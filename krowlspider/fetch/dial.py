@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ssl
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,22 +25,22 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
+from krowlspider.fetch.slices import Slices
 from krowlspider.fetch.tls import Channel
 from krowlspider.urls.ports import BLOCKED
 
 if TYPE_CHECKING:
     from krowlspider.fetch.dns import Resolver
     from krowlspider.fetch.guard import AddressGuard
+    from krowlspider.fetch.loopclock import LoopClock
     from krowlspider.fetch.request import Origin
 
 # A dead host with a long list of addresses must not hold a slot for each in turn.
 ADDRESSES_TRIED = 3
 # For TLS 1.2: all suites with AES or ChaCha20 and a certificate, those with forward secrecy first, on each build of Python alike; keys
-# and signatures of any strength, as no certificate is judged either.
-_CIPHERS = (
-    "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20:ECDHE+AES:DHE+AES:RSA+AESGCM:RSA+AES"
-    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
-)
+# and signatures of any strength, as no certificate is judged either. None with DHE, as in browsers: the server chooses
+# the modulus, and one of 10,000 bits takes over a second.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
 # Servers from before RFC 5746 are talked to as well: SSL_OP_LEGACY_SERVER_CONNECT, which has a name from Python 3.12 on.
 _LEGACY_SERVERS = 0x4
 # What connect(2) says at once of this side's network.
@@ -71,21 +69,29 @@ def anywhere(address: str) -> bool:
 
 
 class Dialer:
-    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address. To be made while its loop is
-    running."""
+    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address, by
+    ``clock``."""
 
-    def __init__(self, *, resolver: Resolver, guard: AddressGuard, connect_timeout: float) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(
+        self,
+        *,
+        clock: LoopClock,
+        resolver: Resolver,
+        guard: AddressGuard,
+        connect_timeout: float,
+    ) -> None:
+        self._clock = clock
         self._resolver = resolver
         self._guard = guard
         self._ports = AddressPorts()
         self._connect_timeout = connect_timeout
         self._tls = crawler_tls()
+        self._slices = Slices(clock.loop)
 
     async def dial(
         self, origin: Origin, deadline: float, admit: Admit = anywhere, *, linked: bool = False
     ) -> Connection:
-        """A fresh connection to ``origin`` before ``deadline`` (loop time), at an address that ``admit`` lets it to.
+        """A fresh connection to ``origin`` before ``deadline`` (of the clock), at an address that ``admit`` lets it to.
 
         ``linked`` says that the port was found by a link: only so many of them are asked at an address.
         The guard judges the very address that is connected to, so no second look-up can slip
@@ -94,15 +100,15 @@ class Dialer:
         """
         if origin.port in BLOCKED:
             raise PortForbidden(f"port {origin.port} is of another protocol")
-        begun = time.perf_counter()
+        begun = self._clock.time()
         addresses = self._resolver.known(origin.host)
         if addresses is None:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with self._clock.timeout_at(deadline):
                     addresses = await self._resolver.resolve(origin.host)
             except TimeoutError as e:
                 raise TotalTimeout(f"looking up {origin.host} took too long") from e
-        name = time.perf_counter() - begun
+        name = self._clock.time() - begun
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
             raise AddressForbidden(
@@ -145,11 +151,10 @@ class Dialer:
     async def _connect(
         self, origin: Origin, address: str, deadline: float, name: float
     ) -> Connection:
-        loop = self._loop
-        limit = loop.time() + self._connect_timeout
+        limit = self._clock.time() + self._connect_timeout
         try:
-            async with asyncio.timeout_at(min(limit, deadline)):
-                return await self._open(loop, origin, address, name)
+            async with self._clock.timeout_at(min(limit, deadline)):
+                return await self._open(origin, address, name)
         except TimeoutError as e:
             where = f"{address} port {origin.port}"
             if deadline <= limit:
@@ -159,18 +164,17 @@ class Dialer:
             failure = connect_failure(e, address, secure=origin.scheme == "https")
             raise failure(f"{address} port {origin.port}: {e}") from e
 
-    async def _open(
-        self, loop: asyncio.AbstractEventLoop, origin: Origin, address: str, name: float
-    ) -> Connection:
-        begun = time.perf_counter()
+    async def _open(self, origin: Origin, address: str, name: float) -> Connection:
+        clock, loop = self._clock, self._clock.loop
+        begun = self._clock.time()
         if origin.scheme == "http":
             _, connection = await loop.create_connection(
-                lambda: Connection(loop, origin, address), address, origin.port
+                lambda: Connection(clock, origin, address), address, origin.port
             )
-            connection.dialled = Dialled(name, time.perf_counter() - begun)
+            connection.dialled = Dialled(name, self._clock.time() - begun)
             return connection
-        connection = Connection(loop, origin, address)
-        channel = Channel(loop, self._tls, _server_name(origin.host), connection)
+        connection = Connection(clock, origin, address)
+        channel = Channel(clock, self._tls, _server_name(origin.host), connection, self._slices)
         try:
             await loop.create_connection(lambda: channel, address, origin.port)
             await channel.secured
@@ -181,7 +185,7 @@ class Dialer:
             del channel
             raise
         connected = channel.connected
-        connection.dialled = Dialled(name, connected - begun, time.perf_counter() - connected)
+        connection.dialled = Dialled(name, connected - begun, self._clock.time() - connected)
         return connection
 
 

@@ -23,6 +23,8 @@ from krowlspider.fetch.nameservers import NameServers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from krowlspider.fetch.loopclock import LoopClock
+
 # A crawl asks again for a host soon: shorter answers are kept a minute; longer than an hour none,
 # so that a site that moves is followed within one.
 POSITIVE_MIN, POSITIVE_MAX = 60.0, 3600.0
@@ -72,7 +74,8 @@ class Resolver:
 
     ``overrides``: exact name or "*.suffix" to address. ``servers``: "address" or "address:port",
     empty for those of /etc/resolv.conf. ``cache_size``: names remembered, least recently used
-    dropped. ``timeout``: seconds for one look-up, all tries together. ``clock``: monotonic seconds.
+    dropped. ``timeout``: seconds of ``loop_clock`` for one look-up, all tries together. ``clock``: monotonic
+    seconds.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Resolver:
         servers: Sequence[str],
         cache_size: int,
         timeout: float,
+        loop_clock: LoopClock,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         hosts = HOSTS_FILE.read_text(errors="replace") if HOSTS_FILE.exists() else ""
@@ -89,6 +93,7 @@ class Resolver:
         self._nameservers = NameServers(servers, timeout)
         self._cache_size = cache_size
         self._timeout = timeout
+        self._loop_clock = loop_clock
         self._clock = clock
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
@@ -181,7 +186,8 @@ class Resolver:
 
     async def _answer(self, name: str) -> _Answer:
         try:
-            async with asyncio.timeout(self._timeout):
+            clock = self._loop_clock
+            async with clock.timeout_at(clock.time() + self._timeout):
                 records = await self._records(name)
         except FetchError as e:
             return self._failure(type(e), str(e))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from krowlspider.fetch.connection import Connection
+    from krowlspider.fetch.loopclock import LoopClock
     from krowlspider.fetch.request import Origin
 
 
@@ -18,10 +19,9 @@ class Pool:
     One an origin: a host has one request in transit, so a second would never be used.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, max_idle: int, idle_timeout: float
-    ) -> None:
-        self._loop = loop
+    def __init__(self, clock: LoopClock, *, max_idle: int, idle_timeout: float) -> None:
+        self._clock = clock
+        self._loop = clock.loop
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
         # In the order in which they fell idle, which is the order in which they expire.
@@ -32,13 +32,26 @@ class Pool:
         return len(self._idle)
 
     def take(self, origin: Origin) -> Connection | None:
-        """An open idle connection to ``origin``, which is the caller's from now on."""
+        """An open idle connection to ``origin``, which is the caller's from now on.
+
+        Raises its ``fault``, if the server has misbehaved meanwhile.
+        """
         connection, _ = self._idle.pop(origin, (None, 0.0))
-        return None if connection is None or connection.closed else connection
+        if connection is None:
+            return None
+        if connection.fault is not None:
+            raise connection.fault
+        if connection.closed:
+            return None
+        if self._clock.held_long:
+            # Its server may have closed it, which nobody could read.
+            connection.close()
+            return None
+        return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep an idle connection. A closed one is forgotten."""
-        if connection.closed:
+        """Keep an idle connection. A closed one is forgotten, unless it has a ``fault`` to tell of."""
+        if connection.closed and connection.fault is None:
             return
         displaced, _ = self._idle.pop(connection.origin, (None, 0.0))
         if displaced is not None:

@@ -1,24 +1,31 @@
-"""An event loop of timers only, whose time is moved by hand."""
+"""An event loop without sockets, whose time and turns are moved by hand."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+from krowlspider.fetch.loopclock import LoopClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Clockwork:
-    """Counts seconds from 0. ``timers`` are those still to fire."""
+    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the next turn."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.timers: list[asyncio.TimerHandle] = []
+        self.ready: list[asyncio.Handle] = []
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return cast("asyncio.AbstractEventLoop", self)
+
+    @property
+    def clock(self) -> LoopClock:
+        return LoopClock(self.loop, self.time)
 
     def time(self) -> float:
         return self.now
@@ -35,6 +42,22 @@ class Clockwork:
         handle = asyncio.TimerHandle(when, callback, args, self.loop)
         self.timers.append(handle)
         return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args)
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        self.ready.append(asyncio.Handle(callback, args, self.loop))
+        return self.ready[-1]
+
+    def turn(self) -> None:
+        ready, self.ready = self.ready, []
+        for handle in ready:
+            handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         # A timer may be cancelled once it has fired, as on any loop.

@@ -22,6 +22,7 @@ from krowlspider.fetch.errors import (
     TLSFailed,
 )
 from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.loopclock import LoopClock
 
 from .nameserver import closed_port, nameserver, no_sockets_left
 from .web import Run, answering, client, fetch, serve
@@ -32,7 +33,13 @@ NOWHERE = "255.255.255.255"
 
 
 def asking(port: int) -> Resolver:
-    return Resolver(overrides={}, servers=[f"127.0.0.1:{port}"], cache_size=10, timeout=2)
+    return Resolver(
+        overrides={},
+        servers=[f"127.0.0.1:{port}"],
+        cache_size=10,
+        timeout=2,
+        loop_clock=LoopClock(asyncio.get_running_loop()),
+    )
 
 
 def failing(number: int) -> OSError:

@@ -19,6 +19,7 @@ from krowlspider.fetch.errors import (
     NameWithoutAddress,
 )
 from krowlspider.fetch.hosts import parse_hosts
+from krowlspider.fetch.loopclock import LoopClock
 from krowlspider.fetch.nameservers import NameServers
 
 from .nameserver import (
@@ -55,17 +56,21 @@ async def resolver(
 ) -> AsyncIterator[Resolver]:
     """Asks ``zone``, or the servers at these ports of 127.0.0.1."""
     ports = zone if isinstance(zone, list) else [zone.port]
+    loop_clock = LoopClock(asyncio.get_running_loop())
+    loop_clock.start()
     made = Resolver(
         overrides={"fixed.test": "10.0.0.9"},
         servers=[f"127.0.0.1:{port}" for port in ports],
         cache_size=cache_size,
         timeout=timeout,
+        loop_clock=loop_clock,
         clock=clock or Clock(),
     )
     try:
         yield made
     finally:
         await made.close()
+        loop_clock.stop()
 
 
 async def failure(made: Resolver, name: str) -> FetchError:

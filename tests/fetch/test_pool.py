@@ -8,12 +8,12 @@ from .clockwork import Clockwork
 
 
 def connection(clockwork: Clockwork, host: str) -> Connection:
-    return Connection(clockwork.loop, Origin("http", host, 80), "192.0.2.1")
+    return Connection(clockwork.clock, Origin("http", host, 80), "192.0.2.1")
 
 
 def test_a_connection_is_taken_once_and_by_its_origin_only() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=10, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=10, idle_timeout=10)
     kept = connection(clockwork, "a")
     pool.put(kept)
     assert pool.take(Origin("https", "a", 80)) is None
@@ -24,7 +24,7 @@ def test_a_connection_is_taken_once_and_by_its_origin_only() -> None:
 
 def test_the_longest_idle_is_closed_when_there_are_too_many() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=2, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=2, idle_timeout=10)
     a, b, c = (connection(clockwork, name) for name in "abc")
     pool.put(a)
     pool.put(b)
@@ -34,7 +34,7 @@ def test_the_longest_idle_is_closed_when_there_are_too_many() -> None:
 
 def test_none_are_kept_when_none_may_be() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=0, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=0, idle_timeout=10)
     a = connection(clockwork, "a")
     pool.put(a)
     assert a.closed
@@ -43,7 +43,7 @@ def test_none_are_kept_when_none_may_be() -> None:
 
 def test_a_second_connection_to_one_origin_displaces_the_first() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=5, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
     first, second = connection(clockwork, "a"), connection(clockwork, "a")
     pool.put(first)
     pool.put(second)
@@ -53,7 +53,7 @@ def test_a_second_connection_to_one_origin_displaces_the_first() -> None:
 
 def test_each_expires_in_its_own_time_with_one_timer_for_all() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=5, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
     a, b = connection(clockwork, "a"), connection(clockwork, "b")
     pool.put(a)
     clockwork.advance(4)
@@ -69,7 +69,7 @@ def test_each_expires_in_its_own_time_with_one_timer_for_all() -> None:
 
 def test_one_put_back_lives_anew() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=5, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
     a = connection(clockwork, "a")
     pool.put(a)
     clockwork.advance(9)
@@ -83,7 +83,7 @@ def test_one_put_back_lives_anew() -> None:
 
 def test_a_closed_connection_is_neither_kept_nor_given() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=5, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
     a, b = connection(clockwork, "a"), connection(clockwork, "b")
     a.close()
     pool.put(a)
@@ -95,7 +95,7 @@ def test_a_closed_connection_is_neither_kept_nor_given() -> None:
 
 def test_closing_the_pool_closes_all_and_leaves_no_timer() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.loop, max_idle=5, idle_timeout=10)
+    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
     kept = [connection(clockwork, name) for name in "abc"]
     for one in kept:
         pool.put(one)

@@ -58,6 +58,20 @@ def test_a_certificate_is_recorded_and_not_judged(
     run(main())
 
 
+@pytest.mark.parametrize(
+    "suite",
+    ["ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-SHA", "AES128-SHA"],
+)
+def test_an_old_server_is_reached_however_this_python_was_built(run: Run, suite: str) -> None:
+    async def main() -> None:
+        context = old_server(suite)
+        async with serve(answering(OK), context) as web, client() as made:
+            exchange = await fetch(made, f"https://a.test:{web.port}/")
+        assert exchange.tls == ("TLSv1.2", suite)
+
+    run(main())
+
+
 # RFC 2409, section 6.2.
 _GROUP_2 = (
     "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"
@@ -66,30 +80,29 @@ _GROUP_2 = (
 )
 
 
-@pytest.mark.parametrize(
-    "suite",
-    ["ECDHE-RSA-AES256-GCM-SHA384", "DHE-RSA-AES128-SHA256", "ECDHE-RSA-AES256-SHA", "AES128-SHA"],
-)
-def test_an_old_server_is_reached_however_this_python_was_built(
-    run: Run, suite: str, tmp_path: Path
-) -> None:
-    """Key exchange with 1,024 bits included."""
+def test_no_server_may_choose_a_modulus(run: Run, tmp_path: Path) -> None:
+    """It may be of 10,000 bits. No browser has offered DHE since 2020."""
     # PKCS #3: a sequence of the prime and 2.
-    weak = base64.encodebytes(bytes.fromhex(f"30818702818100{_GROUP_2}020102")).decode()
+    group = base64.encodebytes(bytes.fromhex(f"30818702818100{_GROUP_2}020102")).decode()
     parameters = tmp_path / "dh.pem"
-    parameters.write_text(f"-----BEGIN DH PARAMETERS-----\n{weak}-----END DH PARAMETERS-----\n")
+    parameters.write_text(f"-----BEGIN DH PARAMETERS-----\n{group}-----END DH PARAMETERS-----\n")
+
+    async def main() -> None:
+        context = old_server("DHE-RSA-AES128-SHA256")
+        context.load_dh_params(parameters)
+        async with serve(answering(OK), context) as web, client() as made:
+            with pytest.raises(TLSFailed):
+                await fetch(made, f"https://a.test:{web.port}/")
+
+    run(main())
+
+
+def old_server(suite: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(f"{suite}:@SECLEVEL=0")
-    context.load_dh_params(parameters)
     trustme.CA().issue_cert("a.test", key_type=trustme.KeyType.RSA).configure_cert(context)
-
-    async def main() -> None:
-        async with serve(answering(OK), context) as web, client() as made:
-            exchange = await fetch(made, f"https://a.test:{web.port}/")
-        assert exchange.tls == ("TLSv1.2", suite)
-
-    run(main())
+    return context
 
 
 def server_hello(version: bytes) -> bytes:

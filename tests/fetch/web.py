@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns import Resolver
 from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.loopclock import LoopClock
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange, Observer
@@ -156,10 +157,17 @@ def closing(response: bytes) -> Script:
 
 @asynccontextmanager
 async def client(**changes: Any) -> AsyncIterator[Client]:
+    clock = LoopClock(asyncio.get_running_loop())
+    clock.start()
     resolver = Resolver(
-        overrides={"*.test": "127.0.0.1"}, servers=["127.0.0.1:9"], cache_size=10, timeout=2
+        overrides={"*.test": "127.0.0.1"},
+        servers=["127.0.0.1:9"],
+        cache_size=10,
+        timeout=2,
+        loop_clock=clock,
     )
     options: dict[str, Any] = {
+        "clock": clock,
         "resolver": resolver,
         "guard": AddressGuard(["127.0.0.0/8", "::1/128"]),
         "connect_timeout": 5,
@@ -173,6 +181,7 @@ async def client(**changes: Any) -> AsyncIterator[Client]:
     finally:
         await made.close()
         await resolver.close()
+        clock.stop()
 
 
 async def fetch(
