@@ -35,6 +35,12 @@ class Slices:
                 return
             self._step(channel)
 
+    def go_on(self, channel: Channel) -> None:
+        """Work on what is left of what a channel has received, then have it receive again."""
+        self.work(channel)
+        if not channel.pending:
+            channel.resume()
+
     def _step(self, channel: Channel) -> None:
         self._left -= channel.step()
         # Not in each turn: a loop with something to call does not sleep.

@@ -72,6 +72,9 @@ class Channel(asyncio.Protocol):
         self._error: ssl.SSLError | TLSFailed | None = None
         # Whether the connection is given what comes.
         self._is_open = False
+        # Who wants nothing more to come: the connection, and the slices.
+        self._is_held_back = False
+        self._is_waiting = False
         self.connected = 0.0
         self.secured: asyncio.Future[None] = clock.loop.create_future()
 
@@ -92,13 +95,17 @@ class Channel(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Have nothing more come until `resume_reading`."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._is_held_back = True
+        self._set_reading()
 
     def resume_reading(self) -> None:
         """Have it come again."""
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._is_held_back = False
+        if self._received:
+            # Not at once: the connection may be told of data just now.
+            self._clock.loop.call_soon(self._slices.go_on, self)
+        else:
+            self._set_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """``ssl_object``, which is all that a connection asks for."""
@@ -109,7 +116,8 @@ class Channel(asyncio.Protocol):
     @property
     def pending(self) -> bool:
         """Whether there is work. Between the handshake and the first request there is none."""
-        return bool(self._received) and (self._is_open or not self.secured.done())
+        may_go_on = self._is_open or not self.secured.done()
+        return bool(self._received) and may_go_on and not self._is_held_back
 
     @property
     def is_light(self) -> bool:
@@ -132,13 +140,21 @@ class Channel(asyncio.Protocol):
         return self._spent - before
 
     def pause(self) -> None:
-        """Receive no more."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        """Receive no more until `resume`."""
+        self._is_waiting = True
+        self._set_reading()
 
     def resume(self) -> None:
-        """Receive again."""
-        if self._transport is not None and not self._transport.is_closing():
+        """Receive again, unless the connection has had enough."""
+        self._is_waiting = False
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_held_back or self._is_waiting:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     # --- as a protocol ---

@@ -397,3 +397,28 @@ def test_handshakes_without_end_are_bounded(run: Run, certificate: trustme.LeafC
         assert 5 < server.total_renegotiations() < 500
 
     run(main())
+
+
+def test_a_connection_that_waits_for_memory_is_given_nothing(
+    line: Line, clockwork: Clockwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what was received and is not decrypted yet, whatever the slices do meanwhile."""
+    came: list[int] = []
+
+    def take(data: bytes) -> None:
+        came.append(len(data))
+        if len(came) == 1:
+            line.channel.pause_reading()
+
+    monkeypatch.setattr(line.connection, "data_received", take)
+    data = b"".join(line.sealer.content(bytes(16_000)) for _ in range(10))
+    line.receive(data)
+    for _ in range(3):
+        clockwork.turn()
+    assert not line.tcp.reading
+    assert sum(came) <= 16_000
+    line.channel.resume_reading()
+    for _ in range(12):
+        clockwork.turn()
+    assert line.tcp.reading
+    assert sum(came) == 160_000
