@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from random import random
 from typing import TYPE_CHECKING
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+logger = logging.getLogger(__name__)
 
 # Seconds until a host is tried again that was not to blame: name servers that did not answer are asked no sooner.
 _AGAIN = 10.0
+# Seconds of rest of an address that are told.
+_TELL = 10.0
 
 
 class PolitenessMiddleware:
@@ -55,7 +59,7 @@ class PolitenessMiddleware:
                 asked, chance = _retry_after(response), random()
                 transit.wait = self._rule.after_distress(pace, latency, asked, chance)
                 if response.status in DISTRESS:
-                    self._job.frontier.refused_at_address(transit.host, asked, chance)
+                    self._refused(transit, asked, chance)
                 self._crawler.stats.inc_value("krowl/politeness/distress_count")
             else:
                 transit.wait = self._rule.after_answer(pace, latency)
@@ -88,7 +92,7 @@ class PolitenessMiddleware:
             asked = next((v for k, v in answer.headers if k.lower() == b"retry-after"), None)
             wanted, chance = _seconds(asked), random()
             transit.wait = self._rule.after_distress(pace, answer.latency, wanted, chance)
-            self._job.frontier.refused_at_address(transit.host, wanted, chance)
+            self._refused(transit, wanted, chance)
             self._crawler.stats.inc_value("krowl/politeness/distress_count")
         elif is_answer(exception):
             transit.wait = self._rule.after_answer(pace, request.meta.get("download_latency", 0.0))
@@ -99,6 +103,20 @@ class PolitenessMiddleware:
         transit.resting = self._rule.resting(pace)
         if self._rule.parked(pace):
             self._crawler.stats.inc_value("krowl/politeness/parked_count")
+
+    def _refused(self, transit: Transit, asked: float | None, chance: float) -> None:
+        """Its address may be told by it, and by others there, to rest."""
+        host = transit.host
+        rest = self._job.frontier.refused_at_address(host, asked, chance)
+        if rest:
+            self._crawler.stats.inc_value("krowl/politeness/address_rested_count")
+        if rest >= _TELL:
+            logger.info(
+                "Address %s rests for %.0f s: three hosts there in a row answered 429 or 503, the last of them %s",
+                host.address[1:],
+                rest,
+                host.name,
+            )
 
     def _transit(self, request: Request) -> Transit | None:
         scheduler = self._crawler.engine.scheduler

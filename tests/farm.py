@@ -20,15 +20,17 @@ ROOT = Path(__file__).resolve().parents[1]
 GOOD = 60
 # Seconds that a good host takes.
 LATENCY = 0.1
-# The hub links to its hosts that long after it was asked, so that the good ones are at their pace.
-QUIET = 15.0
+# The hubs take so long for their first page, and are asked for the next, with their hosts, in five times a third of
+# it: the good ones are at their pace by then.
+QUIET = 8.0
+STRIKES = QUIET + 5 * QUIET / 3
 _FILLER = b"<p>" + b"word " * 800
 NEVER = 3600.0
 
 
 @dataclass(frozen=True)
 class Attack:
-    """``pages`` of the hub with ``links`` to hosts of ``domains``, which are at ``addresses``; they answer with ``status``
+    """``pages``, each of a hub of its own, with ``links`` to hosts of ``domains``, which are at ``addresses``; they answer with ``status``
     and ``head`` after ``latency`` seconds."""
 
     pages: int = 1
@@ -47,7 +49,7 @@ class Attack:
             f"{number % self.addresses % 250}.1"
             for number in range(self.domains)
         }
-        return {**good, **bad, "hub.test": "127.60.0.1"}
+        return {**good, **bad, "*.hub.test": "127.60.0.1"}
 
 
 class _Web:
@@ -78,9 +80,10 @@ class _Web:
 
     async def _answer(self, host: str, path: str) -> tuple[int, str, bytes]:
         kind = "good" if host.startswith("good") else "bad"
-        if host != "hub.test":
+        hub = host.startswith("hub")
+        if not hub:
             self.kinds[kind][int(time.monotonic() - self.begun)] += 1
-        if kind == "bad" and host != "hub.test":
+        if kind == "bad" and not hub:
             await asyncio.sleep(self._attack.latency)
             if self._attack.status != 200:
                 return self._attack.status, self._attack.head, b""
@@ -91,14 +94,13 @@ class _Web:
             number = int(path[1:] or 0)
             links = "".join(f"<a href=/{2 * number + more}>x</a>" for more in (1, 2))
             return 200, "", links.encode() + _FILLER
-        if host != "hub.test":
+        if not hub:
             return 200, "", b"<p>a leaf of " + host.encode()
         if path == "/":
             await asyncio.sleep(QUIET)
-            self.struck = self.struck or time.monotonic() - self.begun
-            pages = "".join(f"<a href=/{number}>x</a>" for number in range(self._attack.pages))
-            return 200, "", pages.encode()
-        first = int(path[1:]) * self._attack.links
+            return 200, "", b"<a href=/hosts>x</a>"
+        self.struck = self.struck or time.monotonic() - self.begun
+        first = int(host[3 : host.index(".")]) * self._attack.links
         return 200, "", self._links(first).encode()
 
     def _links(self, first: int) -> str:
@@ -150,7 +152,8 @@ class Farm:
 
     def seeds(self) -> list[str]:
         hosts = [f"good{number}.test" for number in range(GOOD)]
-        return [f"http://{host}:{self.port}/" for host in [*hosts, "hub.test"]]
+        hosts += [f"hub{number}.hub.test" for number in range(self.attack.pages)]
+        return [f"http://{host}:{self.port}/" for host in hosts]
 
 
 def vars_of(attack: Attack) -> dict[str, object]:

@@ -65,14 +65,17 @@ class Addresses:
             if known.pace.distress:
                 self._rule.after_answer(known.pace, latency)
 
-    def refused(self, host: Host, retry_after: float | None, now: float, chance: float) -> None:
-        """A host asked for rest, as of `PaceRule.after_distress`. What was on the way before the last backoff began says
-        nothing new."""
+    def refused(self, host: Host, retry_after: float | None, now: float, chance: float) -> float:
+        """A host asked for rest, as of `PaceRule.after_distress`: the seconds for which its address backs off now, 0 where it
+        does not. What was on the way before the last backoff began says nothing new."""
         known = self._known.get(host.address)
         if known is None or now < known.rests:
-            return
+            return 0.0
         if host.name not in known.refused:
             known.refused = (*known.refused, host.name)[-_IN_A_ROW:]
-        if len(known.refused) == _IN_A_ROW:
-            known.rests = now + self._rule.after_distress(known.pace, 0.0, retry_after, chance)
-            known.next = max(known.next, known.rests)
+        if len(known.refused) < _IN_A_ROW:
+            return 0.0
+        wait = self._rule.after_distress(known.pace, 0.0, retry_after, chance)
+        known.rests = now + wait
+        known.next = max(known.next, known.rests)
+        return wait

@@ -128,7 +128,10 @@ class Shares:
 
     def full(self, shares: tuple[str, ...]) -> str | None:
         """The first that has no room."""
-        return next((share for share in shares if not self.has_room(share)), None)
+        for share in shares:
+            if not self.has_room(share):
+                return share
+        return None
 
     def enter(self, host: Host, shares: tuple[str, ...]) -> None:
         """A host takes its places: there is room."""
@@ -152,14 +155,17 @@ class Shares:
     def leave(self, host: Host, shares: tuple[str, ...]) -> None:
         """A host gives up some of its places."""
         host.places = tuple(share for share in host.places if share not in shares)
+        self._give_up(shares)
+
+    def _give_up(self, shares: tuple[str, ...]) -> None:
         for share in shares:
             if (taken := self._taken.pop(share)) > 1:
                 self._taken[share] = taken - 1
 
     def leave_transit(self, host: Host) -> tuple[str, ...]:
         """A host gives up its places: in these shares."""
-        places = host.places
-        self.leave(host, places)
+        places, host.places = host.places, ()
+        self._give_up(places)
         self._known -= CROWD not in places
         return places
 

@@ -431,9 +431,9 @@ class HostTurns:
         """A host gave an answer that does not ask for rest: what its address is to know of it."""
         self._shares.addresses.answered(host, latency)
 
-    def refused_at_address(self, host: Host, retry_after: float | None, chance: float) -> None:
-        """A host asked for rest: where others do, their address rests."""
-        self._shares.addresses.refused(host, retry_after, self.now(), chance)
+    def refused_at_address(self, host: Host, retry_after: float | None, chance: float) -> float:
+        """A host asked for rest: where others do, their address rests, for so many seconds; else 0."""
+        return self._shares.addresses.refused(host, retry_after, self.now(), chance)
 
     def _park(self, host: Host, share: str) -> None:
         """A share of a host has no room: it is in line for it, or waits further behind."""

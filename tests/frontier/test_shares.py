@@ -252,10 +252,12 @@ def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[],
     assert sent(world, "192.0.2.1") is not None
 
 
-def refuse(world: World, host: Host, retry_after: float | None = None) -> None:
+def refuse(world: World, host: Host, retry_after: float | None = None) -> float:
+    """The host asks for rest; for how long its address does."""
     wait = RULE.after_distress(host.pace, 0.01, retry_after, 0.0)
-    world.frontier.refused_at_address(host, retry_after, 0.0)
+    rest = world.frontier.refused_at_address(host, retry_after, 0.0)
     world.frontier.release(host, wait)
+    return rest
 
 
 def next_sent(world: World, address: str = "192.0.2.1") -> tuple[Host, float]:
@@ -272,8 +274,7 @@ def test_three_hosts_in_a_row_that_ask_for_rest_speak_for_their_address(
     open_store: Callable[[], Store],
 ) -> None:
     world = paced(open_store)
-    for _ in range(3):
-        refuse(world, next_sent(world)[0], retry_after=30.0)
+    assert [refuse(world, next_sent(world)[0], retry_after=30.0) for _ in range(3)] == [0, 0, 30]
     assert next_sent(world)[1] == pytest.approx(30.0)
 
 
