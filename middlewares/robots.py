@@ -50,7 +50,7 @@ class RobotsMiddleware:
         self._crawler.stats.inc_value("robotstxt/response_count")
         self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
         location = _text(response.headers.get(b"Location"))
-        transit.hold = self._job.robots.answered(errand, response.status, response.body, location)
+        self._answered(transit, errand, response.status, response.body, location)
         return request
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
@@ -63,9 +63,8 @@ class RobotsMiddleware:
             named = {name.lower(): value for name, value in cut.headers}
             if b"content-encoding" not in named:
                 # RFC 9309, section 2.5: what came first counts.
-                transit.hold = self._job.robots.answered(
-                    errand, cut.status, cut.body, _text(named.get(b"location"))
-                )
+                location = _text(named.get(b"location"))
+                self._answered(transit, errand, cut.status, cut.body, location)
                 return request
         if isinstance(cause, AddressForbidden):
             self._warn(errand, cause)
@@ -75,6 +74,14 @@ class RobotsMiddleware:
             return request
         transit.hold = self._job.robots.failed(errand, final=transit.resting or is_final(exception))
         return request
+
+    def _answered(
+        self, transit: Transit, errand: Errand, status: int, body: bytes, location: str | None
+    ) -> None:
+        clock = self._job.frontier.now
+        begun = clock()
+        transit.hold = self._job.robots.answered(errand, status, body, location)
+        self._scheduler().charge(transit, clock() - begun)
 
     def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
         self._warned += 1
