@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
@@ -28,6 +27,7 @@ from krowlspider.frontier.schema import host_key
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
 from krowlspider.listeners import send_where_heard
+from krowlspider.politeness.loopcost import NOTICED, LoopCost
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.processing import PageReader, mark_work, tell, tell_holds
@@ -56,7 +56,11 @@ logger = logging.getLogger(__name__)
 # Seconds that one turn of the event loop may spend on entries that robots.txt refuses. One verdict takes 4 µs with
 # ordinary rules and some ms with the longest.
 _TURN = 0.01
+# Entries refused in one turn of a host at most, and seconds after which its turn ends.
 _REFUSALS_A_HOST = 20
+_HOST_TURN = 0.002
+# Hosts named in the log for a robots.txt that takes too long to match.
+_WARNINGS = 5
 # URLs of a retired host dropped in one go, 10 ms; the rest when it is popped.
 _DROPPED_AT_ONCE = 1000
 # Why a crawl ends for all nodes of its cluster: there is nobody to hand anything over to.
@@ -83,6 +87,7 @@ class Transit:
 
     ``wait`` is what the politeness middleware found: seconds from the end of the request to the host's next, on
     top of which the host's delay is the least.
+    ``rest`` is the same for the time that the turn took of the event loop.
     ``failure`` is the reason the page is dropped unless it is queued again. ``hold`` keeps the host out of the
     heap until its robots.txt is known, ``resting`` for minutes or a day. ``blameless`` says that neither host nor page is to
     blame for the failure; ``unpopped`` that the page is back where it was; ``turned_back`` that nothing was sent.
@@ -95,6 +100,7 @@ class Transit:
     lease: Lease | None = None
     errand: Errand | None = None
     wait: float = 0.0
+    rest: float = 0.0
     failure: str | None = None
     hold: bool = False
     resting: bool = False
@@ -129,6 +135,9 @@ class Scheduler(BaseScheduler):
         # Told of each robots.txt that comes: authority, sitemaps as written there (none where there is no robots.txt),
         # depth of the page that waits.
         self.on_robots: Callable[[str, list[str], int], None] | None = None
+        self._cost = LoopCost()
+        # Hosts named for a robots.txt that takes too long to match.
+        self._undecided: set[str] = set()
         # Requests handed to the engine in this turn of the loop.
         self._in_turn = 0
         # Requests sent and not ended.
@@ -511,16 +520,19 @@ class Scheduler(BaseScheduler):
         if outages.paused and (wait := outages.next_probe()) > 0:
             self._wake_at(self._frontier.now() + wait)
             return None
-        end = monotonic() + _TURN
-        while monotonic() < end:
+        clock = self._frontier.now
+        end = clock() + _TURN
+        while clock() < end:
             host = self._pop_probe() if outages.paused else self._frontier.pop_host()
             if host is None:
                 self._wake_when_due()
                 return None
+            begun = clock()
             # What robots.txt and exclusions say is worked out there.
             mark = mark_of(host_key(host.name))
-            request = self._job.mark.during(mark, self._next_of, host, end)
+            request = self._job.mark.during(mark, self._next_of, host, begun)
             if request is not None:
+                self.charge(self._transits[request], clock() - begun)
                 return request
         self.wake()
         return None
@@ -532,8 +544,16 @@ class Scheduler(BaseScheduler):
                 return host
         return self._frontier.pop_host()
 
-    def _next_of(self, host: Host, end: float) -> Request | None:
-        """The host's next request, None when it has none that may be sent now; not long after ``end``."""
+    def charge(self, transit: Transit, took: float) -> None:
+        """Have the host of a request rest for the seconds that it took of the event loop."""
+        if took > NOTICED:
+            transit.rest = max(transit.rest, self._cost.rest(took, self._frontier.now()))
+
+    def _next_of(self, host: Host, begun: float) -> Request | None:
+        """The host's next request, None when it has none that may be sent now.
+
+        Its turn began at ``begun``, in seconds of the job clock.
+        """
         # By turns, so that those whose robots.txt leads to this host do not hold up its pages.
         host.errand_last = bool(host.errands) and not (
             host.errand_last and host.queued and not host.waits
@@ -563,12 +583,13 @@ class Scheduler(BaseScheduler):
                 self._frontier.unpop(lease)
                 return self._send_errand(host, self._own_errand(host, authority))
             put_off |= self._turn_away(lease, verdict)
-            if monotonic() > end:
+            if self._frontier.now() > begun + _HOST_TURN:
                 break
+        now = self._frontier.now()
         if put_off and host.state is not State.RETIRED:
             self._frontier.put_off(host)
         else:
-            self._frontier.give_back(host)
+            self._frontier.give_back(host, self._cost.rest(now - begun, now))
         return None
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
@@ -598,8 +619,19 @@ class Scheduler(BaseScheduler):
             return True
         if verdict is Verdict.UNREACHABLE:
             self.fall_back(lease.entry)
+        if verdict is Verdict.UNDECIDED:
+            self._name_undecided(lease.host.name)
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
+
+    def _name_undecided(self, host: str) -> None:
+        if host not in self._undecided and len(self._undecided) < _WARNINGS:
+            self._undecided.add(host)
+            logger.warning(
+                "robots.txt of %s takes too long to match: URLs that it does not decide in some ms"
+                " are dropped and counted as robots_undecided",
+                host,
+            )
 
     def _robots_come(self, errand: Errand, sitemaps: list[str]) -> None:
         """A robots.txt has come, or is known not to be there."""
@@ -674,7 +706,7 @@ class Scheduler(BaseScheduler):
         if transit.turned_back:
             return
         host = transit.host
-        wait = max(transit.wait, self._job.rule.delay(host.pace))
+        wait = max(transit.wait, transit.rest, self._job.rule.delay(host.pace))
         self.on_the_wire -= 1
         if host.state is State.RETIRED:
             # It has served the errand of another host.

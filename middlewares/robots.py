@@ -51,7 +51,7 @@ class RobotsMiddleware:
         self._crawler.stats.inc_value("robotstxt/response_count")
         self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
         location = _text(response.headers.get(b"Location"))
-        transit.hold = self._answered(transit, errand, response.status, response.body, location)
+        self._answered(transit, errand, response.status, response.body, location)
         return request
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
@@ -65,7 +65,7 @@ class RobotsMiddleware:
             if b"content-encoding" not in named:
                 # RFC 9309, section 2.5: what came first counts.
                 location = _text(named.get(b"location"))
-                transit.hold = self._answered(transit, errand, cut.status, cut.body, location)
+                self._answered(transit, errand, cut.status, cut.body, location)
                 return request
         if isinstance(cause, AddressForbidden):
             self._warn(errand, cause)
@@ -78,11 +78,12 @@ class RobotsMiddleware:
 
     def _answered(
         self, transit: Transit, errand: Errand, status: int, body: bytes, location: str | None
-    ) -> bool:
-        mark = page_mark(self._job.frontier, transit)
-        return self._job.mark.during(
-            mark, self._job.robots.answered, errand, status, body, location
-        )
+    ) -> None:
+        clock, job = self._job.frontier.now, self._job
+        begun = clock()
+        mark = page_mark(job.frontier, transit)
+        transit.hold = job.mark.during(mark, job.robots.answered, errand, status, body, location)
+        self._scheduler().charge(transit, clock() - begun)
 
     def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
         self._warned += 1

@@ -51,6 +51,7 @@ class Verdict(Enum):
 
     ALLOWED = "allowed"
     DISALLOWED = "robots"
+    UNDECIDED = "robots_undecided"
     UNREACHABLE = "robots_unreachable"
     TOO_SLOW = "crawl_delay"
     UNKNOWN = "unknown"
@@ -124,7 +125,9 @@ class RobotsGate:
             return Verdict.UNKNOWN
         if rules is None:
             return Verdict.UNREACHABLE
-        return Verdict.ALLOWED if rules.allowed(url) else Verdict.DISALLOWED
+        if allowed := rules.allowed(url):
+            return Verdict.ALLOWED
+        return Verdict.UNDECIDED if allowed is None else Verdict.DISALLOWED
 
     def crawl_delay(self, host: str) -> float:
         """The longest that the robots.txt of a host ask for, on http and https; seconds."""

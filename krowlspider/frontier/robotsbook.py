@@ -58,6 +58,8 @@ class RobotsBook:
         self._encoded: tuple[RobotsRecord | None, bytes] = None, b""
         self._parse = lru_cache(_SHARED)(partial(RobotsRules.parse, agent=agent))
         self._allow_all = RobotsRules.allow_all()
+        # The last longer body. Many hosts may redirect to one: it is parsed once for all of them.
+        self._long: tuple[bytes, RobotsRules] = (b"", self._allow_all)
 
     def look_up(self, authority: str) -> _Known:
         """When what is known expires, in epoch seconds, and the rules: None for nothing known, or none to be had."""
@@ -155,7 +157,9 @@ class RobotsBook:
         if record.ruling == Ruling.RULES.value:
             if len(record.body) <= _SHARED_SIZE:
                 return self._parse(record.body)
-            return RobotsRules.parse(record.body, self._agent)
+            if record.body != self._long[0]:
+                self._long = record.body, RobotsRules.parse(record.body, self._agent)
+            return self._long[1]
         if record.ruling == Ruling.ALLOW_ALL.value:
             return self._allow_all
         return None

@@ -525,14 +525,17 @@ class HostTurns:
         if host.turn is IDLE:
             host.turn = RESTING
 
-    def give_back(self, host: Host) -> None:
-        """A popped host that sent no request: it is due at once, behind those due before it, or with the first of
-        its retries where it has nothing else."""
+    def give_back(self, host: Host, rest: float = 0.0) -> None:
+        """A popped host that sent no request: it is due after ``rest`` seconds, behind those due
+        before it, or with the first of its retries where it has nothing else."""
         self._leave_transit(host)
-        if host.queued and not host.errands and (earliest := host.earliest()) > self.now():
-            self._rest(host, earliest)
+        due = self.now() + rest
+        if rest:
+            host.due = host.ready = whole_microseconds(due)
+        if host.queued and not host.errands:
+            self._rest(host, max(due, host.earliest()))
         elif host.queued or host.errands:
-            self._due_again(host)
+            self._rest(host, due)
         else:
             self._stand_idle(host)
 

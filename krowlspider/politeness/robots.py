@@ -13,6 +13,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Self
 
 from krowlspider.politeness.pathrules import PathRules
@@ -90,33 +91,34 @@ class _Reader:
 
     def read(self, body: bytes) -> None:
         for raw_name, raw_value in _LINES.findall(body):
-            name, value = raw_name.lower(), raw_value.strip()
+            name = raw_name.lower()
             if name.startswith(b"user"):
-                self._name(_text(value))
+                self._name(_text(raw_value))
             elif name.startswith(b"site"):
-                if place := _text(value):
+                if place := _text(raw_value):
                     self.sitemaps.append(place)
             else:
                 self._closed = True
-                if self._current and value:
-                    self._say(name, _text(value))
+                if self._current and (value := _text(raw_value)):
+                    self._say(name, value)
 
     def _name(self, agent: str) -> None:
         if self._closed:
             self._current, self._closed = [], False
         group = self._groups.get(_token(agent))
-        if group is not None:
+        # Once, however often it is named: each rule is added to each group here.
+        if group is not None and group not in self._current:
             group.named = True
             self._current.append(group)
 
     def _say(self, name: bytes, value: str) -> None:
         for group in self._current:
-            if name.startswith(b"crawl"):
-                group.crawl_delay = _seconds(value, group.crawl_delay)
-            elif name == b"allow":
+            if name == b"allow":
                 group.rules[value] = True
             elif name.startswith(b"di"):
                 group.rules.setdefault(value, False)
+            elif name.startswith(b"crawl"):
+                group.crawl_delay = _seconds(value, group.crawl_delay)
 
 
 def _text(value: bytes) -> str:
@@ -141,7 +143,7 @@ def _seconds(value: str, otherwise: float | None) -> float | None:
 
 # Characters, and parts of rules between wildcards, that take 200 bytes.
 _SIZED = 200
-_WILDCARDS_SIZED = 3
+_WILDCARDS_SIZED = 2
 
 
 class RobotsRules:
@@ -160,8 +162,8 @@ class RobotsRules:
         texts = [*rules, *sitemaps]
         self.size = (
             len(texts)
-            + sum(len(text) // _SIZED for text in texts)
-            + sum(rule.count("*") for rule in rules) // _WILDCARDS_SIZED
+            + sum([len(text) // _SIZED for text in texts])
+            + "".join(rules).count("*") // _WILDCARDS_SIZED
         )
 
     @classmethod
@@ -182,12 +184,15 @@ class RobotsRules:
         """The rules of a site whose robots.txt cannot be had."""
         return cls({"/": False}, None, [])
 
-    def allowed(self, url: str) -> bool:
-        """Whether a normalised URL may be fetched. /robots.txt itself always may."""
+    def allowed(self, url: str) -> bool | None:
+        """Whether a normalised URL may be fetched. /robots.txt itself always may.
+
+        None, when that takes too long to decide, means no.
+        """
         if self._rules is None:
             return True
         path = url[url.index("/", 8) :]
-        return self._rules.allow(path) or path == "/robots.txt"
+        return path == "/robots.txt" or self._rules.allow(path)
 
 
 def _readable(body: bytes) -> bytes:
@@ -201,6 +206,25 @@ def _readable(body: bytes) -> bytes:
         body = body.decode("utf-16", "replace").encode()
     body = _BOM.sub(b"", body).replace(b"\r", b"\n")
     return body[: body.rfind(b"\n") + 1] if cut else body
+
+
+# Of zlib. At the default level some bodies of 500 KiB take 50 ms, at this one 5.
+_LEVEL = 1
+
+
+@lru_cache(1)
+def _compress(body: bytes) -> bytes:
+    """Many hosts may redirect to one robots.txt: its body is compressed once for all of them."""
+    return zlib.compress(body[: BODY_MAX + 1], _LEVEL)
+
+
+def _decompress(data: bytes) -> bytes:
+    """The body that `_compress` got, at most what it kept; zlib.error for anything else."""
+    inflate = zlib.decompressobj()
+    body = inflate.decompress(data, BODY_MAX + 1)
+    if not inflate.eof and len(body) <= BODY_MAX:
+        raise zlib.error("cut off")
+    return body
 
 
 # The form of encoded records; others are refused, not guessed at.
@@ -224,7 +248,7 @@ class RobotsRecord:
     def encode(self) -> bytes:
         """A line of JSON, then the body compressed, cut one byte past what `parse` reads."""
         head = [_VERSION, self.ruling, self.fetched, self.expires, self.status]
-        return json.dumps(head).encode() + b"\n" + zlib.compress(self.body[: BODY_MAX + 1])
+        return json.dumps(head).encode() + b"\n" + _compress(self.body)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -235,7 +259,7 @@ class RobotsRecord:
             record = cls(Ruling(ruling).value, float(fetched), float(expires), int(status), b"")
             if version != _VERSION:
                 raise ValueError(f"version {version}")
-            record.body = zlib.decompress(body)
+            record.body = _decompress(body)
         except (ValueError, TypeError, OverflowError, zlib.error) as e:
             raise ValueError(f"not a robots record: {e}") from e
         return record

@@ -22,6 +22,7 @@ from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from krowlspider.frontier.frontier import Lease
     from krowlspider.frontier.store import Store
 
 A1, A2, A3 = (f"http://a.test/{number}" for number in range(3))
@@ -90,6 +91,40 @@ def test_a_retired_host_takes_nothing_more_and_stays_so_after_a_restart(world: W
     assert world.add(A2) == 0
     assert world.frontier.counters["dropped/crawl_delay"] == 3
     assert not world.frontier.seen.known("a.test", world.hasher.key(A2))
+
+
+def leased(world: World) -> Lease:
+    lease = world.pop()
+    assert lease is not None
+    return lease
+
+
+def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
+    world.add(A1)
+    world.clocks.pass_(1)
+    world.add("http://b.test/")
+    world.clocks.pass_(1)
+    lease = leased(world)
+    world.frontier.unpop(lease)
+    world.frontier.give_back(lease.host)
+    world.clocks.pass_(0.001)
+    assert [leased(world).host.name for _ in range(2)] == ["b.test", "a.test"]
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_what_is_found_of_a_host_does_not_cut_its_rest_short(world: World, left: bool) -> None:
+    world.add(*[A1, A2][: 1 + left])
+    lease = leased(world)
+    world.frontier.acknowledge(lease, dropped="robots")
+    world.frontier.give_back(lease.host, 5.0)
+    world.add("http://a.test/3")
+    world.commit()
+    world.clocks.pass_(4.9)
+    assert world.pop() is None
+    world.restart()
+    assert world.pop() is None
+    world.clocks.pass_(0.2)
+    assert leased(world).host.name == "a.test"
 
 
 def budgeted(open_store: Callable[[], Store], most: int) -> World:

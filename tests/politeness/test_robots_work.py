@@ -1,0 +1,161 @@
+"""Reading a robots.txt is linear work in its bytes, and a verdict bounded work, whatever it says."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from krowlspider.politeness.robots import BODY_MAX, RobotsRecord, RobotsRules, _compress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGENT = "krowlspider"
+# Microseconds of CPU for each byte read, and ms for a verdict of 500 KiB. Measured: 0.21 at most,
+# and 2.6. The limits are those of slow machines.
+READING_MAX = 1.0
+VERDICT_MAX = 20.0
+
+
+def cpu(job: Callable[[], object]) -> float:
+    """Seconds of CPU that a call takes, the best of three."""
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        job()
+        times.append(time.thread_time() - start)
+    return min(times)
+
+
+def reading(body: bytes) -> float:
+    return cpu(lambda: RobotsRules.parse(body, AGENT))
+
+
+def verdict(rules: RobotsRules, path: str) -> float:
+    """In ms."""
+    return 1000 * cpu(lambda: rules.allowed(f"https://example.com/{path}"[:2048]))
+
+
+def repeated(unit: bytes, size: int) -> bytes:
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def numbered(unit: bytes, size: int, head: bytes = b"User-agent: *\n") -> bytes:
+    """Lines in which %d is a number, so that no two are the same."""
+    line = len(unit % 99_999)
+    return (head + b"".join(unit % number for number in range(size // line + 1)))[:size]
+
+
+# How bodies of any size are made.
+BODIES: dict[str, Callable[[int], bytes]] = {
+    "repeated agents": lambda size: (
+        repeated(b"user-agent: *\n", size // 2) + numbered(b"allow:/%d\n", size // 2, b"")
+    ),
+    "repeated agents of ours": lambda size: (
+        repeated(b"user-agent: *\nuser-agent: krowlspider\n", size // 2)
+        + numbered(b"allow:/%d\n", size // 2, b"")
+    ),
+    "an agent for each rule": lambda size: numbered(b"user-agent: *\nallow:/%d\n", size),
+    "agents": lambda size: repeated(b"user-agent: *\n", size),
+    "rules": lambda size: numbered(b"allow:/%d\n", size),
+    "the same rule": lambda size: b"user-agent: *\n" + repeated(b"allow:/\n", size),
+    "wildcards": lambda size: numbered(b"allow:*%d*x\n", size),
+    "wildcards in a row": lambda size: numbered(b"allow:*a**%d\n", size),
+    "wildcards in one rule": lambda size: b"user-agent: *\nallow:/" + repeated(b"*a", size),
+    "stars": lambda size: b"user-agent: *\nallow:/" + b"*" * size,
+    "ends": lambda size: numbered(b"allow:*%d$\n", size),
+    "prefixes of all lengths": lambda size: (
+        b"user-agent: *\n"
+        + b"".join(b"allow:/%b\n" % (b"a" * n) for n in range(int((2 * size) ** 0.5)))
+    ),
+    "utf-8": lambda size: numbered("allow:*\u00e9%d*x\n".encode(), size),
+    "latin-1": lambda size: numbered(b"allow:*\xe9%d*x\n", size),
+    "escapes": lambda size: numbered(b"allow:*%%c3%d*x\n", size),
+    "utf-16": lambda size: b"\xff\xfe" + repeated("allow:/\u00e9\n".encode("utf-16-le"), size),
+    "broken utf-16": lambda size: b"\xff\xfe" + repeated(b"\x00\xd8", size),
+    "one long rule": lambda size: b"user-agent: *\nallow:/" + repeated(b"\xc3\xa9", size),
+    "one long escape": lambda size: b"user-agent: *\nallow:/" + repeated(b"%41", size),
+    "one long agent": lambda size: b"user-agent: " + b"a" * size,
+    "one long delay": lambda size: b"user-agent: *\ncrawl-delay: 0." + b"1" * size,
+    "delays": lambda size: b"user-agent: *\n" + repeated(b"crawl-delay: 1.5\n", size),
+    "sitemaps": lambda size: numbered(b"sitemap:/%d\n", size),
+    "spaces before a word": lambda size: b"disallow" + b" " * size + b"x y",
+    "words without a colon": lambda size: repeated(b"disallow x y\n", size),
+    "names without an end": lambda size: b"disallow" + b"x" * size,
+    "indents": lambda size: repeated(b"\t" * 30 + b"x\n", size),
+    **{
+        f"only {char!r}": lambda size, char=char: char * size  # type: ignore[misc]
+        for char in (b" ", b"\t", b"\v", b"\0", b"#", b":", b"\n", b"\r", b"\xff", b"\xef")
+    },
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_reading_a_robots_txt_is_linear_in_its_bytes(name: str) -> None:
+    small, large = (reading(BODIES[name](size)) for size in (BODY_MAX // 8, BODY_MAX - 100))
+    assert large < READING_MAX * 1e-6 * BODY_MAX
+    # Eight times the bytes: 64 times the work, were it quadratic.
+    assert large < 20 * small + 0.005
+
+
+PARTS = st.sampled_from([
+    b"user-agent: *\n", b"user-agent: krowlspider\n", b"user-agent", b"allow", b"disallow",
+    b"dissallow", b"crawl-delay", b"sitemap", b"visit-time", b":", b" ", b"\t", b"\n", b"\r", b"\0",
+    b"#", b"/", b"*", b"$", b"%", b"%4", b"%2a", b"a", b"9", b".", b"1e", b"\xc3\xa9", b"\xff",
+    b"\xef\xbb\xbf", b"http:", b"\v", b"?",
+])  # fmt: skip
+
+
+@given(st.lists(st.tuples(PARTS, st.integers(1, 3000)), max_size=12), st.integers(1, 20_000))
+@settings(max_examples=60, deadline=None)
+def test_any_body_is_read_in_linear_time(parts: list[tuple[bytes, int]], times: int) -> None:
+    unit = b"".join(part * count for part, count in parts)
+    body = (unit * times)[:BODY_MAX]
+    assert reading(body) < READING_MAX * 1e-6 * len(body) + 0.005
+
+
+@pytest.mark.parametrize("length", [3, 4, 8, 16, 64, 128, 256, 512, 1024])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_texts_that_nearly_match_are_looked_for_in_bounded_time(length: int, place: float) -> None:
+    """What finds a text compares it at every place of the path, nearly to its end."""
+    at = int(place * (length - 1))
+    near = b"a" * at + b"b" + b"a" * (length - at - 1)
+    rules = RobotsRules.parse(numbered(b"allow:*%b*%%d\n" % near, BODY_MAX), AGENT)
+    paths = ["a" * 2000, near.decode() * 700, f"{near.decode()}{'a' * 2000}", "ab" * 1000]
+    assert max(verdict(rules, path) for path in paths) < VERDICT_MAX
+
+
+TEXTS = st.text("ab*", min_size=1, max_size=60)
+
+
+@given(
+    st.lists(TEXTS, min_size=1, max_size=6),
+    st.integers(1, 8),
+    st.lists(st.tuples(st.text("ab", max_size=20), st.integers(1, 200)), max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_verdict_takes_bounded_time(
+    texts: list[str], times: int, path: list[tuple[str, int]]
+) -> None:
+    patterns = [text * times for text in texts]
+    lines = (f"allow:/{patterns[n % len(patterns)]}*{n:b}" for n in range(BODY_MAX // 20))
+    body = "\n".join(["user-agent:*", *lines]).replace("1", "a").replace("0", "b").encode()
+    rules = RobotsRules.parse(body, AGENT)
+    assert verdict(rules, "".join(text * count for text, count in path)) < VERDICT_MAX
+
+
+def test_a_record_is_kept_and_read_again_in_linear_time() -> None:
+    """Of four characters by chance, the compression that is usual takes ten times as long."""
+    body = bytes(random.Random(1).choices(b"abcd", k=BODY_MAX))
+
+    def keep() -> None:
+        encoded = RobotsRecord("rules", 1.0, 2.0, 200, body).encode()
+        _compress.cache_clear()
+        RobotsRecord.decode(encoded)
+
+    assert cpu(keep) < 0.025
