@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Generator
 from functools import partial
 from shlex import quote
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from scrapy.http import Response
@@ -64,6 +64,26 @@ class Marked(Generator[Any, Any, _T]):
         return self._mark.during(self._of, self._coroutine.throw, *error)
 
 
+class _Timed(Marked[_T]):
+    """As `Marked`; ``spent`` are the seconds that its steps have taken."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, of: bytes):
+        super().__init__(coroutine, mark, of)
+        self.spent = 0.0
+
+    def send(self, value: Any) -> Any:
+        begun = perf_counter()
+        try:
+            return super().send(value)
+        finally:
+            self.spent += perf_counter() - begun
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+
 @runtime_checkable
 class PageReader(Protocol):
     """A spider that yields nothing for some requests: their answers need none of Scrapy's spider middlewares, whose
@@ -95,9 +115,10 @@ def mark_work(
     job: Job,
     transit_of: Callable[[Request], Transit | None],
     reader: PageReader | None = None,
+    charge: Callable[[Request, float], None] | None = None,
 ) -> None:
     """Have a scraper do each step of its work on a page under the page's mark, and have ``reader``, the spider if it is
-    one, read its pages.
+    one, read its pages. ``charge`` is told how many seconds of the loop each of the reader's pages took.
 
     Scrapy has no hook round a callback's steps: it iterates the output in one task, feeds the pipelines in others
     and runs an ``async def`` callback in one more. So the first is wrapped, and a task that is started in the
@@ -107,10 +128,16 @@ def mark_work(
 
     async def scrape_marked(result: Response | Failure, request: Request) -> None:
         mark = page_mark(job.frontier, transit_of(request))
-        if reader is not None and isinstance(result, Response) and reader.only_reads(request):
-            await Marked(_read(scraper, reader, result, request), job.mark, mark)
-        else:
+        if reader is None:
             await Marked(scrape(result, request), job.mark, mark)
+            return
+        if isinstance(result, Response) and reader.only_reads(request):
+            work = _Timed(_read(scraper, reader, result, request), job.mark, mark)
+        else:
+            work = _Timed(scrape(result, request), job.mark, mark)
+        await work
+        if charge is not None:
+            charge(request, work.spent)
 
     scraper._scrape = scrape_marked  # type: ignore[method-assign]
     if scraper.concurrent_items == 1:

@@ -27,7 +27,7 @@ from krowlspider.frontier.schema import host_key
 from krowlspider.frontier.store import STORE_ERRORS
 from krowlspider.job import Job
 from krowlspider.listeners import send_where_heard
-from krowlspider.politeness.loopcost import NOTICED, LoopCost
+from krowlspider.politeness.loopcost import HEAVY, NOTICED, LoopCost, alone
 from krowlspider.politeness.pace import next_try
 from krowlspider.politeness.robots import BODY_MAX
 from krowlspider.processing import PageReader, mark_work, tell, tell_holds
@@ -188,7 +188,8 @@ class Scheduler(BaseScheduler):
         self._job.on_room = self.wake
         self._job.memory.on_room = self.wake
         reader = spider if isinstance(spider, PageReader) else None
-        mark_work(self._crawler.engine.scraper, self._job, self.transit, reader)
+        scraper = self._crawler.engine.scraper
+        mark_work(scraper, self._job, self.transit, reader, self._charge_page)
         send_where_heard(self._crawler)
         if self._job.folder.temporary:
             logger.warning(
@@ -548,6 +549,11 @@ class Scheduler(BaseScheduler):
         """Have the host of a request rest for the seconds that it took of the event loop."""
         if took > NOTICED:
             transit.rest = max(transit.rest, self._cost.rest(took, self._frontier.now()))
+
+    def _charge_page(self, request: Request, took: float) -> None:
+        """Have the host of a page rest for the seconds that reading the page took of the event loop."""
+        if took > HEAVY and (transit := self._transits.get(request)) is not None:
+            self._frontier.rest_longer(transit.host, alone(took))
 
     def _next_of(self, host: Host, begun: float) -> Request | None:
         """The host's next request, None when it has none that may be sent now.

@@ -145,6 +145,42 @@ def test_a_spider_that_only_reads_is_given_its_pages_under_their_marks(mark: Wor
     assert mark.now == NOTHING
 
 
+def test_a_page_is_charged_for_its_own_steps_alone(mark: WorkMark) -> None:
+    """Not for what others do while it waits."""
+    charged: list[float] = []
+
+    class Slow(Reading):
+        async def read(self, response: Response) -> None:
+            for _ in range(2):
+                _work(0.02)
+                await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        page = Page(A)
+        scraper = ToldScraper()
+
+        def charge(_: Any, took: float) -> None:
+            charged.append(took)
+
+        mark_work(scraper, FakeJob(mark), lambda page: page, Slow(mark), charge)  # type: ignore[arg-type, return-value]
+        scrape: Any = scraper._scrape
+        await asyncio.gather(scrape(Response("http://a.test/"), page), _busy())
+
+    async def _busy() -> None:
+        await asyncio.sleep(0.03)
+        _work(0.1)
+
+    asyncio.run(main())
+    (took,) = charged
+    assert 0.04 <= took < 0.1
+
+
+def _work(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
 def test_tasks_that_a_page_starts_are_its_own_and_others_are_not(mark: WorkMark) -> None:
     seen: dict[str, bytes] = {}
 

@@ -563,6 +563,13 @@ class HostTurns:
         ):
             self._record_now(host)
 
+    def rest_longer(self, host: Host, wait: float) -> None:
+        """A host that is to be fetched within ``wait`` seconds is due at their end."""
+        due = self.now() + wait
+        if host.turn is RESTING and host.due < due:
+            host.ready = whole_microseconds(due)
+            self._rest(host, due)
+
     def _waits_longer(self, host: Host, wait: float) -> bool:
         """Whether that is longer than a restart would have it wait, by its record."""
         if not host.record:

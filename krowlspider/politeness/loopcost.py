@@ -7,6 +7,9 @@ from __future__ import annotations
 
 # Seconds of the loop above which a turn makes its host rest. An ordinary turn takes a tenth.
 NOTICED = 0.002
+# Seconds above which reading a page makes its host rest. An ordinary page takes a tenth. No share for all together: the
+# large pages of many ordinary hosts are what such a crawl is for.
+HEAVY = 0.01
 # A host rests so many times as long as its turn took: it has 3 % of the loop at most.
 RESTS = 32
 # Share of the loop for all turns that send no request, or are above NOTICED. Names cost a
@@ -29,5 +32,9 @@ class LoopCost:
         """Charge a turn that took so long and ends ``now``; return how long its host rests."""
         took = min(took, _COUNTED_MAX)
         self._even = max(self._even, now - _BURST) + took / SHARE
-        alone = took * RESTS if took > NOTICED else 0.0
-        return max(self._even - now, alone, 0.0)
+        return max(self._even - now, alone(took) if took > NOTICED else 0.0, 0.0)
+
+
+def alone(took: float) -> float:
+    """Return how long a host rests for a turn, or a page, whatever the others take."""
+    return min(took, _COUNTED_MAX) * RESTS

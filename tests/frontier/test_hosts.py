@@ -111,6 +111,22 @@ def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
     assert [leased(world).host.name for _ in range(2)] == ["b.test", "a.test"]
 
 
+def test_a_host_at_rest_can_be_made_to_rest_longer_not_shorter(world: World) -> None:
+    world.add("http://a.test/1", "http://a.test/2")
+    frontier = world.frontier
+    host = frontier.pop_host()
+    assert host is not None
+    lease = frontier.pop(host)
+    assert lease is not None
+    frontier.release(host, 1.0)
+    frontier.rest_longer(host, 5.0)
+    frontier.rest_longer(host, 2.0)
+    world.clocks.pass_(4.9)
+    assert frontier.pop_host() is None
+    world.clocks.pass_(0.2)
+    assert frontier.pop_host() is host
+
+
 @pytest.mark.parametrize("left", [True, False])
 def test_what_is_found_of_a_host_does_not_cut_its_rest_short(world: World, left: bool) -> None:
     world.add(*[A1, A2][: 1 + left])
