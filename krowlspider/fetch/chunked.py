@@ -74,6 +74,9 @@ class ChunkedDecoder:
             end = data.find(b"\n", at)
             if end < 0:
                 self._held += data[at:]
+                # Each read copies what is held.
+                if len(self._held) > FRAMING_CAP:
+                    raise ProtocolBroken("a chunk extension or trailer without end")
                 self._spend(0)
                 return -1
             line = self._held + data[at:end]
@@ -106,9 +109,6 @@ class ChunkedDecoder:
 
     def _spend(self, count: int) -> None:
         self._framing += count
-        # Each read copies what is held.
-        if len(self._held) > FRAMING_CAP:
-            raise ProtocolBroken("a chunk extension or trailer without end")
         if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_BYTE * self.size:
             raise ProtocolBroken("chunk extensions or trailers without end")
 
