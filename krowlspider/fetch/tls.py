@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _SLICE = 16_384
 # As much as a record may hold: RFC 8446, section 5.1.
 _RECORD = 16_384
-# Bytes of a handshake; after it, bytes in a row without content. Chains of the web have 3 to 10 kB.
+# Bytes that end a handshake, or, after it, a row without content. Chains of the web have 3 to 10 kB.
 BARE_MOST = 32_768
 # CPU seconds of one connection, a hundred ordinary handshakes, and those that each byte of content
 # adds, as many as records of 30 bytes take.
@@ -241,7 +241,7 @@ class Channel(asyncio.Protocol):
 
     def _excess(self) -> TLSFailed | None:
         """What the server is cut off for, if anything."""
-        if self._bare > BARE_MOST:
+        if self._bare >= BARE_MOST:
             return self._cut_off(f"{self._bare} bytes of TLS without content")
         if self._spent > WORK + WORK_BYTE * self._content:
             spent = f"{1000 * self._spent:.0f} ms of CPU"
