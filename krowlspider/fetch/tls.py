@@ -26,10 +26,11 @@ logger = logging.getLogger(__name__)
 _SLICE = 16_384
 # As much as a record may hold: RFC 8446, section 5.1.
 _RECORD = 16_384
-# Bytes that end a handshake, or, after it, a row without content. Chains of the web have 3 to 10 kB.
+# A handshake is cut off at so many bytes, and what follows at so many in a row without content.
+# Certificate chains of the web have 3 to 10 kB.
 BARE_MOST = 32_768
-# CPU seconds of one connection, a hundred ordinary handshakes, and those that each byte of content
-# adds, as many as records of 30 bytes take.
+# CPU seconds that a connection may take, and what each byte of content adds to them: as much as a
+# hundred ordinary handshakes, and as records of 30 bytes.
 WORK = 0.05
 WORK_BYTE = 50e-9
 _NOTHING = memoryview(b"")
