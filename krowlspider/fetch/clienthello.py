@@ -1,4 +1,4 @@
-"""The ClientHello that OpenSSL writes when a server asks for another: which key exchange was asked for."""
+"""Reads in the ClientHello that OpenSSL writes which key exchange the server asked for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _FINITE_FIELD = range(0x100, 0x106)
 
 
 def offers_finite_field(flight: bytes) -> bool:
-    """Whether ``flight``, as this side sends it, is a ClientHello whose first key share is of a finite field.
+    """Whether ``flight``, as this side sends it, is a ClientHello with a key of a finite field.
 
     OpenSSL offers none of its own accord: the server has asked for it (RFC 8446, section 4.1.4).
     """
     hello = flight.removeprefix(_CHANGE_CIPHER_SPEC)
     if len(hello) < 6 or hello[0] != _HANDSHAKE or hello[5] != _CLIENT_HELLO:
         return False
-    # Past the headers, version and random bytes: session, suites and compression methods, each after its length.
+    # Past the headers, version and random bytes: session, suites, compression, each with a length.
     at = 5 + 4 + 2 + 32
     at += 1 + hello[at]
     at += 2 + _number(hello, at)

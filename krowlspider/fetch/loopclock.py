@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 INTERVAL = 0.05
 # Seconds by which a beat may be late in ordinary work; only what is beyond is not counted.
 LATE = 0.1
-# Seconds of a hold after which servers may have closed idle connections, of which nothing was read yet.
+# Seconds of a hold after which servers may have closed idle connections: nothing was read of it.
 LONG = 1.0
 # A loop may fire a timer within its clock's resolution before the time; uvloop's is 1 ms.
 _EARLY = 0.002
@@ -25,8 +25,9 @@ _EARLY = 0.002
 class LoopClock:
     """Counts the seconds in which ``loop`` attends to its sockets.
 
-    While one callback holds the loop, answers lie unread and no host can be heard. Without `start` nothing is taken off.
-    ``clock`` is in monotonic seconds: not the loop's own, as that of uvloop stands still in each callback.
+    While one callback holds the loop, answers lie unread. Without `start` nothing is taken off.
+    ``clock`` is in monotonic seconds: not the loop's own, as that of uvloop stands still in each
+    callback.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class LoopClock:
 
     @property
     def held_long(self) -> bool:
-        """Whether the loop has been held for longer than idle connections are sure to last, until now."""
+        """Whether the loop has been held for longer than idle connections are sure to last."""
         return self._clock() - self._due > LONG
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:

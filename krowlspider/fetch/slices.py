@@ -15,9 +15,10 @@ TURN = 0.02
 
 
 class Slices:
-    """Has channels work on what they received, a slice at a time; what exceeds a turn waits for the next one.
+    """Has channels work on what they received, a slice at a time.
 
-    Channels that wait do not read. Those that took little so far go before those that took much.
+    What exceeds a turn waits for the next one. Channels that wait do not read. Those that took
+    little so far go before those that took much.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

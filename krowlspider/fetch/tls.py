@@ -7,6 +7,7 @@ idle one in a crawl of ordinary pages. This one takes 60, and no more CPU.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
     from krowlspider.fetch.loopclock import LoopClock
     from krowlspider.fetch.slices import Slices
 
+logger = logging.getLogger(__name__)
+
 # What is decrypted at a time, about one record: OpenSSL keeps a buffer as large as what it was given at most.
 _SLICE = 16_384
 # As much as a record may hold: RFC 8446, section 5.1.
 _RECORD = 16_384
-# Bytes of a handshake, and after it bytes without one of content between them: a certificate of 0.1 kB costs
-# 0.1 ms to take in, and a change of keys 25 µs for 27 bytes. Chains of the web have 3 to 10 kB.
+# A handshake is cut off at so many bytes, and what follows at so many in a row without content.
+# Certificate chains of the web have 3 to 10 kB.
 BARE_MOST = 32_768
-# CPU seconds of one connection: 0.5 ms for a handshake, 2 ns for a byte in ordinary records; in all no more than WORK,
-# and what records of 30 bytes take. No call counts for more than half of WORK, as a collection of garbage may fall in it.
+# CPU seconds that a connection may take, and what each byte of content adds to them: as much as a
+# hundred ordinary handshakes, and as records of 30 bytes.
 WORK = 0.05
 WORK_BYTE = 50e-9
 _NOTHING = memoryview(b"")
@@ -36,14 +39,15 @@ _NOTHING = memoryview(b"")
 class Channel(asyncio.Protocol):
     """What TCP brings, decrypted, to a connection, which takes this for its transport; and the contrary.
 
-    ``connected`` is when TCP was there, by ``time.perf_counter()``; ``secured`` ends with the handshake: OSError (`ssl.SSLError`
+    ``connected`` is when TCP was there, by ``clock``; ``secured`` ends with the handshake: OSError (`ssl.SSLError`
     among them) where it fails. What the server says before it is asked waits until those who await ``secured`` have had
     their turn.
 
     An end without close_notify is a lost connection, as an answer that ends with it may be cut (RFC 9112, section 9.8).
 
-    A server that has this side work for nothing is cut off with TLSFailed: after ``BARE_MOST`` bytes without content,
-    ``WORK`` and ``WORK_BYTE`` seconds, or a key exchange over a finite field, which takes up to 0.1 s.
+    A server that causes too much work is cut off with TLSFailed, and named in the log: after
+    ``BARE_MOST`` bytes without content, after ``WORK`` and ``WORK_BYTE`` CPU seconds, or when it
+    asks for a key exchange over a finite field, which takes up to 0.1 s in a single call.
 
     :raises ValueError: OpenSSL takes the name for none
     """
@@ -69,6 +73,9 @@ class Channel(asyncio.Protocol):
         self._bare = 0
         self._content = 0
         self._spent = 0.0
+        self._took = 0.0
+        # Reading the clock of the CPU takes ten times as long: it is for those that are not light.
+        self._timer = time.perf_counter
         self._error: ssl.SSLError | TLSFailed | None = None
         # Whether the connection is given what comes.
         self._is_open = False
@@ -125,19 +132,19 @@ class Channel(asyncio.Protocol):
         return self._spent < WORK / 10 + WORK_BYTE * self._content
 
     def step(self) -> float:
-        """Work on the next slice, and return the CPU seconds it took."""
+        """Work on the next slice, and return the seconds it took."""
         piece = self._received[:_SLICE]
         # No view of nothing: it would keep what it is of.
         self._received = self._received[_SLICE:] or _NOTHING
         self._in.write(piece)
         self._bare += len(piece)
-        before = self._spent
+        self._took = 0.0
         if self._is_open:
             self._read()
             self._send()
         else:
             self._shake_hands()
-        return self._spent - before
+        return self._took
 
     def pause(self) -> None:
         """Receive no more until `resume`."""
@@ -187,14 +194,14 @@ class Channel(asyncio.Protocol):
             self._refuse(exc or ConnectionResetError("closed during the handshake"))
 
     def _shake_hands(self) -> None:
-        begun = time.thread_time()
+        begun = self._timer()
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
             self._charge(begun)
             hello = self._out.read()
             if self._bare and offers_finite_field(hello):
-                self._refuse(TLSFailed("the server asks for a key exchange over a finite field"))
+                self._refuse(self._cut_off("it asks for a key exchange over a finite field"))
             elif excess := self._excess():
                 self._refuse(excess)
             elif hello and self._transport is not None:
@@ -229,7 +236,7 @@ class Channel(asyncio.Protocol):
         parts: list[bytes] = []
         is_over = False
         error: ssl.SSLError | TLSFailed | None = None
-        begun = time.thread_time()
+        begun = self._timer()
         try:
             while part := self._object.read(_RECORD):
                 parts.append(part)
@@ -252,16 +259,26 @@ class Channel(asyncio.Protocol):
             self._fail(error)
 
     def _charge(self, begun: float) -> None:
-        self._spent += min(time.thread_time() - begun, WORK / 2)
+        # A collection of garbage may fall in it.
+        self._took = min(self._timer() - begun, WORK / 2)
+        self._spent += self._took
+        if self._timer is time.perf_counter and not self.is_light:
+            # It may have waited for the CPU all the time.
+            self._timer, self._spent = time.thread_time, 0.0
 
     def _excess(self) -> TLSFailed | None:
-        """What the server has asked too much of, if anything."""
-        if self._bare > BARE_MOST:
-            return TLSFailed(f"{self._bare} bytes of TLS without content")
+        """What the server is cut off for, if anything."""
+        if self._bare >= BARE_MOST:
+            return self._cut_off(f"{self._bare} bytes of TLS without content")
         if self._spent > WORK + WORK_BYTE * self._content:
             spent = f"{1000 * self._spent:.0f} ms of CPU"
-            return TLSFailed(f"TLS took {spent} for {self._content} bytes of content")
+            return self._cut_off(f"TLS took {spent} for {self._content} bytes of content")
         return None
+
+    def _cut_off(self, cause: str) -> TLSFailed:
+        host, address = self._connection.origin.host, self._connection.address
+        logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
+        return TLSFailed(cause)
 
     def _send(self) -> None:
         try:

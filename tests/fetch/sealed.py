@@ -16,8 +16,10 @@ HANDSHAKE, CONTENT = 22, 23
 
 
 class Sealer:
-    """Seals what a server says after the handshake. ``log`` is the file of secrets of its SSLContext, whose
-    ``num_tickets`` has to be 0."""
+    """Seals what a server says after the handshake.
+
+    ``log`` is the file of secrets of its SSLContext, whose ``num_tickets`` has to be 0.
+    """
 
     def __init__(self, log: Path) -> None:
         lines = [line.split() for line in log.read_text().splitlines()]

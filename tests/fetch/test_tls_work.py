@@ -344,7 +344,7 @@ def test_a_handshake_in_records_of_a_byte_is_bounded(
 
 
 def test_a_host_that_floods_an_idle_connection_is_blamed(
-    run: Run, tls: ssl.SSLContext, tmp_path: Path
+    run: Run, tls: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By the next request, which is not sent; the one after it has a fresh connection."""
 
@@ -365,6 +365,7 @@ def test_a_host_that_floods_an_idle_connection_is_blamed(
                 await fetch(made, url)
             third = await fetch(made, url)
         assert (first.body, third.body, web.connections) == (b"hello", b"hello", 2)
+        assert "the connection to a.test at 127.0.0.1:" in caplog.text
 
     run(main())
 
