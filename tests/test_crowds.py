@@ -72,6 +72,34 @@ class Crowded(Web):
         return asked / (end - begin)
 
 
+class Fresh(Web):
+    """Hosts that take half a second, each in a block with few others."""
+
+    def answer(self, host: str, path: str, now: float) -> Answer:
+        return Answer(0.5, 404 if path == "/robots.txt" else 200)
+
+    def address(self, host: str) -> str:
+        number = int(host[1:-5]) * 101
+        return f"{20 + number // 65_536}.{number // 256 % 256}.{number % 256}.1"
+
+    def links(self, host: str, path: str) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("via", [None, "hub.test"])
+def test_a_crawl_that_knows_nobody_yet_uses_its_slots(tmp_path: Path, via: str | None) -> None:
+    """2,000 hosts, named by seeds or by one page: 4,000 requests of 0.5 s each in 256 slots take 8 s at the least."""
+
+    async def run() -> Web:
+        web = Fresh()
+        crawl = Simulation(web, lambda _: MemoryStore(), tmp_path)
+        crawl.discover((f"http://h{number}.test/" for number in range(2000)), via=via)
+        crawl.run_until(crawl.clocks.monotonic + 11.0)
+        return web
+
+    assert len(asyncio.run(run()).log) == 4000
+
+
 def crawled(attack: Attack, folder: Path) -> Crowded:
     async def run() -> Crowded:
         return _crawl(attack, folder)
