@@ -374,6 +374,7 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         address_delay=settings.getfloat("KROWL_IP_DELAY_MIN"),
         slots=settings.getint("CONCURRENT_REQUESTS"),
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
+        domain_share=settings.getfloat("KROWL_DOMAIN_SHARE"),
         outbox=settings.getint("KROWL_OUTBOX_MAX"),
         sessions=SessionLimits(
             requests=settings.getint("KROWL_SESSION_REQUESTS"),

@@ -160,11 +160,15 @@ KROWL_SITEMAPS = True
 JOBDIR = None
 # Seconds between two group commits: WARC files to disk, then the pages in them are done.
 KROWL_COMMIT_INTERVAL = 1.0
-# URLs queued for one host, so that no single site fills the frontier.
+# URLs queued for one host, so that no single site fills the frontier. Pages of other domains may fill half of it, and what
+# they name comes after what the host's own pages do.
 KROWL_HOST_QUEUE_MAX = 1000
 # URLs queued for one registrable domain in the whole crawl, all its hosts together; what is dropped does not count.
 # 0: no limit. With one, each page costs a look-up and a put for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0
+# Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of all places are taken, so that no site
+# fills it; further URLs are dropped with the reason "domain_share". 0: no limit.
+KROWL_DOMAIN_SHARE = 0.1
 # URLs queued in all; 90 bytes of disk each where hosts have 20, 120 where they have 4, the seen key included.
 KROWL_FRONTIER_MAX = 50_000_000
 # URLs the first layer of the seen filter holds at 1e-6 false positives (30 bits each); further layers double it,

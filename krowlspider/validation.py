@@ -92,6 +92,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_COMMIT_INTERVAL": number(0, 60, "seconds", above=True),
     "KROWL_HOST_QUEUE_MAX": integer(1, "URLs"),
     "KROWL_DOMAIN_BUDGET": integer(0, "URLs"),
+    "KROWL_DOMAIN_SHARE": number(0, 1, "of the frontier"),
     "KROWL_FRONTIER_MAX": integer(1, "URLs"),
     "KROWL_SEEN_CAPACITY": integer(1, "URLs"),
     "KROWL_SEEN_VERIFY": checkers.boolean,

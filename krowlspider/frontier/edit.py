@@ -161,4 +161,5 @@ def _batch(store: Store) -> Batch:
     batch = store.batch(sync=True)
     batch.delete(schema.CLEAN)
     batch.delete(schema.TALLY)
+    batch.delete(schema.LOAD)
     return batch

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.domainload import DomainLoad
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.handover import Part, put_poison, stays
 from krowlspider.frontier.hosts import (
@@ -53,6 +54,9 @@ COMPACT_EVERY = 500_000
 # Entries of a host read together when it is popped, which takes 35 µs however many they are; and bytes of the longest that
 # is kept in memory until it is.
 _AHEAD = 4
+# The priority of what a stranger's page names of a host for which so many are queued: with few, one queue serves all.
+_STRANGERS = -1
+_STRANGERS_IN_LINE = 16
 _AHEAD_BYTES = 512
 # Pages done or dropped that a host is taken over with: half of what its record holds, so that what is fetched here has room.
 _COUNT_MAX = 0x7FFFFFFF
@@ -115,6 +119,7 @@ class Frontier(HostTurns):
         super().__init__(store, limits, rule, monotonic=monotonic, wall=wall, boot=boot)
         self.seen = seen
         self._budget = DomainBudget(store, limits.domain_budget)
+        self._load = DomainLoad(store, limits.domain_share, limits.total)
         self.linked_ports = LinkedPorts(store, limits.ports)
         self.leased = 0
         self.counters: Counter[str] = Counter()
@@ -183,6 +188,7 @@ class Frontier(HostTurns):
 
     def _put_totals(self, batch: Batch, counters: Counter[str]) -> None:
         batch.put(schema.COUNTERS, json.dumps(counters).encode())
+        self._load.put(batch)
         self.put_clock(batch)
 
     # --- discovery ---
@@ -222,7 +228,7 @@ class Frontier(HostTurns):
         """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one
         batch. Returns how many were queued.
 
-        Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier`` and
+        Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier``, ``dropped/domain_share`` and
         ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
 
         ``foreign`` ones go into the outbox, as `forward` says, in the same batch; ``decided`` are keys of outbox entries
@@ -241,9 +247,11 @@ class Frontier(HostTurns):
         domain = domain_of(via) if via else ""
         for name, some in by_host.items():
             host = self.hosts[name]
-            if domain and not (host.record or host.queues) and domain_of(name) != domain:
+            host.domain = host.domain or domain_of(name)
+            by_stranger = bool(domain) and host.domain != domain
+            if by_stranger and not (host.record or host.queues):
                 host.origin = origin_of(domain)
-            if taken := self._admitted(host, some):
+            if taken := self._admitted(host, some, by_stranger=by_stranger):
                 self.seen.mark(name, [each.key for each in taken if each.key is not None])
                 self._append(host, taken, batch)
                 touched.append(host)
@@ -260,9 +268,12 @@ class Frontier(HostTurns):
         self.counters["queued"] += added
         return added
 
-    def _admitted(self, host: Host, candidates: list[Candidate]) -> list[Candidate]:
-        """Those of one host's candidates that are queued; the others are counted."""
-        room, refusal = self._room(host)
+    def _admitted(
+        self, host: Host, candidates: list[Candidate], *, by_stranger: bool
+    ) -> list[Candidate]:
+        """Those of one host's candidates that are queued; the others are counted. What a stranger's page names comes after
+        the host's own, and leaves it half of its room."""
+        room, refusal = self._room(host, by_stranger=by_stranger)
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:
@@ -271,21 +282,30 @@ class Frontier(HostTurns):
                 self.counters["known"] += 1
             elif len(taken) >= room:
                 self.counters[f"dropped/{refusal}"] += 1
-            elif self._budget.most and not self._budget.take(domain_of(host.name)):
+            elif self._budget.most and not self._budget.take(host.domain):
                 self.counters["dropped/domain_budget"] += 1
             else:
+                if by_stranger and host.queued + len(taken) >= _STRANGERS_IN_LINE:
+                    candidate.priority = min(candidate.priority, _STRANGERS)
                 taken.append(candidate)
                 if key is not None:
                     met.add(key)
         return taken
 
-    def _room(self, host: Host) -> tuple[int, str]:
+    def _room(self, host: Host, *, by_stranger: bool) -> tuple[int, str]:
         """How many more entries a host may have, and why not more."""
         if host.state is State.RETIRED:
             return 0, "crawl_delay"
-        here = self._limits.host_queue - host.queued
+        most = self._limits.host_queue
+        here = (most // 2 if by_stranger else most) - host.queued
         anywhere = self._limits.total - self.queued
-        return (here, "host_queue") if here <= max(anywhere, 0) else (anywhere, "frontier")
+        room, reason = (here, "host_queue") if here <= max(anywhere, 0) else (anywhere, "frontier")
+        of_domain = self._load.room(host.domain, self.queued)
+        return (
+            (room, reason)
+            if of_domain is None or room <= of_domain
+            else (of_domain, "domain_share")
+        )
 
     def forward(self, items: Iterable[Foreign]) -> int:
         """Put what is new into the outbox, mark it as sent to its owner, in one batch. Returns how many were put,
@@ -344,6 +364,7 @@ class Frontier(HostTurns):
             sequence = host.append(priority, tries)
             batch.put(schema.queue_key(prefix, priority, sequence), entry.encode(name))
         self.queued += len(candidates)
+        self._load.add(host.domain or domain_of(name), len(candidates))
         if host.turn is IDLE:
             host.due = max(host.due, whole_microseconds(self.now()))
             self._line_up(host)
@@ -496,6 +517,7 @@ class Frontier(HostTurns):
 
     def _end_lease(self, lease: Lease) -> None:
         lease.host.end_lease(lease.priority, lease.sequence)
+        self._load.take(lease.host.domain)
         self.leased -= 1
 
     # --- hosts that come and go ---
@@ -547,6 +569,7 @@ class Frontier(HostTurns):
         """These entries of a host are all that is left of it."""
         gone = host.queued - len(keys)
         self.queued -= gone
+        self._load.take(domain_of(host.name), gone)
         if host.turn is PUT_OFF:
             self._put_off_queued -= gone
         if self._budget.most:
@@ -633,6 +656,7 @@ class Frontier(HostTurns):
             batch.delete(key)
             host.queued -= 1
             self.queued -= 1
+            self._load.take(domain_of(host.name))
             if host.turn is PUT_OFF:
                 self._put_off_queued -= 1
             if self._budget.most:

@@ -31,6 +31,7 @@ key                                      value
                                          of URLs that were put into the outbox for it
 ``u`` host                               empty; a host that is put off
 ``t`` due host                           empty; one for each host that has entries: the heap by next-fetch time
+``v``                                    URLs queued by domain, JSON, of the domains that have most of them
 =======================================  ==================================================================
 
 ``due`` is 8 bytes big-endian, microseconds of the job clock. ``host`` is UTF-8 without a zero byte, ``priority`` 4
@@ -72,6 +73,7 @@ JOINED = b"j"
 LINKED = b"l"
 OUTBOX = b"o"
 HOLD = b"h"
+LOAD = b"v"
 
 # Bytes of an identity.
 KEY_SIZE = 8

@@ -76,7 +76,7 @@ _NO_PORTS = Ports(())
 class Limits:
     """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
     transit (0: no cap), seconds between two requests to an address, requests in transit in all (``slots``, 0: not known), URLs
-    of one domain ever (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
+    of one domain ever (0: no cap), the part of ``total`` that one domain may have queued (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
     beside those that are busy, places of the heap read at a time, hosts kept that wait for room (``parked``) and names in line
     for it; and what `Sessions` may be, and `LinkedPorts`."""
 
@@ -87,6 +87,7 @@ class Limits:
     address_delay: float = 0.0
     slots: int = 0
     domain_budget: int = 0
+    domain_share: float = 0.0
     outbox: int = 0
     hosts_in_memory: int = HOSTS_IN_MEMORY
     window: int = WINDOW
