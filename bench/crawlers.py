@@ -57,7 +57,8 @@ def krowlspider_command(task: Task) -> list[str]:
         "KROWL_ALLOW_ADDRESSES": "127.0.0.0/8",
         "KROWL_DELAY_MIN": 0,
         "KROWL_DELAY_FACTOR": 0,
-        # Hosts of this web have addresses of their own, which are asked without a delay as they are.
+        # Hosts of this web have addresses of their own, which are asked without a delay as they
+        # are.
         "KROWL_IP_DELAY_MIN": 0,
         # This web has none; each host would be asked once more.
         "KROWL_SITEMAPS": 0,

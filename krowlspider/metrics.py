@@ -87,7 +87,7 @@ HELP = {
     "krowl/politeness/outages_count": "Outages of our own network or name servers.",
     "krowl/politeness/parked_count": "Times that a host was parked for a day.",
     "krowl/politeness/turned_back_count": "Requests not sent for want of room at their address.",
-    "krowl/politeness/address_rested_count": "Times that an address backed off, as hosts there in a row answered 429 or 503.",
+    "krowl/politeness/address_rested_count": "Times that an address backed off.",
     "krowl/seeds/bad_count": "Seed lines skipped as bad.",
     "krowl/seeds/read_count": "Seed lines read.",
     "krowl/seen/expected_losses": "URLs that the seen filter took for known, at most.",

@@ -118,12 +118,14 @@ KROWL_CRAWL_DELAY_MAX = 300.0
 KROWL_RETRY_AFTER_MAX = 3600.0
 # Requests in transit to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY = 2
-# Requests in transit to one IP address, or to the /64 of an IPv6 one, all hosts there together: one machine may serve
-# thousands. With it a block of addresses, an IPv4 /24 or IPv6 /48, has a quarter of CONCURRENT_REQUESTS. 0: no limit for either.
+# Requests in transit to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
+# machine may serve thousands. With it a block of addresses, an IPv4 /24 or IPv6 /48, has a quarter
+# of CONCURRENT_REQUESTS. 0: no limit for either.
 KROWL_IP_CONCURRENCY = 8
-# Seconds from one request to an IP address, or to a /64, to the next, all hosts there together, robots.txt counted: 10 a second,
-# which a machine that serves many sites bears. When three hosts there in a row answer 429 or 503 it backs off as a host
-# does, by up to 60 s of their Retry-After. 0: neither.
+# Seconds from one request to an IP address, or to a /64, to the next, all hosts there together,
+# robots.txt counted: 10 a second, which a machine that serves many sites bears. When three hosts
+# there in a row answer 429 or 503 it backs off as a host does, by up to 60 s of their Retry-After.
+# 0: neither.
 KROWL_IP_DELAY_MIN = 0.1
 # Seconds a robots.txt is used before it is fetched again (RFC 9309, section 2.4: at most 24 hours).
 KROWL_ROBOTS_TTL = 86_400.0

@@ -112,7 +112,8 @@ class PolitenessMiddleware:
             self._crawler.stats.inc_value("krowl/politeness/address_rested_count")
         if rest >= _TELL:
             logger.info(
-                "Address %s rests for %.0f s: three hosts there in a row answered 429 or 503, the last of them %s",
+                "Address %s rests for %.0f s: three hosts there in a row answered 429 or 503, the"
+                " last of them %s",
                 host.address[1:],
                 rest,
                 host.name,

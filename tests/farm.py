@@ -1,7 +1,8 @@
-"""A web of many addresses beside 60 good hosts, for attacks by number: it counts what each second brings.
+"""A web of many addresses beside 60 good hosts, for attacks by number: it counts what each second
+brings.
 
-``python -m tests.farm`` is the server: it listens at all of 127.0.0.0/8, prints its port, and prints what it counted as JSON
-when its standard input ends.
+``python -m tests.farm`` is the server: it listens at all of 127.0.0.0/8, prints its port, and
+prints what it counted as JSON when its standard input ends.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 GOOD = 60
 # Seconds that a good host takes.
 LATENCY = 0.1
-# The hubs take so long for their first page, and are asked for the next, with their hosts, in five times a third of
-# it: the good ones are at their pace by then.
+# The hubs take so long for their first page, and are asked for the next, with their hosts, in five
+# times a third of it: the good ones are at their pace by then.
 QUIET = 8.0
 STRIKES = QUIET + 5 * QUIET / 3
 _FILLER = b"<p>" + b"word " * 800
@@ -30,8 +31,8 @@ NEVER = 3600.0
 
 @dataclass(frozen=True)
 class Attack:
-    """``pages``, each of a hub of its own, with ``links`` to hosts of ``domains``, which are at ``addresses``; they answer with ``status``
-    and ``head`` after ``latency`` seconds."""
+    """``pages``, each of a hub of its own, with ``links`` to hosts of ``domains``, which are at
+    ``addresses``; they answer with ``status`` and ``head`` after ``latency`` seconds."""
 
     pages: int = 1
     links: int = 10_000

@@ -1,4 +1,5 @@
-"""Thousands of hosts that one page names, beside 60 good ones, in simulated time: the good ones keep their pace."""
+"""Thousands of hosts that one page names, beside 60 good ones, in simulated time: the good ones
+keep their pace."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from krowlspider.fetch.errors import FetchError
 
 GOOD, PAGES, LATENCY = 60, 400, 0.1
-# When the hub names its hosts, and from when on, and until when, the good ones are to have their pace again, in seconds.
+# When the hub names its hosts, and from when on, and until when, the good ones are to have their
+# pace again, in seconds.
 STRUCK, SETTLED, END = 20.0, 40.0, 60.0
 
 
@@ -88,7 +90,8 @@ class Fresh(Web):
 
 @pytest.mark.parametrize("via", [None, "hub.test"])
 def test_a_crawl_that_knows_nobody_yet_uses_its_slots(tmp_path: Path, via: str | None) -> None:
-    """2,000 hosts, named by seeds or by one page: 4,000 requests of 0.5 s each in 256 slots take 8 s at the least."""
+    """2,000 hosts, named by seeds or by one page: 4,000 requests of 0.5 s each in 256 slots take 8
+    s at the least."""
 
     async def run() -> Web:
         web = Fresh()

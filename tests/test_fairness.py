@@ -1,4 +1,5 @@
-"""Attacks by number beside 60 good hosts: those keep their pace, and no address is asked more than it bears."""
+"""Attacks by number beside 60 good hosts: those keep their pace, and no address is asked more than
+it bears."""
 
 from __future__ import annotations
 

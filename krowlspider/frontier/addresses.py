@@ -1,7 +1,8 @@
-"""When an address may be asked again: one machine may serve thousands of hosts, each with a delay of its own.
+"""When an address may be asked again: one machine may serve thousands of hosts, each with a delay
+of its own.
 
-Kept in memory only. After a restart each host waits as its own record says, and an address that is still in distress says so
-again.
+Kept in memory only. After a restart each host waits as its own record says, and an address that is
+still in distress says so again.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
 
 # Addresses remembered, the last ones that were asked: about 300 bytes each.
 ADDRESSES = 65_536
-# So many hosts that ask for rest, with none in between that answers, speak for their address: the limit of one site must
-# not silence its neighbours.
+# So many hosts that ask for rest, with none in between that answers, speak for their address: the
+# limit of one site must not silence its neighbours.
 _IN_A_ROW = 3
-# Seconds of a Retry-After that hold for a whole address at most. Then one host there is asked, which may say so again.
+# Seconds of a Retry-After that hold for a whole address at most. Then one host there is asked,
+# which may say so again.
 _RETRY_AFTER_MAX = 60.0
 
 
 @dataclass(slots=True, eq=False)
 class Address:
-    """``next`` is when it may be asked again, ``rests`` when its last backoff ends, in seconds of the job clock; ``refused``
-    names the hosts there that asked for rest since the last other answer."""
+    """``next`` is when it may be asked again, ``rests`` when its last backoff ends, in seconds of
+    the job clock; ``refused`` names the hosts there that asked for rest since the last other
+    answer."""
 
     pace: Pace = field(default_factory=Pace)
     next: float = 0.0
@@ -35,8 +38,8 @@ class Address:
 
 
 class Addresses:
-    """Addresses by their share, with ``delay`` seconds from one request to the next at least; 0: they are asked at any
-    time."""
+    """Addresses by their share, with ``delay`` seconds from one request to the next at least; 0:
+    they are asked at any time."""
 
     def __init__(self, delay: float):
         self.delay = delay
@@ -66,8 +69,9 @@ class Addresses:
                 self._rule.after_answer(known.pace, latency)
 
     def refused(self, host: Host, retry_after: float | None, now: float, chance: float) -> float:
-        """A host asked for rest, as of `PaceRule.after_distress`: the seconds for which its address backs off now, 0 where it
-        does not. What was on the way before the last backoff began says nothing new."""
+        """A host asked for rest, as of `PaceRule.after_distress`: the seconds for which its address
+        backs off now, 0 where it does not. What was on the way before the last backoff began says
+        nothing new."""
         known = self._known.get(host.address)
         if known is None or now < known.rests:
             return 0.0

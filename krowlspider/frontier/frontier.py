@@ -232,8 +232,8 @@ class Frontier(HostTurns):
         ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
 
         ``foreign`` ones go into the outbox, as `forward` says, in the same batch; ``decided`` are keys of outbox entries
-        that `Outbox.rebucket` gave back, which leave it with the batch. ``via`` is the host of the page on which all were
-        found: hosts that are new are of its domain's.
+        that `Outbox.rebucket` gave back, which leave it with the batch. ``via`` is the host of the
+        page on which all were found, the origin of those hosts that are new.
         """
         self._evict()
         self._recall_missing(candidates)

@@ -84,7 +84,8 @@ _DEAD = State.DEAD
 
 
 def origin_of(domain: str) -> int:
-    """What a host's record keeps of the domain whose pages it was found by: two domains may have the same, and share then."""
+    """What a host's record keeps of the domain by whose pages it was found. Two domains may have
+    the same number, and share then."""
     return crc32(domain.encode()) or 1
 
 
@@ -110,14 +111,14 @@ class Host:
     differ where nothing but retries is queued, and none of them is due. ``queued`` counts entries not popped,
     ``leased`` holds (priority, sequence) of those popped and not acknowledged. ``placed`` is the time by which it is
     in the heap on disk, ``unread`` says that it is to be in the heap and not yet in memory's part of it.
-    ``address`` and ``block`` are the shares of where it was last fetched; empty when that is not known. ``places`` are the
-    shares in which it has a place, in transit.
-    ``origin`` says by the pages of which domain it was first found, as of `origin_of`; 0 where that is not known, or its own.
+    ``address`` and ``block`` are the shares of where it was last fetched; empty when that is not
+    known. ``places`` are the shares in which it has a place, in transit. ``origin`` says by the
+    pages of which domain it was first found, as of `origin_of`; 0 where none or its own did.
     ``record`` is its record on disk, empty without one, ``changed`` says that memory knows more than it.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
     it serves errands meanwhile. ``called`` says that room was made for it in
-    one of its shares, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its way
-    to another frontier. ``session`` counts the requests of its session before the next one."""
+    one of its shares, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its
+    way to another frontier. ``session`` counts the requests of its session before the next one."""
 
     name: str
     pace: Pace = field(default_factory=Pace)

@@ -1,9 +1,10 @@
 """What hosts share, and how many of those that share it may be in transit at a time.
 
-A share is a domain, an address ("@192.0.2.1", or the /64 of an IPv6 address), a block of addresses ("#192.0.2" for a /24, or
-an IPv6 /48), the domain by whose pages hosts were found ("^4fc3a0b1", an origin), or the crowd: all hosts that are not known to
-answer soon. A host in transit has a place in each of its shares. One that finds no room waits in line for the first
-share that has none. While nobody else is due, those of an origin that has no room go as part of the crowd.
+A share is a domain, an address ("@192.0.2.1", or the /64 of an IPv6 address), a block of addresses
+("#192.0.2" for a /24, or an IPv6 /48), the domain by whose pages hosts were found ("^4fc3a0b1", an
+origin), or the crowd: all hosts that are not known to answer soon. A host in transit has a place in
+each of its shares. One that finds no room waits in line for the first share that has none. While
+nobody else is due, those of an origin that has no room go as part of the crowd.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 CROWD = "?"
 # Seconds of average latency from which on a host holds its slot for long.
 _SLOW = 5.0
-# The least part of all slots that the crowd may have, and a block of addresses at most: large hosters and CDNs have many
-# sites in one.
+# The least part of all slots that the crowd may have, and a block of addresses at most: large
+# hosters and CDNs have many sites in one.
 _CROWD_LEAST = 4
 _BLOCK = 4
-# The part of all slots that the hosts of one origin have while others are due; and the pages after which a host counts for
-# itself, as whoever names a hundred thousand has not made them.
+# The part of all slots that the hosts of one origin have while others are due; and the pages after
+# which a host counts for itself, as whoever names a hundred thousand has not made them.
 _ORIGIN = 8
 _PROVEN = 10
-# Slots that the crowd leaves free: a part of all of them, and more than the others had at a time lately, so that they
-# can become more. What they had counts 5 % less with each second.
+# Slots that the crowd leaves free: a part of all of them, and more than the others had at a time
+# lately, so that they can become more. What they had counts 5 % less with each second.
 _FREE = 32
 _SPARE = 1.25
 _FADING = 0.95
@@ -63,7 +64,8 @@ def in_crowd(host: Host) -> bool:
 
 
 class Shares:
-    """Places taken in each share, and the names of those that wait for one. ``now`` is the job clock."""
+    """Places taken in each share, and the names of those that wait for one. ``now`` is the job
+    clock."""
 
     def __init__(self, limits: Limits, now: Callable[[], float]):
         self._limits = limits
@@ -86,8 +88,8 @@ class Shares:
         self._ticked = self._next_tick = 0.0
 
     def of(self, host: Host, *, spare: bool = False) -> tuple[str, ...]:
-        """The shares of a host, the widest first: who waits for one of many is not to fill the lines of all others. A
-        ``spare`` one is of the crowd, not of its origin."""
+        """The shares of a host, the widest first: who waits for one of many is not to fill the
+        lines of all others. A ``spare`` one is of the crowd, not of its origin."""
         own = (host.block, host.address, host.domain) if host.address else (host.domain,)
         if spare or in_crowd(host):
             own = (CROWD, *own)
@@ -181,8 +183,8 @@ class Shares:
             self._origins[share] = None
 
     def _set_clock(self, share: str, now: float) -> None:
-        """Have `opened` give an address when it may be asked again. While it may, its line needs none: somebody was called,
-        or who leaves calls."""
+        """Have `opened` give an address when it may be asked again. While it may, its line needs
+        none: somebody was called, or who leaves calls."""
         if share not in self._clocked and (opens := self.addresses.open_at(share)) > now:
             self._clocked.add(share)
             heappush(self._clock, (opens, share))

@@ -56,13 +56,15 @@ ROUND = 3600.0
 _REVIVED = 1000
 # Hosts looked at in one pop, most of which may not be ready: about 20 ms.
 _LOOKS = 1000
-# Hosts a second that may be popped and sent to wait for room, 12 µs each; and how many at once where none were lately. Then
-# the crawl goes on with those in sessions, looks again in so many seconds, and finds those behind a crowd little by little.
+# Hosts a second that may be popped and sent to wait for room, 12 µs each; and how many at once
+# where none were lately. Then the crawl goes on with those in sessions, looks again in so many
+# seconds, and finds those behind a crowd little by little.
 _TURNED_AWAY = 4000.0
 _TURNED_AWAY_MAX = 50_000.0
 _LOOK_AGAIN = 0.05
-# Hosts that wait for room, all shares together: so many with what memory knows of them, 1 kB each, and so many by name, about 100
-# bytes. More are given times of their own, so far apart (seconds), and wait on disk: a domain may have hosts without end.
+# Hosts that wait for room, all shares together: so many with what memory knows of them, 1 kB each,
+# and so many by name, about 100 bytes. More are given times of their own, so far apart (seconds),
+# and wait on disk: a domain may have hosts without end.
 PARKED_IN_MEMORY = 1000
 IN_LINE = 100_000
 _APART = 0.002
@@ -74,11 +76,13 @@ _NO_PORTS = Ports(())
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of one address in
-    transit (0: no cap), seconds between two requests to an address, requests in transit in all (``slots``, 0: not known), URLs
-    of one domain ever (0: no cap), the part of ``total`` that one domain may have queued (0: no cap), URLs in the outbox (0: no cap); and of its memory: hosts kept
-    beside those that are busy, places of the heap read at a time, hosts kept that wait for room (``parked``) and names in line
-    for it; and what `Sessions` may be, and `LinkedPorts`."""
+    """Caps of the frontier: URLs per host, URLs in all, hosts of one domain in transit, hosts of
+    one address in transit (0: no cap), seconds between two requests to an address, requests in
+    transit in all (``slots``, 0: not known), URLs of one domain ever (0: no cap), the part of
+    ``total`` that one domain may have queued (0: no cap), URLs in the outbox (0: no cap); and of
+    its memory: hosts kept beside those that are busy, places of the heap read at a time, hosts
+    kept that wait for room (``parked``) and names in line for it; and what `Sessions` and
+    `LinkedPorts` may be."""
 
     host_queue: int
     total: int
@@ -131,7 +135,8 @@ class HostTurns:
         # Hosts whose turn is PARKED; when the last is due of those that wait for room on disk.
         self._parked = 0
         self._last_apart = 0.0
-        # Whether one of the crowd was called and not popped since; whether the last pop called one for an address.
+        # Whether one of the crowd was called and not popped since; whether the last pop called one
+        # for an address.
         self._crowd_called = False
         self._address_called = False
         # Who was called as nobody else was due, though its origin has no room.
@@ -403,8 +408,8 @@ class HostTurns:
         return True
 
     def locate(self, host: Host, address: str) -> bool:
-        """A host in transit is about to be fetched at an address. False when that, or its block, has no room now: the host is
-        to be turned back."""
+        """A host in transit is about to be fetched at an address. False when that, or its block,
+        has no room now: the host is to be turned back."""
         places = places_of(address)
         if host.address == places[0]:
             return True
@@ -433,7 +438,8 @@ class HostTurns:
         self._shares.addresses.answered(host, latency)
 
     def refused_at_address(self, host: Host, retry_after: float | None, chance: float) -> float:
-        """A host asked for rest: where others do, their address rests, for so many seconds; else 0."""
+        """A host asked for rest: where others do, their address rests, for so many seconds; else
+        0."""
         return self._shares.addresses.refused(host, retry_after, self.now(), chance)
 
     def _park(self, host: Host, share: str) -> None:
@@ -476,7 +482,8 @@ class HostTurns:
         self._make_room(self._shares.of(host))
 
     def _call_waiting(self, now: float) -> None:
-        """Once a pop: room of the crowd, or at an address, that there is without anybody's leaving it."""
+        """Once a pop: room of the crowd, or at an address, that there is without anybody's leaving
+        it."""
         more = (now - self._turned_away_at) * _TURNED_AWAY
         self._turned_away_at = now
         self._turned_away = min(self._turned_away + more, _TURNED_AWAY_MAX)
@@ -491,13 +498,15 @@ class HostTurns:
         return share is not None and bool(self._call_next(share))
 
     def _call_spare(self) -> bool:
-        """Nobody else is due: call a host of an origin that has no room, which goes as part of the crowd."""
+        """Nobody else is due: call a host of an origin that has no room, which goes as part of the
+        crowd."""
         share = self._shares.next_origin()
         self._spare = "" if share is None else self._call_next(share)
         return bool(self._spare)
 
     def _call_next(self, share: str) -> str:
-        """Have the next in line for a share popped before all others. Its name; empty when nobody is left there."""
+        """Have the next in line for a share popped before all others. Its name; empty when nobody
+        is left there."""
         while (name := self._shares.first(share)) is not None:
             host = self.host(name)
             if host.turn is PARKED:

@@ -1,4 +1,5 @@
-"""What hosts share: addresses and their blocks, the crowd of those not known to answer, and the rate of an address."""
+"""What hosts share: addresses and their blocks, the crowd of those not known to answer, and the
+rate of an address."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def opened(open_store: Callable[[], Store], limits: Limits = LIMITS, **caps: flo
 
 
 def sent(world: World, address: str | None = None) -> Host | None:
-    """The next host on its way to its address; None when there is none. Those without room are turned back."""
+    """The next host on its way to its address; None when there is none. Those without room are
+    turned back."""
     while (host := world.frontier.pop_host()) is not None:
         where = address or address_of(host.name)
         if world.frontier.locate(host, where):
