@@ -56,7 +56,7 @@ def corpus() -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "path"), [pytest.param(*each, id=each[1].name) for each in corpus()]
+    ("name", "path"), [pytest.param(*each, id="-".join(each[1].parts[-2:])) for each in corpus()]
 )
 def test_what_was_found_once_is_read_in_linear_time(name: str, path: Path) -> None:
     assert not excess(TARGETS[name], path.read_bytes())
