@@ -80,8 +80,8 @@ $(FUZZ): $(DEV) tests/fuzz/requirements.txt
 	@$(BIN)/python -m venv .cache/fuzz
 	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
 		> "$$(.cache/fuzz/bin/python -c 'import site; print(site.getsitepackages()[0])')/krowlspider.pth"
-	@.cache/fuzz/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
-		-r tests/fuzz/requirements.txt || echo 'atheris has no build for this Python: inputs are found by chance'
+	@.cache/fuzz/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r tests/fuzz/requirements.txt || echo 'atheris has no build for this Python: inputs are found by chance'
 	@touch $@
 
 $(BENCH): requirements.txt requirements-dev.txt bench/requirements.txt

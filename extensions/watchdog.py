@@ -76,11 +76,16 @@ class Watchdog:
             "log": log,
         }
         passed = [number for number in (wake.fileno(), self._before, stack, log) if number >= 0]
-        process = subprocess.Popen(  # noqa: S603 - our own source
-            [sys.executable, "-I", "-S", "-", json.dumps(task)],
-            stdin=subprocess.PIPE,
-            pass_fds=passed,
-        )
+        # Blocked until it ignores them: a terminal sends Ctrl-C to both.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own source
+                [sys.executable, "-I", "-S", "-", json.dumps(task)],
+                stdin=subprocess.PIPE,
+                pass_fds=passed,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert process.stdin is not None
         # By its source: it may lie in an egg.
         with process.stdin as program:

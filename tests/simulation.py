@@ -328,7 +328,7 @@ class Simulation:
         """Crawl until a time, in monotonic seconds."""
         commit_at = self.clocks.monotonic + COMMIT_S
         while (now := self.clocks.monotonic) < end:
-            self._send(end)
+            self._send()
             due = self.job.frontier.next_due()
             wake = end if due is None else now + max(due - self.job.frontier.now(), 0.001)
             if self.downloader.needs_backout():
@@ -340,22 +340,21 @@ class Simulation:
                 commit_at += COMMIT_S
 
     def _advance(self, to: float) -> None:
-        # What the loop did meanwhile may have taken longer.
-        self.clocks.pass_(max(0.0, to - self.clocks.monotonic))
+        self.clocks.pass_(to - self.clocks.monotonic)
         while self._events and self._events[0][0] <= to:
             _, _, work, request = heappop(self._events)
             self._step(work, request)
 
-    def _send(self, end: float) -> None:
+    def _send(self) -> None:
         slot = self.crawler.engine._slot
-        while not self.downloader.needs_backout() and self.clocks.monotonic < end:
+        while not self.downloader.needs_backout():
             slot.wanted = False
             request = self.scheduler.next_request()
             if request is None and not slot.wanted:
                 break
             if request is None:
-                # The scheduler's turn of the loop is over, which takes time; then come the others.
-                self._advance(self.clocks.monotonic + 0.001)
+                # The scheduler's turn of the loop is over, which takes time.
+                self.clocks.pass_(0.001)
             else:
                 self.downloader.active.add(request)
                 self._step(self.downloader.download(request), request)
