@@ -5,8 +5,9 @@ crawler and others, each printed and written as JSON to bench-results/.
 queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
 this one with more hosts, more requests in transit and a slower web, ``pair`` one process and two of a cluster, ``profile`` a
 flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis,
-``handover`` hosts, ``join`` a crawl while a second node takes half of its hosts; ``hostile`` crawls of good hosts beside one
-attack at a time (docs/hostile.md), ``soak`` beside all of them for an hour.
+``handover`` hosts, ``join`` a crawl while a second node takes half of its hosts; ``hostile`` crawls
+of good hosts beside one attack at a time (docs/hostile.md), ``soak`` beside all of them for an
+hour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Extension: Scrapy's telnet console, whose password is in a file that others cannot read, and in no log."""
+"""Extension: Scrapy's telnet console, whose password is in a file that others cannot read, and in
+no log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Extension: starts the watchdog, which names what holds the event loop and has SIGINT end the crawl even then."""
+"""Extension: starts the watchdog, which names what holds the event loop and has SIGINT end the
+crawl even then."""
 
 from __future__ import annotations
 
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-# Has the stack of the main thread written. Nobody else uses it: the first real-time signals are the C library's.
+# Has the stack of the main thread written. Nobody else uses it: the first real-time signals are the
+# C library's.
 _STACK_SIGNAL = signal.SIGRTMIN + 7
 
 
 class Watchdog:
-    """Has the loop beat once a second, and a process watch that it does: see `krowlspider.watchdog`."""
+    """Has the loop beat once a second, and a process watch that it does: see
+    `krowlspider.watchdog`."""
 
     def __init__(self, crawler: Crawler):
         self._job = Job.of(crawler)
@@ -52,8 +55,8 @@ class Watchdog:
         stack, self._stack = os.pipe()
         os.set_blocking(self._stack, False)
         faulthandler.register(_STACK_SIGNAL, self._stack, all_threads=False)
-        # Signals go to the watchdog first, which passes them on to the loop: nothing else hears them at once while a
-        # call in C goes on.
+        # Signals go to the watchdog first, which passes them on to the loop: nothing else hears
+        # them at once while a call in C goes on.
         number = self._signals.fileno()
         self._before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
         self._process = self._spawn(wake, stack, log)

@@ -66,8 +66,8 @@ def request_limits(settings: BaseSettings) -> dict[str, float]:
 
 
 class RequestCodec:
-    """Turns requests of one spider into entries and back. ``limits`` are the highest that a request from outside may have:
-    without them it has none of its own."""
+    """Turns requests of one spider into entries and back. ``limits`` are the highest that a request
+    from outside may have: without them it has none of its own."""
 
     def __init__(self, spider: Spider, limits: Mapping[str, float] | None = None):
         self._spider = spider
@@ -177,8 +177,8 @@ class RequestCodec:
         return request
 
     def portable(self, entry: Entry) -> Request:
-        """The request of an entry that goes to another node, or comes from one. What its meta may not carry is taken out of
-        the entry too.
+        """The request of an entry that goes to another node, or comes from one. What its meta may
+        not carry is taken out of the entry too.
 
         :raises ValueError: it is a pickle, of a class that is none of Scrapy's, or no request of this spider
         """
@@ -199,7 +199,8 @@ class RequestCodec:
             raise ValueError(str(error)) from error
 
     def _lower(self, meta: dict[str, Any], callback: str | None) -> None:
-        """Take limits that are no lower than this node's own out of a request's meta. A sitemap may have more bytes."""
+        """Take limits that are no lower than this node's own out of a request's meta. A sitemap may
+        have more bytes."""
         is_sitemap = self.makes_pages and callback == "parse_sitemap" and "krowl_sitemap" in meta
         for name, least in _LEAST.items():
             most = BYTES_MAX if is_sitemap and name == "download_maxsize" else self._limits[name]

@@ -1,4 +1,5 @@
-"""CSV feeds that a spreadsheet may open: what strangers wrote in a cell is text there, and never a formula."""
+"""CSV feeds that a spreadsheet may open: what strangers wrote in a cell is text there, and never a
+formula."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 class CsvItemExporter(ScrapyCsvItemExporter):
-    """Scrapy's own, but control characters in text become U+FFFD, and an apostrophe goes before what would be a formula."""
+    """Scrapy's own, but control characters in text become U+FFFD, and an apostrophe goes before
+    what would be a formula."""
 
     def _build_row(self, values: Iterable[Any]) -> Iterable[Any]:
         for value in super()._build_row(values):

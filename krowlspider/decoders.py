@@ -1,4 +1,5 @@
-"""Content codings of pages undone: at once what takes little, the rest in a thread, while the event loop goes on."""
+"""Content codings of pages undone: at once what takes little, the rest in a thread, while the event
+loop goes on."""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ if TYPE_CHECKING:
     from krowlspider.fetch.memory import Held
     from krowlspider.frontier.poison import WorkMark
 
-# CPU seconds for which a body is decoded on the event loop, and then to the end of a step: 10 ms with the costliest of
-# codings. An ordinary page takes 0.02 ms, one of 1 MB 1 ms.
+# CPU seconds for which a body is decoded on the event loop, and then to the end of a step: 10 ms
+# with the costliest of codings. An ordinary page takes 0.02 ms, one of 1 MB 1 ms.
 _ON_LOOP = 0.002
 
 
 class Decoders:
-    """One thread, so that hostile bodies wait for one another, and for no page that is decoded at once.
+    """One thread, so that hostile bodies wait for one another, and for no page that is decoded at
+    once.
 
-    ``mark`` names the page whose body is decoded on the loop, ``thread_mark`` the one in the thread.
+    ``mark`` names the page whose body is decoded on the loop, ``thread_mark`` the one in the
+    thread.
     """
 
     def __init__(self, mark: WorkMark, thread_mark: WorkMark):
@@ -32,8 +35,8 @@ class Decoders:
     async def decode(
         self, page: bytes, body: bytes, encodings: bytes, cap: int, held: Held
     ) -> bytes:
-        """The body of the page that ``page`` marks (`page_mark`) without its codings, which is what is ``held`` from now on.
-        Raises as `Decoding` does."""
+        """The body of the page that ``page`` marks (`page_mark`) without its codings, which is what
+        is ``held`` from now on. Raises as `Decoding` does."""
         decoding = Decoding(body, encodings, cap)
         if not self._mark.during(page, decoding.run, _ON_LOOP):
             loop = asyncio.get_running_loop()

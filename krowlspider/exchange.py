@@ -243,8 +243,8 @@ class Exchange:
         return candidates
 
     def _is_stray(self, message: Message, host: str) -> bool:
-        """Whether a link or redirect led to a host with a port: what a person gives has no depth. What an ordinary spider
-        asks for has, and is as good as given."""
+        """Whether a link or redirect led to a host with a port: what a person gives has no depth.
+        What an ordinary spider asks for has, and is as good as given."""
         led = message.redirects or (message.depth and self._codec.makes_pages)
         return ":" in host and bool(led)
 

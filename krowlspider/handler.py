@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A charset that browsers do not know, and that Python decodes in quadratic time: 1 MB would take a minute. As no codec
-# has that name, a page that says so has none.
+# A charset that browsers do not know, and that Python decodes in quadratic time: 1 MB would take a
+# minute. As no codec has that name, a page that says so has none.
 DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
 _address = lru_cache(maxsize=65_536)(ip_address)

@@ -61,8 +61,8 @@ _TRY_AGAIN_MAX = 5.0
 # Idle connections at most, about 12 MB (with TLS 130), and files that are open besides: LevelDB's 1,000 tables are mapped, and closed.
 _IDLE_MAX = 2048
 _OTHER_FILES = 300
-# The part of the memory to be had that bodies may take: a crawl has the frontier and its caches besides, and the kernel
-# keeps the files that are written.
+# The part of the memory to be had that bodies may take: a crawl has the frontier and its caches
+# besides, and the kernel keeps the files that are written.
 _MEMORY_SHARE = 4
 _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 
@@ -70,7 +70,8 @@ _jobs: WeakKeyDictionary[Crawler, Job] = WeakKeyDictionary()
 class Job:
     """The parts of one crawl. Made with the first component that asks for it, opened by the scheduler.
 
-    ``frontier``, ``robots``, ``archive``, ``notes``, ``client``, ``decoders`` and ``hasher`` are there from `open` to `close`.
+    ``frontier``, ``robots``, ``archive``, ``notes``, ``client``, ``decoders`` and ``hasher`` are
+    there from `open` to `close`.
     """
 
     frontier: Frontier

@@ -95,10 +95,10 @@ class JobFolder:
         ring: str | None = None,
         may_begin: bool = True,
     ) -> JobHead:
-        """Lock the folder and read its head, making both when the folder is new or empty. ``seed`` is that of the
-        identities of a cluster; None: a new folder gets one of its own; one that no new folder ``may_begin`` with is for
-        those that have it. ``ring`` is the one that it is to belong to; None:
-        whatever it is.
+        """Lock the folder and read its head, making both when the folder is new or empty. ``seed``
+        is that of the identities of a cluster; None: a new folder gets one of its own; one that no
+        new folder ``may_begin`` with is for those that have it. ``ring`` is the one that it is to
+        belong to; None: whatever it is.
 
         :raises JobError: in use, not writable, of another format, seed or ring, or not a crawl's folder; or, unless it
             is taken ``to_repair``, a repair was cut short in it
@@ -148,7 +148,8 @@ class JobFolder:
 
     @property
     def open_to_others(self) -> str:
-        """The mode of the folder, as chmod has it, if others than its owner can get into it; else empty."""
+        """The mode of the folder, as chmod has it, if others than its owner can get into it; else
+        empty."""
         mode = self.path.stat().st_mode & 0o777
         return f"{mode:o}" if mode & 0o077 else ""
 
@@ -271,7 +272,8 @@ def _headless(path: Path) -> str:
 def _make_durably(path: Path) -> None:
     """Make a folder, and those above it, so that a power loss does not take their names."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    # Requests in it may be pickles: who writes to them has them run. One that is there keeps its mode.
+    # Requests in it may be pickles: who writes to them has them run. One that is there keeps its
+    # mode.
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in missing:
         sync_folder(folder.parent)

@@ -17,7 +17,8 @@ def machine_memory() -> int:
 
 
 def memory_to_be_had(groups: Path = _GROUPS, tree: Path = _TREE, machine: int | None = None) -> int:
-    """Bytes that this process may use: the least that any of its control groups, version 1 or 2, or the machine has."""
+    """Bytes that this process may use: the least that any of its control groups, version 1 or 2, or
+    the machine has."""
     least = machine_memory() if machine is None else machine
     with suppress(OSError):
         for line in groups.read_text().splitlines():
@@ -33,7 +34,8 @@ def memory_to_be_had(groups: Path = _GROUPS, tree: Path = _TREE, machine: int | 
 
 
 def _limits(tree: Path, path: str, name: str) -> list[int]:
-    """The limits of a control group and of those that it is in. In a container, its own is at the top of the tree."""
+    """The limits of a control group and of those that it is in. In a container, its own is at the
+    top of the tree."""
     found = []
     group = Path(path.lstrip("/"))
     for each in (group, *group.parents):

@@ -47,13 +47,15 @@ class Outages:
         self._by_names = False
         # Outages that began in this start.
         self.begun = 0
-        # Whether hosts never reached prove nothing: some host has answered, or an outage was given up.
+        # Whether hosts never reached prove nothing: some host has answered, or an outage was given
+        # up.
         self._needs_proof = frontier.counters["done"] > 0
         # Names of the hosts that answered last, the latest at the end.
         self._answering: deque[str] = deque(maxlen=_REMEMBERED)
         # During an outage, those to be asked whether it is over, the next one first.
         self._probes: deque[str] = deque()
-        # When a host was asked last from which the end of an outage would be heard, or it was certain that it goes on.
+        # When a host was asked last from which the end of an outage would be heard, or it was
+        # certain that it goes on.
         self._asked = 0.0
 
     def answered(self, host: Host) -> None:
@@ -64,8 +66,8 @@ class Outages:
         self._ask_resolver()
 
     def failed(self, host: Host, kind: str, *, has_head: bool = False) -> bool:
-        """A request to a host failed; True when it is not the host that is to blame. ``has_head``: that of its
-        answer had come, so that it was reached, however slow the rest is."""
+        """A request to a host failed; True when it is not the host that is to blame. ``has_head``:
+        that of its answer had come, so that it was reached, however slow the rest is."""
         self._ask_resolver()
         # Whoever refuses was reached.
         self._needs_proof |= kind in NETWORK.refuted_by
@@ -116,7 +118,8 @@ class Outages:
         return 0.0 if self._network.open(now) else self._network.next_probe - now
 
     def to_probe(self) -> Iterator[str]:
-        """During an outage, hosts that answered before it, of as many owners as there are, the one tried last at the end."""
+        """During an outage, hosts that answered before it, of as many owners as there are, the one
+        tried last at the end."""
         for _ in range(len(self._probes)):
             self._probes.rotate(-1)
             yield self._probes[-1]
@@ -131,8 +134,8 @@ class Outages:
     def _tells(self, host: Host, kind: str) -> bool:
         """Whether a host's failing may show that our network is down.
 
-        Until some host has answered, those never reached must do: the network may have been down from the start. To them
-        a connection at least was made if they are silent.
+        Until some host has answered, those never reached must do: the network may have been down
+        from the start. To them a connection at least was made if they are silent.
         """
         if host.pace.errors:
             return False
@@ -179,8 +182,8 @@ class Outages:
             self._frontier.forgive(name, strikes)
 
     def _known_to_answer(self) -> list[str]:
-        """Hosts that answered before an outage, one of each address block and domain: those first of which no request
-        failed, which end it at once if it is none."""
+        """Hosts that answered before an outage, one of each address block and domain: those first
+        of which no request failed, which end it at once if it is none."""
         found: dict[str, str] = {}
         names = list(dict.fromkeys(reversed(self._answering)))
         struck = self._network.struck

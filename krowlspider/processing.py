@@ -117,8 +117,9 @@ def mark_work(
     reader: PageReader | None = None,
     charge: Callable[[Request, float], None] | None = None,
 ) -> None:
-    """Have a scraper do each step of its work on a page under the page's mark, and have ``reader``, the spider if it is
-    one, read its pages. ``charge`` is told how many seconds of the loop each of the reader's pages took.
+    """Have a scraper do each step of its work on a page under the page's mark, and have ``reader``,
+    the spider if it is one, read its pages. ``charge`` is told how many seconds of the loop each of
+    the reader's pages took.
 
     Scrapy has no hook round a callback's steps: it iterates the output in one task, feeds the pipelines in others
     and runs an ``async def`` callback in one more. So the first is wrapped, and a task that is started in the

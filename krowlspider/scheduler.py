@@ -340,7 +340,8 @@ class Scheduler(BaseScheduler):
             raise
 
     def may_link(self, host: str) -> bool:
-        """As `LinkedPorts.admits`, for a host with a port that a stranger's link or redirect leads to.
+        """As `LinkedPorts.admits`, for a host with a port that a stranger's link or redirect leads
+        to.
 
         :raises StoreError: as of `add`"""
         try:
@@ -350,7 +351,8 @@ class Scheduler(BaseScheduler):
             raise
 
     def is_linked_port(self, transit: Transit) -> bool:
-        """Whether a request goes to a port that was found by a link, and is not one that any host may have."""
+        """Whether a request goes to a port that was found by a link, and is not one that any host
+        may have."""
         name = transit.host.name
         return ":" in name and self._frontier.linked_ports.is_linked(name)
 
@@ -539,7 +541,8 @@ class Scheduler(BaseScheduler):
         return None
 
     def _pop_probe(self) -> Host | None:
-        """The host that is asked whether an outage is over: one that answered before it, where one is due."""
+        """The host that is asked whether an outage is over: one that answered before it, where one
+        is due."""
         for name in self._job.outages.to_probe():
             if (host := self._frontier.pop_named(name)) is not None:
                 return host
@@ -551,7 +554,8 @@ class Scheduler(BaseScheduler):
             transit.rest = max(transit.rest, self._cost.rest(took, self._frontier.now()))
 
     def _charge_page(self, request: Request, took: float) -> None:
-        """Have the host of a page rest for the seconds that reading the page took of the event loop."""
+        """Have the host of a page rest for the seconds that reading the page took of the event
+        loop."""
         if took > HEAVY and (transit := self._transits.get(request)) is not None:
             self._frontier.rest_longer(transit.host, alone(took))
 

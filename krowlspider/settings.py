@@ -67,16 +67,18 @@ DOWNLOAD_TIMEOUT = 60
 KROWL_CONNECT_TIMEOUT = 10.0
 # Seconds from the request's last byte to the answer's first.
 KROWL_FIRST_BYTE_TIMEOUT = 30.0
-# Bytes a second at which an answer is to come once it has begun, over any 10 s; a slower one is cut off after 10 to 20 s,
-# counted as an error of its host, and tried again. A modem of 9600 baud has 1000. Lost are servers that send a head at once
-# and take over 10 s for the page. 0: at any rate, until DOWNLOAD_TIMEOUT.
+# Bytes a second at which an answer is to come once it has begun, over any 10 s; a slower one is cut
+# off after 10 to 20 s, counted as an error of its host, and tried again. A modem of 9600 baud has
+# 1000. Lost are servers that send a head at once and take over 10 s for the page. 0: at any rate,
+# until DOWNLOAD_TIMEOUT.
 KROWL_BODY_RATE_MIN = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; what had come of it is in the
 # WARC file, marked as cut where it was cut.
 DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
-# Bytes of bodies in memory, all together: received, decoded, in callbacks, waiting for the archive. With as many, nothing
-# more is fetched and large bodies wait, which is told as krowl/memory/waits_count; memory besides is 0.2 GB and what the
-# frontier takes. 0: a quarter of what the machine, or the control group (container) of the process, has.
+# Bytes of bodies in memory, all together: received, decoded, in callbacks, waiting for the archive.
+# With as many, nothing more is fetched and large bodies wait, which is told as
+# krowl/memory/waits_count; memory besides is 0.2 GB and what the frontier takes. 0: a quarter of
+# what the machine, or the control group (container) of the process, has.
 KROWL_MEMORY_LIMIT = 0
 # 0: no warning for large bodies, they are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0
@@ -91,9 +93,10 @@ KROWL_SESSION_REQUESTS = 10
 # CIDR list of addresses that may be fetched although they are not public: intranets, tests. Every other loopback,
 # private, link-local (cloud metadata) or reserved address is refused when connecting.
 KROWL_ALLOW_ADDRESSES: list[str] = []
-# Ports that links, redirects and sitemaps may lead to, besides 80 of http and 443 of https: one by itself ("8080") on each
-# host; of a range ("1024-65535") one for each host name, the first that is found, and 8 for each address. Seeds and the
-# requests of your own spiders may have any port but those that browsers refuse too: 22, 25, 6667 ... are never asked.
+# Ports that links, redirects and sitemaps may lead to, besides 80 of http and 443 of https: one by
+# itself ("8080") on each host; of a range ("1024-65535") one for each host name, the first that is
+# found, and 8 for each address. Seeds and the requests of your own spiders may have any port but
+# those that browsers refuse too: 22, 25, 6667 ... are never asked.
 KROWL_PORTS = ["80", "443", "8080", "8443", "1024-65535"]
 # Fixed names: {"name": "address"} or {"*.suffix": "address"}, before any resolver.
 KROWL_RESOLVE: dict[str, str] = {}
@@ -162,14 +165,15 @@ KROWL_SITEMAPS = True
 JOBDIR = None
 # Seconds between two group commits: WARC files to disk, then the pages in them are done.
 KROWL_COMMIT_INTERVAL = 1.0
-# URLs queued for one host, so that no single site fills the frontier. Pages of other domains may fill half of it, and what
-# they name comes after what the host's own pages do.
+# URLs queued for one host, so that no single site fills the frontier. Pages of other domains may
+# fill half of it, and what they name comes after what the host's own pages do.
 KROWL_HOST_QUEUE_MAX = 1000
 # URLs queued for one registrable domain in the whole crawl, all its hosts together; what is dropped does not count.
 # 0: no limit. With one, each page costs a look-up and a put for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0
-# Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of all places are taken, so that no site
-# fills it; further URLs are dropped with the reason "domain_share". 0: no limit.
+# Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of all places are
+# taken, so that no site fills it; further URLs are dropped with the reason "domain_share". 0: no
+# limit.
 KROWL_DOMAIN_SHARE = 0.1
 # URLs queued in all; 90 bytes of disk each where hosts have 20, 120 where they have 4, the seen key included.
 KROWL_FRONTIER_MAX = 50_000_000
@@ -222,9 +226,10 @@ KROWL_NODE_ID = ""
 # Consul's agent, http://127.0.0.1:8500: the members come and go, as it knows them. A certificate authority of your own:
 # CONSUL_CACERT in the environment. Empty: no such cluster.
 KROWL_CONSUL = ""
-# What is secret may stand in the environment, or in a file that NAME_FILE names: a command line is shown to all who are
-# on the machine, by ps and by scrapyd. NAME and NAME_FILE at once stop the start.
-# ACL token with the rights to write keys below krowlspider/, sessions, and the service krowlspider-KROWL_CLUSTER.
+# What is secret may stand in the environment, or in a file that NAME_FILE names: a command line is
+# shown to all who are on the machine, by ps and by scrapyd. NAME and NAME_FILE at once stop the
+# start. ACL token with the rights to write keys below krowlspider/, sessions, and the service
+# krowlspider-KROWL_CLUSTER.
 KROWL_CONSUL_TOKEN = environ.get("KROWL_CONSUL_TOKEN", "")
 KROWL_CONSUL_TOKEN_FILE = environ.get("KROWL_CONSUL_TOKEN_FILE", "")
 # Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths of them; others take its
@@ -241,9 +246,9 @@ KROWL_DRAIN_TIMEOUT = 300.0
 # The members without Consul, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
 KROWL_RING = environ.get("KROWL_RING", "")
 KROWL_RING_FILE = environ.get("KROWL_RING_FILE", "")
-# At least 16 characters, the same at every node of KROWL_RING and known to nobody else: the seed of the identities is made
-# of it. Who knows the seed can make URLs that are taken for others, which are not fetched then. "none": a new node of a
-# ring that was begun without.
+# At least 16 characters, the same at every node of KROWL_RING and known to nobody else: the seed of
+# the identities is made of it. Who knows the seed can make URLs that are taken for others, which
+# are not fetched then. "none": a new node of a ring that was begun without.
 KROWL_RING_SECRET = environ.get("KROWL_RING_SECRET", "")
 KROWL_RING_SECRET_FILE = environ.get("KROWL_RING_SECRET_FILE", "")
 # Pages that all nodes together fetch, all starts counted, until the crawl is over. 0: no limit.

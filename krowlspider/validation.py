@@ -173,8 +173,8 @@ class ValidationAddon:
 
 
 def validate(settings: BaseSettings) -> None:
-    """Checks every KROWL_ setting, and those of Scrapy that the crawl's components rely on, when it has read the secrets
-    that are in files.
+    """Checks every KROWL_ setting, and those of Scrapy that the crawl's components rely on, when it
+    has read the secrets that are in files.
 
     :raises SettingsError: names all that is wrong, one after the other, joined by "; "
     """

@@ -1,10 +1,13 @@
-"""The watchdog: a process of its own, which sees when one step holds the event loop of a crawl, and names it.
+"""The watchdog: a process of its own, which sees when one step holds the event loop of a crawl, and
+names it.
 
-A thread would not see it: a call in C that keeps the interpreter to itself stops all threads of Python, and keeps the
-handlers of signals from running. This process shares the file of the mark with the crawl, is given the number of each
-signal that comes, and writes to the same log. While a step holds the loop and a signal waits, it kills the crawl.
+A thread would not see it: a call in C that keeps the interpreter to itself stops all threads of
+Python, and keeps the handlers of signals from running. This process shares the file of the mark
+with the crawl, is given the number of each signal that comes, and writes to the same log. While a
+step holds the loop and a signal waits, it kills the crawl.
 
-It is run from its source by an interpreter without packages, which takes 5 MB, so it imports the standard library only.
+It is run from its source by an interpreter without packages, which takes 5 MB, so it imports the
+standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from struct import Struct
 from typing import NoReturn
 from zlib import crc32
 
-# Seconds for which a step may hold the loop before it is told, between two looks, and between two beats of the loop.
+# Seconds for which a step may hold the loop before it is told, between two looks, and between two
+# beats of the loop.
 HELD = 5.0
 LOOK = 1.0
 # Seconds for which the stack of the main thread is waited for.
@@ -39,7 +43,8 @@ _FRAME = re.compile(rb'File "([^"]*)", line (\d+) in (\S+)')
 
 
 class Hold:
-    """For how many ``seconds`` the loop has not turned, and for how many of them the same mark has been there."""
+    """For how many ``seconds`` the loop has not turned, and for how many of them the same mark has
+    been there."""
 
     def __init__(self) -> None:
         self.beat = inf
@@ -48,8 +53,8 @@ class Hold:
         self.steady = 0.0
 
     def look(self, beat: float, mark: bytes, passed: float) -> float:
-        """Take in what the file says ``passed`` seconds after the last look. Returns the seconds for which the loop was
-        held when it has turned since, else 0."""
+        """Take in what the file says ``passed`` seconds after the last look. Returns the seconds
+        for which the loop was held when it has turned since, else 0."""
         if beat != self.beat or beat == inf:
             before, self.beat = self.beat, beat
             self.seconds = self.steady = 0.0
@@ -69,13 +74,14 @@ class Hold:
 
     @property
     def culprit(self) -> tuple[str, str] | None:
-        """Host and URL of the step; None where there is no mark, or several in turns share the blame. The URL is empty
-        for work on a host that is for none of its pages."""
+        """Host and URL of the step; None where there is no mark, or several in turns share the
+        blame. The URL is empty for work on a host that is for none of its pages."""
         return None if self.steady < HELD - LOOK else _read_mark(self.mark)
 
     def strands(self, signalled: float) -> bool:
-        """Whether a signal to stop that came at a time, 0 for none, waits in vain. One that came before the loop last turned
-        is in its hands, and what closes the crawl may take long; but no page may."""
+        """Whether a signal to stop that came at a time, 0 for none, waits in vain. One that came
+        before the loop last turned is in its hands, and what closes the crawl may take long; but no
+        page may."""
         if not (self.is_long and signalled):
             return False
         return signalled > self.beat or self.culprit is not None
@@ -91,9 +97,10 @@ def _read_mark(mark: bytes) -> tuple[str, str] | None:
 
 
 class Watchdog:
-    """Watches process ``pid``. ``beat_at`` and ``mark_at`` are places in the file at ``mark``, ``notes`` is the file of
-    holds, ``stack_signal`` has a stack written to ``stack``. ``wake``, ``stack``, ``log`` and ``loop``, to which each
-    signal is passed on, are file descriptors; ``loop`` is -1 for none."""
+    """Watches process ``pid``. ``beat_at`` and ``mark_at`` are places in the file at ``mark``,
+    ``notes`` is the file of holds, ``stack_signal`` has a stack written to ``stack``. ``wake``,
+    ``stack``, ``log`` and ``loop``, to which each signal is passed on, are file descriptors;
+    ``loop`` is -1 for none."""
 
     def __init__(
         self,
@@ -208,7 +215,8 @@ class Watchdog:
             " committed is on disk, and the next start goes on",
         )
         os.kill(self._pid, signal.SIGKILL)
-        # The first process of a container cannot be killed from inside: not again, and not with a line each second.
+        # The first process of a container cannot be killed from inside: not again, and not with a
+        # line each second.
         sys.exit()
 
     def _say(self, level: str, text: str) -> None:

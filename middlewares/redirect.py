@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class RedirectMiddleware(ScrapyRedirectMiddleware):
     """Scrapy's own: the target goes back to the scheduler, and so through robots.txt and politeness.
 
-    Without a Referer, as the project sends none. A target too long to be parsed is counted, and the answer goes to the
-    spider, as Scrapy has it with one that is no http(s) URL.
+    Without a Referer, as the project sends none. A target too long to be parsed is counted, and the
+    answer goes to the spider, as Scrapy has it with one that is no http(s) URL.
     """
 
     def process_response(  # type: ignore[override]  # Scrapy's ``spider`` is deprecated

@@ -179,7 +179,8 @@ CODED = {
 
 
 def test_bodies_that_cost_more_than_they_yield_hold_up_no_other_page(tmp_path: Path) -> None:
-    """Each of a few bytes; four of them took 17 s each. Good hosts are crawled whole, and the loop is never held."""
+    """Each of a few bytes; four of them took 17 s each. Good hosts are crawled whole, and the loop
+    is never held."""
     spec = [
         NO_ROBOTS,
         *(

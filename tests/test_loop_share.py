@@ -53,7 +53,8 @@ class SlowJob(SimulatedJob):
 
 
 def crawled(folder: Path, bad: int, seconds: float) -> Counter[str]:
-    """Pages asked for in that time, by host; and the bad hosts' links that are refused or queued."""
+    """Pages asked for in that time, by host; and the bad hosts' links that are refused or
+    queued."""
 
     async def run() -> Counter[str]:
         folder.mkdir()

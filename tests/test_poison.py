@@ -191,8 +191,8 @@ def test_a_busy_crawl_gets_at_most_one_strike_a_kill_and_loses_no_page(tmp_path:
 
 
 def test_the_decoding_of_a_body_is_work_on_its_page(tmp_path: Path) -> None:
-    """Killed from outside in the middle of it, in a thread. The body is a byte too large, so no callback has it in hand;
-    the next start gives it a strike."""
+    """Killed from outside in the middle of it, in a thread. The body is a byte too large, so no
+    callback has it in hand; the next start gives it a strike."""
     packer = zlib.compressobj(1, wbits=31)
     body = b"".join(packer.compress(bytes(1_000_000)) for _ in range(200)) + packer.flush()
     bomb = {

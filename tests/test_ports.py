@@ -76,7 +76,8 @@ def test_links_lead_to_one_port_of_a_name_and_to_none_blocked(
 
 
 def test_wildcard_names_lead_to_few_ports_of_a_machine(tmp_path: Path, webs: list[RawWeb]) -> None:
-    """The others stay queued as those at addresses that are not public do, and are named; a restart asks no more."""
+    """The others stay queued as those at addresses that are not public do, and are named; a restart
+    asks no more."""
     links = [web.url(f"n{number}.test") for number, web in enumerate(webs)]
     with RawWeb({"/": page_of(links), "/robots.txt": answer("")}) as site:
         crawl = crawled(tmp_path, [site.url("site.test")])

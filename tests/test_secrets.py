@@ -1,4 +1,5 @@
-"""Secrets: read from files and the environment, in no log, and out of reach of others on the machine."""
+"""Secrets: read from files and the environment, in no log, and out of reach of others on the
+machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whose fault it is, over minutes of a crawl in simulated time: hosts that never answer beside good ones, and a network
-that goes."""
+"""Whose fault it is, over minutes of a crawl in simulated time: hosts that never answer beside good
+ones, and a network that goes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ START = Clocks().monotonic
 
 
 class Crowded(Web):
-    """60 good hosts of 60 owners, of which the first links to 10,000 that never answer, and 200 domains in one block of
-    addresses that do until ``silent_from``. ``latency`` is that of the good ones, ``down`` when the network of the machine is."""
+    """60 good hosts of 60 owners, of which the first links to 10,000 that never answer, and 200
+    domains in one block of addresses that do until ``silent_from``. ``latency`` is that of the good
+    ones, ``down`` when the network of the machine is."""
 
     def __init__(self, *, silent_from: float = 0.0, latency: float = 0.1) -> None:
         super().__init__()
@@ -102,7 +103,8 @@ def test_links_to_hosts_that_never_answer_are_no_outage(
 
 
 def test_hosts_of_one_owner_that_fall_silent_together_are_no_outage(tmp_path: Path) -> None:
-    """All 200 of them answered before. The good ones are slow, so that none may answer for seconds."""
+    """All 200 of them answered before. The good ones are slow, so that none may answer for
+    seconds."""
     web = Crowded(silent_from=20.0, latency=8.0)
 
     def act(simulation: Simulation) -> None:
@@ -120,7 +122,8 @@ def test_hosts_of_one_owner_that_fall_silent_together_are_no_outage(tmp_path: Pa
 def test_a_network_that_goes_is_noticed_and_hosts_that_answered_are_probed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, dead: int
 ) -> None:
-    """Hosts that never answered, due before all others, are no probes as long as one that did is there."""
+    """Hosts that never answered, due before all others, are no probes as long as one that did is
+    there."""
     caplog.set_level(logging.INFO)
     web = Crowded()
     web.down = (START + 30.0, START + 90.0)

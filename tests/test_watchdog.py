@@ -1,4 +1,5 @@
-"""The watchdog: what holds the event loop is named, SIGINT ends the crawl even then, the second time sets a host aside."""
+"""The watchdog: what holds the event loop is named, SIGINT ends the crawl even then, the second
+time sets a host aside."""
 
 from __future__ import annotations
 
@@ -114,7 +115,8 @@ def test_a_crawl_that_closes_its_folder_is_not_watched() -> None:
 def test_a_signal_ends_a_crawl_that_is_held_unless_it_is_closing(
     mark: bytes, signalled: float, *, ends: bool
 ) -> None:
-    """One that came before the loop last turned, at 100, has begun to close it: a page may not hold that up."""
+    """One that came before the loop last turned, at 100, has begun to close it: a page may not hold
+    that up."""
     assert seen(*same(mark, 9)).strands(signalled) is ends
     assert not seen(*same(mark, 3)).strands(signalled)
 
@@ -145,7 +147,8 @@ def children(pid: int) -> list[int]:
 
 
 def test_sigint_ends_a_crawl_that_a_call_in_c_holds(tmp_path: Path) -> None:
-    """One that no thread and no handler of Python's gets past. The page and its host are in the log."""
+    """One that no thread and no handler of Python's gets past. The page and its host are in the
+    log."""
     with MockWeb(spec=SITE) as web:
         crawl = deadly_crawl(web, tmp_path, "locked")
         assert hold_and_interrupt(web, crawl) < PROMISED

@@ -17,8 +17,8 @@ BLACK_HOLE: list[Any] = []
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """Ports of the server: of all hosts; one at which no connection ever comes about; of TLS; of a victim of port
-    scans."""
+    """Ports of the server: of all hosts; one at which no connection ever comes about; of TLS; of a
+    victim of port scans."""
 
     port: int
     hole: int
@@ -51,8 +51,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """``hosts`` are names to addresses, as of KROWL_RESOLVE; ``seeds`` the links that lead to it; ``keep`` the part of
-    its rate that a good host must keep."""
+    """``hosts`` are names to addresses, as of KROWL_RESOLVE; ``seeds`` the links that lead to it;
+    ``keep`` the part of its rate that a good host must keep."""
 
     what: str
     hosts: dict[str, str]
@@ -124,7 +124,8 @@ _ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1)
 
 
 def _empty_blocks() -> bytes:
-    """Eight deflate blocks with codes of their own and nothing in them: 92 bytes that take much and yield nothing."""
+    """Eight deflate blocks with codes of their own and nothing in them: 92 bytes that take much and
+    yield nothing."""
     bits: list[int] = []
 
     def put(value: int, count: int) -> None:

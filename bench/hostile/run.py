@@ -1,4 +1,5 @@
-"""A crawl of good hosts that comes upon an attack: what is left of their rate, and how long nobody is asked."""
+"""A crawl of good hosts that comes upon an attack: what is left of their rate, and how long nobody
+is asked."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from bench.hostile.web import Web
 
-# Seconds: until the attack begins, of which the last are the rate before it; from there until the good hosts must have
-# their share again; in which it is measured; for the crawl to end after SIGINT.
+# Seconds: until the attack begins, of which the last are the rate before it; from there until the
+# good hosts must have their share again; in which it is measured; for the crawl to end after
+# SIGINT.
 WARM_UP, BEFORE = 15.0, 5.0
 SETTLE = 20.0
 MEASURED = 15.0
@@ -53,7 +55,8 @@ def command(web: Web, names: Mapping[str, str], scratch: Path, **more: object) -
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One attack: rates of the good hosts in requests per second, the longest silence in seconds."""
+    """One attack: rates of the good hosts in requests per second, the longest silence in
+    seconds."""
     attack = ATTACKS[name]
     with tempfile.TemporaryDirectory() as folder, HostileWeb([name]) as web:
         scratch = Path(folder)

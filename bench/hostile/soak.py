@@ -1,4 +1,5 @@
-"""All attacks at once beside the good hosts, for an hour: memory, files, threads, loop lag and rate, as a plot.
+"""All attacks at once beside the good hosts, for an hour: memory, files, threads, loop lag and
+rate, as a plot.
 
 ``python -m bench soak --seconds 3600``
 """

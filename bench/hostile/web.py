@@ -1,7 +1,7 @@
 """The web of a hostile crawl: 60 good hosts without an end, and the hosts of the attacks under way.
 
-``python -m bench.hostile.web ATTACK ...`` prints its port as JSON. ``begin`` on its input has the good hosts link to the
-attacks; ``take`` prints what was asked since.
+``python -m bench.hostile.web ATTACK ...`` prints its port as JSON. ``begin`` on its input has the
+good hosts link to the attacks; ``take`` prints what was asked since.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class HostileWeb:
     def take(self) -> dict[str, Any]:
         """What was asked since the last call.
 
-        ``good`` are the times of requests to good hosts, by ``time.monotonic()``; ``hostile`` counts other
-        requests by address; ``ports`` lists the ports asked at victims.
+        ``good`` are the times of requests to good hosts, by ``time.monotonic()``; ``hostile``
+        counts other requests by address; ``ports`` lists the ports asked at victims.
         """
         self._say("take")
         return self._answer()

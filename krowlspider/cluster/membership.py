@@ -246,8 +246,8 @@ class StandaloneMembership(StaticMembership):
 
 
 def static_seed(cluster: str, secret: str = "") -> bytes:
-    """The seed that the nodes of a static ring make by themselves. Without a ``secret`` whoever knows the name of the
-    cluster can make it too."""
+    """The seed that the nodes of a static ring make by themselves. Without a ``secret`` whoever
+    knows the name of the cluster can make it too."""
     if not secret:
         return xxhash.xxh3_64_digest(f"krowlspider/{cluster}".encode())
     return blake2b(f"{cluster}\0{secret}".encode(), digest_size=SEED_SIZE).digest()

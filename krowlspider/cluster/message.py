@@ -35,8 +35,9 @@ _COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_CO
 _TRIES = ("retry_times", "distress_times")
 # Only on the way between nodes.
 _ON_THE_WAY = frozenset({"krowl_hops", "krowl_bare", "krowl_via", "krowl_hop"})
-# Names in meta by which Scrapy, its middlewares and this project are told what to do with a request: those that a message
-# may carry, and the others, which are left out. All other names are data of a spider's own.
+# Names in meta by which Scrapy, its middlewares and this project are told what to do with a
+# request: those that a message may carry, and the others, which are left out. All other names are
+# data of a spider's own.
 _CARRIED = frozenset(
     {
         *("depth", "redirect_times", "redirect_urls", "redirect_reasons", "redirect_ttl"),
@@ -231,7 +232,8 @@ def loads(data: bytes) -> dict[str, Any]:
 
 
 def carried(meta: dict[str, Any]) -> dict[str, Any]:
-    """What of a request's meta may come from outside: a spider's own data, and what is named above, within its bounds.
+    """What of a request's meta may come from outside: a spider's own data, and what is named above,
+    within its bounds.
 
     :raises BadMessage: a count, a chain of redirects or the place of a sitemap is none
     """

@@ -32,8 +32,9 @@ class _At(Enum):
 
 
 class ChunkedDecoder:
-    """Takes a body's bytes as they come, and keeps none: only where its chunks lie. ``size`` are the bytes that they hold,
-    which are also put into ``pieces``, where those are wanted as they come."""
+    """Takes a body's bytes as they come, and keeps none: only where its chunks lie. ``size`` are
+    the bytes that they hold, which are also put into ``pieces``, where those are wanted as they
+    come."""
 
     __slots__ = (
         *("_at", "_chunks", "_ends", "_fed", "_framing", "_held", "_left", "_pieces"),

@@ -27,9 +27,9 @@ class Client:
     """Fetches over kept-alive HTTP/1.1 connections. Times in seconds.
 
     ``connect_timeout`` holds for each address tried, TLS included; ``first_byte_timeout`` from the
-    request sent; an answer that has begun is to come at ``rate_min`` bytes a second (0: at any rate); at most ``max_idle``
-    idle connections are kept, each for ``idle_timeout``. ``clock`` counts all times but the last. It and the resolver are
-    the caller's to close.
+    request sent; an answer that has begun is to come at ``rate_min`` bytes a second (0: at any
+    rate); at most ``max_idle`` idle connections are kept, each for ``idle_timeout``. ``clock``
+    counts all times but the last. It and the resolver are the caller's to close.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Client:
     ) -> Exchange:
         """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
 
-        ``admit`` is asked whether the request may go to an address, before it does; ``linked`` is as of `Dialer.dial`.
-        What is received is counted in ``held``, which stays the caller's.
+        ``admit`` is asked whether the request may go to an address, before it does; ``linked`` is
+        as of `Dialer.dial`. What is received is counted in ``held``, which stays the caller's.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
         A kept-alive connection that dies is a ConnectionLost like any other: the server may have read the

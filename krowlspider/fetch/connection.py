@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from krowlspider.fetch.request import Origin
 
 
-# Seconds between two looks at how much of an answer has come. One that is slow lasts one to two of them.
+# Seconds between two looks at how much of an answer has come. One that is slow lasts one to two of
+# them.
 RATE_PERIOD = 10.0
 
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """One exchange to be made. ``begun`` and ``deadline`` are times of a `LoopClock`, ``rate_min`` the bytes a second that
-    an answer is to come at, once it has begun."""
+    """One exchange to be made. ``begun`` and ``deadline`` are times of a `LoopClock`, ``rate_min``
+    the bytes a second that an answer is to come at, once it has begun."""
 
     url: str
     method: str

@@ -1,6 +1,8 @@
-"""Content codings undone, with a bound on what goes in, what comes out, and the work between (RFC 9110, section 8.4).
+"""Content codings undone, with a bound on what goes in, what comes out, and the work between (RFC
+9110, section 8.4).
 
-A decoder's input is bounded as its output is: a few bytes of one coding can be megabytes of empty blocks of the next.
+A decoder's input is bounded as its output is: a few bytes of one coding can be megabytes of empty
+blocks of the next.
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ if TYPE_CHECKING:
 CODINGS_CAP = 2
 # Ordinary bodies are one gzip member; log files and block-compressed archives have some hundreds.
 MEMBERS_CAP = 1000
-# Input that may yield nothing, twice the longest block of zstd, and input for each byte of output from there. What a
-# coding cannot make smaller it leaves as long as it was; a stream flushed at every word doubles.
+# Input that may yield nothing, twice the longest block of zstd, and input for each byte of output
+# from there. What a coding cannot make smaller it leaves as long as it was; a stream flushed at
+# every word doubles.
 IDLE_INPUT = 256 * 1024
 INPUT_PER_BYTE = 16
-# CPU seconds for one body, all codings together, and those more for each byte of the cap: ten times what the slowest
-# coding takes. Blocks that are all Huffman tables take a hundred times as long as others.
+# CPU seconds for one body, all codings together, and those more for each byte of the cap: ten times
+# what the slowest coding takes. Blocks that are all Huffman tables take a hundred times as long as
+# others.
 CPU_BASE = 0.5
 CPU_PER_BYTE = 25e-9
-# Input given to a decoder at a time, and output taken: at first, so that a step is short, and when it goes on in a thread,
-# which waits for Python's lock at each step.
+# Input given to a decoder at a time, and output taken: at first, so that a step is short, and when
+# it goes on in a thread, which waits for Python's lock at each step.
 _FIRST = 16 * 1024, 256 * 1024
 _LATER = 256 * 1024, 1024 * 1024
 _DONE = object()
@@ -44,10 +48,12 @@ _GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's ``wbits``
 
 
 class Decoding:
-    """The codings of a Content-Encoding value being undone, the last one first, in steps of bounded work.
+    """The codings of a Content-Encoding value being undone, the last one first, in steps of bounded
+    work.
 
-    A body cut short yields what could be decoded. A coding nobody knows ("utf-8", "none") is left as it is, as
-    browsers do. ``cap`` is the most bytes that any coding may yield, ``clock`` the CPU seconds of the calling thread.
+    A body cut short yields what could be decoded. A coding nobody knows ("utf-8", "none") is left
+    as it is, as browsers do. ``cap`` is the most bytes that any coding may yield, ``clock`` the CPU
+    seconds of the calling thread.
     """
 
     __slots__ = ("_clock", "_cpu_left", "_steps", "body", "sizes")
@@ -69,8 +75,9 @@ class Decoding:
     def run(self, seconds: float = inf) -> bool:
         """Go on until it is done, which is True, or for about so many CPU seconds.
 
-        Raises TooLarge past ``cap`` bytes; DecodeFailed for what is not in its coding, and for what costs more than
-        codings do: more than CODINGS_CAP of them, input that yields next to nothing, or too much CPU.
+        Raises TooLarge past ``cap`` bytes; DecodeFailed for what is not in its coding, and for what
+        costs more than codings do: more than CODINGS_CAP of them, input that yields next to
+        nothing, or too much CPU.
         """
         # An ordinary body takes one step, which is not worth a look at the clock.
         if next(self._steps, _DONE) is _DONE:
@@ -131,7 +138,8 @@ class _Layer:
 
     @property
     def limit(self) -> int:
-        """The most output to take now: one byte more than fits tells a body at the cap from one over it."""
+        """The most output to take now: one byte more than fits tells a body at the cap from one
+        over it."""
         return min(self._of.sizes[1], self._room + 1)
 
     def peek(self, count: int) -> bytes:
@@ -145,7 +153,8 @@ class _Layer:
         return window
 
     def add(self, piece: bytes) -> None:
-        """Take output. Raises TooLarge when it does not fit, DecodeFailed when it is too little for its input."""
+        """Take output. Raises TooLarge when it does not fit, DecodeFailed when it is too little for
+        its input."""
         self._room -= len(piece)
         if self._room < 0:
             raise TooLarge(f"more than {self._cap} bytes once decoded")

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 # A dead host with a long list of addresses must not hold a slot for each in turn.
 ADDRESSES_TRIED = 3
-# For TLS 1.2: all suites with AES or ChaCha20 and a certificate, those with forward secrecy first, on each build of Python alike; keys
-# and signatures of any strength, as no certificate is judged either. None with DHE, as in browsers: the server chooses
-# the modulus, and one of 10,000 bits takes over a second.
+# For TLS 1.2: all suites with AES or ChaCha20 and a certificate, those with forward secrecy first,
+# on each build of Python alike; keys and signatures of any strength, as no certificate is judged
+# either. None with DHE, as in browsers: the server chooses the modulus, and one of 10,000 bits
+# takes over a second.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
 # Servers from before RFC 5746 are talked to as well: SSL_OP_LEGACY_SERVER_CONNECT, which has a name from Python 3.12 on.
 _LEGACY_SERVERS = 0x4
@@ -91,12 +92,13 @@ class Dialer:
     async def dial(
         self, origin: Origin, deadline: float, admit: Admit = anywhere, *, linked: bool = False
     ) -> Connection:
-        """A fresh connection to ``origin`` before ``deadline`` (of the clock), at an address that ``admit`` lets it to.
+        """A fresh connection to ``origin`` before ``deadline`` (of the clock), at an address that
+        ``admit`` lets it to.
 
-        ``linked`` says that the port was found by a link: only so many of them are asked at an address.
-        The guard judges the very address that is connected to, so no second look-up can slip
-        another past it. Raises FetchError: of several addresses, what befell the first; AddressBusy when
-        there was room at none.
+        ``linked`` says that the port was found by a link: only so many of them are asked at an
+        address. The guard judges the very address that is connected to, so no second look-up can
+        slip another past it. Raises FetchError: of several addresses, what befell the first;
+        AddressBusy when there was room at none.
         """
         if origin.port in BLOCKED:
             raise PortForbidden(f"port {origin.port} is of another protocol")
@@ -206,8 +208,8 @@ def connect_failure(error: OSError, address: str, *, secure: bool) -> type[Fetch
 
 
 def _is_told(error: OSError) -> bool:
-    """Whether a router on the way said so (ICMP), as each may of addresses that nobody has: asyncio words what connect(2)
-    itself says otherwise."""
+    """Whether a router on the way said so (ICMP), as each may of addresses that nobody has: asyncio
+    words what connect(2) itself says otherwise."""
     return str(error.strerror).startswith("Connect call failed")
 
 

@@ -74,8 +74,8 @@ class Resolver:
 
     ``overrides``: exact name or "*.suffix" to address. ``servers``: "address" or "address:port",
     empty for those of /etc/resolv.conf. ``cache_size``: names remembered, least recently used
-    dropped. ``timeout``: seconds of ``loop_clock`` for one look-up, all tries together. ``clock``: monotonic
-    seconds.
+    dropped. ``timeout``: seconds of ``loop_clock`` for one look-up, all tries together. ``clock``:
+    monotonic seconds.
     """
 
     def __init__(

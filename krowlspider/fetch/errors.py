@@ -122,8 +122,8 @@ class ConnectFailed(FetchError):
 
 
 class TLSFailed(FetchError):
-    """The TLS handshake failed, or was cut short, by a reset too: asyncio tells both alike. Or TLS caused too much
-    work, at any time."""
+    """The TLS handshake failed, or was cut short, by a reset too: asyncio tells both alike. Or TLS
+    caused too much work, at any time."""
 
     kind = "tls"
 

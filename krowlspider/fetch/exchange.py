@@ -46,7 +46,8 @@ class Exchange:
     started: float
     """Epoch seconds (wall clock) when the request began to be sent."""
     latency: float
-    """Seconds from the request sent to the first byte of any answer; as all here, by a `LoopClock`."""
+    """Seconds from the request sent to the first byte of any answer; as all here, by a
+    `LoopClock`."""
     duration: float
     """Seconds from the call of ``fetch()`` to the end."""
     truncated: str

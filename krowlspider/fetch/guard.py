@@ -13,8 +13,8 @@ from krowlspider.fetch.errors import EXHAUSTED, AddressForbidden, LocalExhausted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# By IANA's registries of special-purpose addresses (RFC 6890, section 2.2) and of multicast. ``is_global`` of Python is not
-# asked: what it says of a block depends on the version.
+# By IANA's registries of special-purpose addresses (RFC 6890, section 2.2) and of multicast.
+# ``is_global`` of Python is not asked: what it says of a block depends on the version.
 SPECIAL_V4 = tuple(
     IPv4Network(block)
     for block in (
@@ -35,8 +35,8 @@ SPECIAL_V4 = tuple(
         "240.0.0.0/4",  # reserved, and limited broadcast: RFC 1112, section 4; RFC 8190
     )
 )
-# The only IPv6 space given out for global unicast (IANA IPv6 address space registry): the other special blocks are
-# outside of it. 6to4 and Teredo are judged by the IPv4 addresses in them.
+# The only IPv6 space given out for global unicast (IANA IPv6 address space registry): the other
+# special blocks are outside of it. 6to4 and Teredo are judged by the IPv4 addresses in them.
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 SPECIAL_V6 = tuple(
     IPv6Network(block)
@@ -60,8 +60,8 @@ _Address = IPv4Address | IPv6Address
 class AddressGuard:
     """Lets through globally routable unicast addresses, and those of ``allow`` (CIDR networks).
 
-    ``own`` says of an address whether it is this machine's: what listens there is not for strangers' links.
-    Raises ValueError, naming it, for an entry of ``allow`` that is not a network.
+    ``own`` says of an address whether it is this machine's: what listens there is not for
+    strangers' links. Raises ValueError, naming it, for an entry of ``allow`` that is not a network.
     """
 
     def __init__(
@@ -113,7 +113,8 @@ def _network(cidr: str) -> IPv4Network | IPv6Network:
 def is_own(address: _Address) -> bool:
     """Whether an address is one of this machine's interfaces.
 
-    A datagram socket that is connected to such an address has the same for its own end; nothing is sent.
+    A datagram socket that is connected to such an address has the same for its own end; nothing is
+    sent.
 
     :raises LocalExhausted: there is no socket left to tell
     """

@@ -1,7 +1,9 @@
-"""One account of the bytes of bodies in memory: being received, decoded, read, waiting for the archive.
+"""One account of the bytes of bodies in memory: being received, decoded, read, waiting for the
+archive.
 
-Over its line, bodies that are not small wait: reading from their sockets is paused. Over its limit no new request is
-begun. The one that has waited longest goes on all the same, until its page is over, so that one always comes to its end.
+Over its line, bodies that are not small wait: reading from their sockets is paused. Over its limit
+no new request is begun. The one that has waited longest goes on all the same, until its page is
+over, so that one always comes to its end.
 """
 
 from __future__ import annotations
@@ -13,18 +15,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Bytes that a fetch may hold however full the account is, as received and once more as its body: an ordinary page is
-# never kept waiting by large ones.
+# Bytes that a fetch may hold however full the account is, as received and once more as its body: an
+# ordinary page is never kept waiting by large ones.
 SMALL = 256 * 1024
 # The part of the limit that is left to small ones, at most.
 _FOR_SMALL = 4
-# What a transfer that goes on is expected to add before it is asked again: one read of a socket, twice.
+# What a transfer that goes on is expected to add before it is asked again: one read of a socket,
+# twice.
 READ = 512 * 1024
 
 
 class Memory:
-    """At most ``limit`` bytes, and what was under way when it was reached: one read of each of ``most`` fetches at a time,
-    and one body."""
+    """At most ``limit`` bytes, and what was under way when it was reached: one read of each of
+    ``most`` fetches at a time, and one body."""
 
     __slots__ = ("_kept_out", "_runner", "_waiting", "held", "limit", "line", "on_room", "waits")
 
@@ -97,7 +100,8 @@ class Memory:
 
 
 class Held:
-    """What one fetch holds, from its first byte until its page is over. ``waited`` tells that it had to wait for others."""
+    """What one fetch holds, from its first byte until its page is over. ``waited`` tells that it
+    had to wait for others."""
 
     __slots__ = ("memory", "size", "waited")
 
@@ -126,8 +130,8 @@ class Held:
         )
 
     def wait(self, need: int, go_on: Callable[[], None]) -> None:
-        """Have ``go_on`` called when there is room for as much as it needs, or it is the one that goes on all the same:
-        perhaps at once."""
+        """Have ``go_on`` called when there is room for as much as it needs, or it is the one that
+        goes on all the same: perhaps at once."""
         self.waited = True
         self.memory._wait(self, need, go_on)
 

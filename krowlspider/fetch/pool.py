@@ -50,7 +50,8 @@ class Pool:
         return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep an idle connection. A closed one is forgotten, unless it has a ``fault`` to tell of."""
+        """Keep an idle connection. A closed one is forgotten, unless it has a ``fault`` to tell
+        of."""
         if connection.closed and connection.fault is None:
             return
         displaced, _ = self._idle.pop(connection.origin, (None, 0.0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-# Ports of one address that links have led to, by whatever names: a machine has few sites of its own on others than 80
-# and 443, and a list of open ports is not ours to make.
+# Ports of one address that links have led to, by whatever names: a machine has few sites of its own
+# on others than 80 and 443, and a list of open ports is not ours to make.
 PORTS_MAX = 8
 # Addresses remembered, those asked last; about 400 bytes each.
 _ADDRESSES = 16_384

@@ -39,9 +39,9 @@ _NOTHING = memoryview(b"")
 class Channel(asyncio.Protocol):
     """What TCP brings, decrypted, to a connection, which takes this for its transport; and the contrary.
 
-    ``connected`` is when TCP was there, by ``clock``; ``secured`` ends with the handshake: OSError (`ssl.SSLError`
-    among them) where it fails. What the server says before it is asked waits until those who await ``secured`` have had
-    their turn.
+    ``connected`` is when TCP was there, by ``clock``; ``secured`` ends with the handshake: OSError
+    (`ssl.SSLError` among them) where it fails. What the server says before it is asked waits until
+    those who await ``secured`` have had their turn.
 
     An end without close_notify is a lost connection, as an answer that ends with it may be cut (RFC 9112, section 9.8).
 

@@ -11,7 +11,8 @@ from krowlspider.frontier.schema import LOAD
 if TYPE_CHECKING:
     from krowlspider.frontier.store import Batch, Store
 
-# Domains that are counted in memory, about 150 bytes each. With more, the smaller half is forgotten and counts from 0 again.
+# Domains that are counted in memory, about 150 bytes each. With more, the smaller half is forgotten
+# and counts from 0 again.
 DOMAINS_IN_MEMORY = 65_536
 # Domains that have one in so many parts of a share are kept on disk.
 _KEPT = 50
@@ -22,8 +23,8 @@ _FREE = 0.5
 class DomainLoad:
     """URLs that are queued or leased, by registrable domain.
 
-    Once the frontier is half full, a domain that has ``share`` of its ``total`` places gets no more; 0 is no limit,
-    and no cost.
+    Once the frontier is half full, a domain that has ``share`` of its ``total`` places gets no
+    more; 0 is no limit, and no cost.
     """
 
     def __init__(self, store: Store, share: float, total: int):
@@ -38,7 +39,8 @@ class DomainLoad:
         self._large = set(self._kept)
 
     def room(self, domain: str, queued: int) -> int | None:
-        """How many more URLs a domain may have, with so many ``queued`` in all; None: any number."""
+        """How many more URLs a domain may have, with so many ``queued`` in all; None: any
+        number."""
         if not self._most or queued < self._from:
             return None
         return max(0, self._most - self._counts.get(domain, 0))

@@ -54,7 +54,8 @@ COMPACT_EVERY = 500_000
 # Entries of a host read together when it is popped, which takes 35 µs however many they are; and bytes of the longest that
 # is kept in memory until it is.
 _AHEAD = 4
-# The priority of what a stranger's page names of a host for which so many are queued: with few, one queue serves all.
+# The priority of what a stranger's page names of a host for which so many are queued: with few, one
+# queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
 _AHEAD_BYTES = 512
@@ -228,7 +229,8 @@ class Frontier(HostTurns):
         """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one
         batch. Returns how many were queued.
 
-        Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier``, ``dropped/domain_share`` and
+        Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier``,
+        ``dropped/domain_share`` and
         ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
 
         ``foreign`` ones go into the outbox, as `forward` says, in the same batch; ``decided`` are keys of outbox entries
@@ -271,8 +273,8 @@ class Frontier(HostTurns):
     def _admitted(
         self, host: Host, candidates: list[Candidate], *, by_stranger: bool
     ) -> list[Candidate]:
-        """Those of one host's candidates that are queued; the others are counted. What a stranger's page names comes after
-        the host's own, and leaves it half of its room."""
+        """Those of one host's candidates that are queued; the others are counted. What a stranger's
+        page names comes after the host's own, and leaves it half of its room."""
         room, refusal = self._room(host, by_stranger=by_stranger)
         met: set[bytes | None] = set()
         taken: list[Candidate] = []

@@ -1,7 +1,9 @@
-"""Hosts that hold the event loop: the second time, a host is set aside for a day, with all that is queued of it.
+"""Hosts that hold the event loop: the second time, a host is set aside for a day, with all that is
+queued of it.
 
-The watchdog notes each hold of more than five seconds in a file; the next start counts what is there. A host that is set
-aside is out of the heap like one that is parked, and its URLs stay queued: after the day it is tried again.
+The watchdog notes each hold of more than five seconds in a file; the next start counts what is
+there. A host that is set aside is out of the heap like one that is parked, and its URLs stay
+queued: after the day it is tried again.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _CLOCK = Struct(">d")
 
 @dataclass(slots=True)
 class Hold:
-    """How many ``times`` a host has held the event loop, the last with ``url``, empty where it was none of its pages;
+    """How many ``times`` a host has held the event loop, the last with ``url``, empty where it was
+    none of its pages;
     ``aside`` when it is set aside for that."""
 
     host: str
@@ -52,10 +55,12 @@ def hold_of(store: Store, name: str) -> Hold:
 
 
 def settle_holds(store: Store, notes: Path, wall: float) -> list[Hold]:
-    """Count the holds that were noted, set aside the hosts that have enough; return what is known of each that was noted.
+    """Count the holds that were noted, set aside the hosts that have enough; return what is known
+    of each that was noted.
     ``wall`` is now in epoch seconds. To be called before anything is popped.
 
-    They are on disk, in one synced batch, before the notes are removed: a death between the two counts them twice.
+    They are on disk, in one synced batch, before the notes are removed: a death between the two
+    counts them twice.
     """
     found: dict[str, Hold] = {}
     for name, url in _read(notes):

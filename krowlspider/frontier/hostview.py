@@ -47,10 +47,11 @@ class RobotsLine:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What `look_at_host` found. Times are seconds: ``delay`` between requests, ``due_in`` until the next may be
-    sent, ``crawl_delay`` that its robots.txt asks for. ``distress`` counts doublings of the delay, ``errors``
-    transport errors in a row, ``holds`` the times that it held the event loop, ``retries`` the entries that wait for
-    another try, ``poisoned`` all poison entries.
+    """What `look_at_host` found. Times are seconds: ``delay`` between requests, ``due_in`` until
+    the next may be sent, ``crawl_delay`` that its robots.txt asks for. ``distress`` counts
+    doublings of the delay, ``errors`` transport errors in a row, ``holds`` the times that it held
+    the event loop, ``retries`` the entries that wait for another try, ``poisoned`` all poison
+    entries.
     ``queue`` and ``poison`` are the first entries of each."""
 
     host: str

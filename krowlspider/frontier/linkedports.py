@@ -1,7 +1,8 @@
 """Which hosts with a port of their own links may lead to.
 
-By links and wildcard names one page could have every port of a stranger's machine asked. So of the ports in a range of
-KROWL_PORTS each host name has one that links lead to: the first that is found, noted on disk.
+By links and wildcard names one page could have every port of a stranger's machine asked. So of the
+ports in a range of KROWL_PORTS each host name has one that links lead to: the first that is found,
+noted on disk.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ _HOSTS_IN_MEMORY = 65_536
 
 
 class LinkedPorts:
-    """The ports of hosts that links lead to. A host that has a record was given by a person, or led to before."""
+    """The ports of hosts that links lead to. A host that has a record was given by a person, or led
+    to before."""
 
     def __init__(self, store: Store, ports: Ports):
         self._store = store
         self._ports = ports
         self.admitted: dict[str, bool] = {}
-        """Hosts that links may lead to; true for those whose port in a range was found by a link."""
+        """Hosts that links may lead to; true for those whose port in a range was found by a
+        link."""
 
     def admits(self, host: str) -> bool:
-        """Whether a link may lead to a host with a port. If so, and it is in a range, it is the one of its name from now
-        on, after a restart too."""
+        """Whether a link may lead to a host with a port. If so, and it is in a range, it is the one
+        of its name from now on, after a restart too."""
         if host in self.admitted:
             return True
         by_link = self._by_link(host)

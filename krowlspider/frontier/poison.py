@@ -1,9 +1,9 @@
 """Poison: a URL whose processing kills the process again and again is set aside.
 
-The page whose code runs is marked in a small file that is mapped into memory: what is written there survives the
-death of the process by a signal, a segfault or the kernel's hand, and costs no system call. The event loop runs
-one piece of code at a time, and so does the thread that decodes bodies: a mark for each suffices, and nobody is blamed
-for having been in transit.
+The page whose code runs is marked in a small file that is mapped into memory: what is written there
+survives the death of the process by a signal, a segfault or the kernel's hand, and costs no system
+call. The event loop runs one piece of code at a time, and so does the thread that decodes bodies: a
+mark for each suffices, and nobody is blamed for having been in transit.
 """
 
 from __future__ import annotations
@@ -38,21 +38,24 @@ POISON_STRIKES = 3
 # The marks' files in a crawl's folder: of the event loop, and of the thread that decodes.
 MARK = "working"
 THREAD_MARK = "decoding"
-# One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes. A URL behind it is cut.
+# One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes. A URL
+# behind it is cut.
 _SIZE = 4096
 _MAGIC = b"krowlspider mark 1\n"
 MARK_AT = 64
 # Length and checksum, before the key: a process may die halfway through writing it.
 _HEAD = Struct(">HI")
-# Where the file says when the event loop last turned, for the watchdog: a float of the machine's own form.
+# Where the file says when the event loop last turned, for the watchdog: a float of the machine's
+# own form.
 BEAT_AT = _SIZE - 8
 _BEAT = Struct("=d")
 _ROOM = BEAT_AT - MARK_AT
 
 
 def mark_of(key: bytes, url: str = "") -> bytes:
-    """What the file holds while the page of a queue entry is worked on; ``url`` is for the watchdog's log. The key of a
-    host record marks work that is for the host, and for none of its pages: nobody is blamed for that."""
+    """What the file holds while the page of a queue entry is worked on; ``url`` is for the
+    watchdog's log. The key of a host record marks work that is for the host, and for none of its
+    pages: nobody is blamed for that."""
     mark = b"%b%b%b\0" % (_HEAD.pack(len(key), crc32(key)), key, url.encode())
     return mark[:_ROOM]
 
@@ -107,7 +110,8 @@ class WorkMark:
             self.put(after)
 
     def beat(self, now: float) -> None:
-        """Say that the event loop turns, ``now`` in seconds of the monotonic clock. With inf it says so for good."""
+        """Say that the event loop turns, ``now`` in seconds of the monotonic clock. With inf it
+        says so for good."""
         self._beat = max(self._beat, now)
         _BEAT.pack_into(self._map, BEAT_AT, self._beat)
 

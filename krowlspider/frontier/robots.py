@@ -34,8 +34,9 @@ URL_MAX = 2048
 # Seconds for which a robots.txt that could not be fetched is not asked for: shorter than a round of tries. Kept over a
 # restart with a last good copy only; without one a start tries at once.
 UNREACHABLE_TTL = 1800.0
-# Hosts that wait in memory, 3 kB each, for a robots.txt on another host: on one of them, which settles all of those
-# that it redirected to in one turn of the loop, and in all. Further ones are as if it could not be had.
+# Hosts that wait in memory, 3 kB each, for a robots.txt on another host: on one of them, which
+# settles all of those that it redirected to in one turn of the loop, and in all. Further ones are
+# as if it could not be had.
 WAITING_AT_ONE = 100
 WAITING_MAX = 10_000
 
@@ -207,7 +208,8 @@ class RobotsGate:
             or self._frontier.is_put_off(other)
             or (other != errand.host.name and self._is_crowded(other))
         ):
-            # It would have this host wait for a day, or for a turn that never comes; or it is one too many.
+            # It would have this host wait for a day, or for a turn that never comes; or it is one
+            # too many.
             return self._settle(errand, self._record(Ruling.RETRY, 0, b""))
         return self._again(errand, errand.host)
 

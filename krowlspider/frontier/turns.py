@@ -298,7 +298,8 @@ class HostTurns:
         return None
 
     def pop_named(self, name: str) -> Host | None:
-        """As `pop_host`, but this host or none. The place that it leaves in the heap is out of date."""
+        """As `pop_host`, but this host or none. The place that it leaves in the heap is out of
+        date."""
         host, now = self.host(name), self.now()
         is_due = host.turn is RESTING and max(host.due, self.surely_over(host)) <= now
         has_work = host.queued or host.errands

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 # Seconds of the loop above which a turn makes its host rest. An ordinary turn takes a tenth.
 NOTICED = 0.002
-# Seconds above which reading a page makes its host rest. An ordinary page takes a tenth. No share for all together: the
-# large pages of many ordinary hosts are what such a crawl is for.
+# Seconds above which reading a page makes its host rest. An ordinary page takes a tenth. No share
+# for all together: the large pages of many ordinary hosts are what such a crawl is for.
 HEAVY = 0.01
 # A host rests so many times as long as its turn took: it has 3 % of the loop at most.
 RESTS = 32

@@ -1,8 +1,8 @@
 """Whose fault it is when many hosts fail at once: theirs, or that of our own network or resolver.
 
-A host is not to be punished for what happens on our side. One failure does not tell the two apart; many hosts
-failing while none answers does, if they answered before and have nothing in common. Then there is an outage: requests
-pause, but for a probe now and then, until something answers.
+A host is not to be punished for what happens on our side. One failure does not tell the two apart;
+many hosts failing while none answers does, if they answered before and have nothing in common. Then
+there is an outage: requests pause, but for a probe now and then, until something answers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from enum import Enum
 from ipaddress import IPv4Address, ip_address, ip_network
 from math import inf
 
-# Registrable domains, and as many address blocks, of which a host must fail, with not one answer between. Lists of old
-# seeds have three dead hosts of five: twenty in a row by chance are rare then (0.6^20 is 4 in 100,000), and harmless, as
-# the next answer ends it. Whoever wants to feign an outage needs as many networks.
+# Registrable domains, and as many address blocks, of which a host must fail, with not one answer
+# between. Lists of old seeds have three dead hosts of five: twenty in a row by chance are rare then
+# (0.6^20 is 4 in 100,000), and harmless, as the next answer ends it. Whoever wants to feign an
+# outage needs as many networks.
 HOSTS = 20
 # The same for what a host can hardly cause.
 HOSTS_CERTAIN = 5
@@ -23,14 +24,17 @@ NOTED = 50 * HOSTS
 # Seconds in which they must fail: as long as a fetch takes that fails slowest (DOWNLOAD_TIMEOUT), so that those
 # under way when the network went count together.
 WINDOW = 60.0
-# Seconds without any answer that an outage takes: requests that one owner's hosts left hanging fail at one moment.
+# Seconds without any answer that an outage takes: requests that one owner's hosts left hanging fail
+# at one moment.
 QUIET = 2.0
-# Prefixes that one owner has: what the smallest announcements of BGP are, and one site's share of IPv6.
+# Prefixes that one owner has: what the smallest announcements of BGP are, and one site's share of
+# IPv6.
 _BLOCK_V4, _BLOCK_V6 = 24, 48
 # Seconds between probes: an outage is noticed to be over within them, and a network that comes back is not flooded.
 PROBE_EVERY = 5.0
-# Seconds of an outage in which every host is forgiven: a router or resolver that restarts is back by then. After as many
-# in which no host could be asked that answered before, nothing speaks for an outage any more.
+# Seconds of an outage in which every host is forgiven: a router or resolver that restarts is back
+# by then. After as many in which no host could be asked that answered before, nothing speaks for an
+# outage any more.
 PATIENCE = 600.0
 
 
@@ -51,7 +55,8 @@ class Fault:
     quiet: float = 0.0
 
 
-# What befalls a request that was on its way: it shows something of a host only that answered before.
+# What befalls a request that was on its way: it shows something of a host only that answered
+# before.
 SILENCE = frozenset({"first_byte_timeout", "total_timeout"})
 # All that a request needs. Resets and early ends are neither evidence: a gateway that restarts sends them too.
 NETWORK = Fault(
@@ -114,7 +119,8 @@ class OutageWatch:
         self._fault = fault
         # By the time of the last failure, since the last success.
         self._failed: dict[str, _Failures] = {}
-        # What speaks for an outage: of each address block when a host failed last, and of which domain.
+        # What speaks for an outage: of each address block when a host failed last, and of which
+        # domain.
         self._evidence: dict[str, tuple[float, str]] = {}
         self._answered = -inf
         self._state = State.UP
@@ -150,9 +156,10 @@ class OutageWatch:
         domain: str = "",
         block: str = "",
     ) -> Verdict:
-        """A request to ``host`` failed. ``tells``: its failing is evidence, as it answered its last request; hosts never
-        reached, or dead already, prove nothing. ``domain``: its registrable domain, empty where it has one of its
-        own; ``block``: where it is, as of `block_of`, empty where that is not known.
+        """A request to ``host`` failed. ``tells``: its failing is evidence, as it answered its last
+        request; hosts never reached, or dead already, prove nothing. ``domain``: its registrable
+        domain, empty where it has one of its own; ``block``: where it is, as of `block_of`, empty
+        where that is not known.
 
         A crawl of which only dead hosts are left looks like an outage, and has to come to its end. So hosts are forgiven
         for ``PATIENCE`` s only, then they are struck, by one probe at a time. What is certainly our fault is forgiven
@@ -232,8 +239,8 @@ class OutageWatch:
 
 
 def block_of(address: str) -> str:
-    """The block that an address shares with others of one owner: /24, or /48 of IPv6. Empty for one that is not public: an
-    intranet's hosts are all in one."""
+    """The block that an address shares with others of one owner: /24, or /48 of IPv6. Empty for one
+    that is not public: an intranet's hosts are all in one."""
     ip = ip_address(address)
     if not ip.is_global:
         return ""

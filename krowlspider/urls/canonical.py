@@ -45,8 +45,8 @@ _SCHEMES = ("https://", "http://")
 def normalise(url: str, base: str | None = None) -> str | None:
     """The absolute http(s) URL, WHATWG-normalised, without fragment, joined to ``base`` if given.
 
-    None when it does not parse, is too long (see `krowlspider.urls.length`), has another scheme, or carries a user
-    name or password.
+    None when it does not parse, is too long (see `krowlspider.urls.length`), has another scheme, or
+    carries a user name or password.
     """
     if not fits(url):
         return None
@@ -66,7 +66,8 @@ def normalise_all(
     refused: list[str] | None = None,
     oversize: list[str] | None = None,
 ) -> list[str]:
-    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and those it refuses, which are added to
+    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and those it refuses,
+    which are added to
     ``refused``, or to ``oversize`` if they are too long.
 
     ``base`` is an absolute URL; ValueError when it does not parse.
@@ -75,7 +76,8 @@ def normalise_all(
     parsed = can_ada.parse(base)
     found: dict[str, None] = {}
     different: Iterable[str] = dict.fromkeys(hrefs)
-    # To join them takes a hundredth of what follows, to look at each five times as long. The worst that passes takes 5 ms.
+    # To join them takes a hundredth of what follows, to look at each five times as long. The worst
+    # that passes takes 5 ms.
     together = "".join(different)
     if len(together) > REFERENCE_MAX or not together.isascii():
         different = fitting(different, [] if oversize is None else oversize)

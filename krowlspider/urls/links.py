@@ -71,8 +71,9 @@ class Page:
     ``links`` are normalised URLs in document order without repeats; links with ``rel=nofollow``
     are left out unless the plan says otherwise, and what the page as a whole forbids is in
     ``nofollow`` and ``noindex``. ``base`` is what the links were joined to, ``canonical`` the
-    normalised target of ``rel=canonical``. ``refused`` counts links of its elements that are no http(s) URL, ``oversize``
-    those too long to be parsed, ``surplus`` those after the first MAX_LINKS.
+    normalised target of ``rel=canonical``. ``refused`` counts links of its elements that are no
+    http(s) URL, ``oversize`` those too long to be parsed, ``surplus`` those after the first
+    MAX_LINKS.
     """
 
     links: list[str]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Ports of other protocols, whose servers a request of HTTP must not reach: Fetch standard, section 2.9, "port blocking".
+# Ports of other protocols, whose servers a request of HTTP must not reach: Fetch standard, section
+# 2.9, "port blocking".
 BLOCKED = frozenset(
     {
         *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95),
@@ -44,8 +45,8 @@ def is_blocked(host: str) -> bool:
 class Ports:
     """The ports that links may lead to, given as ``8080`` or ``1024-65535``.
 
-    A single port may be asked on each host name; of those in ranges each host name has one. ValueError names what is
-    neither, and a single port that is blocked.
+    A single port may be asked on each host name; of those in ranges each host name has one.
+    ValueError names what is neither, and a single port that is blocked.
     """
 
     def __init__(self, given: Iterable[str]):

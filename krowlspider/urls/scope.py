@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 class Scope:
     """The rules of a crawl for the URLs it discovers.
 
-    ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 is no limit, save that no URL has more than
-    REFERENCE_MAX. ``allow`` and ``deny`` are regular expressions searched in the URL. ``same_host`` and ``same_domain`` keep
-    links on the host or domain of their page, and ``traps`` turns away what no link should lead to. ValueError names an expression that does not compile.
+    ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 is no limit, save that
+    no URL has more than REFERENCE_MAX. ``allow`` and ``deny`` are regular expressions searched in
+    the URL. ``same_host`` and ``same_domain`` keep links on the host or domain of their page, and
+    ``traps`` turns away what no link should lead to. ValueError names an expression that does not
+    compile.
     """
 
     def __init__(

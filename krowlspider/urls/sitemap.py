@@ -34,8 +34,9 @@ NESTING_MAX = 32
 TOKEN_MAX = 256 * 1024
 # Characters of a place that are read: one more than are parsed.
 PLACE_MAX = REFERENCE_MAX + 1
-# As of decoded bodies: ordinary ones are one gzip member, and each has more bytes unpacked than packed. Packed bytes
-# that may yield nothing, and those for each byte unpacked from there; they take 0.05 µs each at the most.
+# As of decoded bodies: ordinary ones are one gzip member, and each has more bytes unpacked than
+# packed. Packed bytes that may yield nothing, and those for each byte unpacked from there; they
+# take 0.05 µs each at the most.
 MEMBERS_MAX = 1000
 IDLE_MAX = 256 * 1024
 PACKED_PER_BYTE = 16
@@ -162,7 +163,8 @@ class _Form:
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
-    """The unpacked body in pieces of at most STEP bytes, each of at most as many packed ones: often none.
+    """The unpacked body in pieces of at most STEP bytes, each of at most as many packed ones: often
+    none.
 
     :raises _Over: after BYTES_MAX bytes
     :raises _Broken: the gzip data ends, is broken, or yields next to nothing

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class Clockwork:
-    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the next turn."""
+    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the
+    next turn."""
 
     def __init__(self) -> None:
         self.now = 0.0

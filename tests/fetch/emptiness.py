@@ -1,4 +1,5 @@
-"""Bodies that take work and yield nothing: blocks, members and frames of each coding that hold no byte.
+"""Bodies that take work and yield nothing: blocks, members and frames of each coding that hold no
+byte.
 
 Each is made of a start, a unit that may be repeated, and an end.
 """
@@ -55,7 +56,8 @@ def _dynamic() -> bytes:
     bits = _Bits()
     for _ in range(4):
         bits.put(0b100, 3)
-        # 257 codes of literals, 1 of distances, 18 of code lengths: those of 18 (many zeros) and of 1 have a bit.
+        # 257 codes of literals, 1 of distances, 18 of code lengths: those of 18 (many zeros) and of
+        # 1 have a bit.
         bits.put(0, 10)
         bits.put(14, 4)
         for symbol in [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1]:
@@ -69,12 +71,14 @@ def _dynamic() -> bytes:
 
 
 def _tables() -> bytes:
-    """Eight metablocks of a byte each, with 256 block types of literals and a context map of 16,384 places, in 82 bytes."""
+    """Eight metablocks of a byte each, with 256 block types of literals and a context map of 16,384
+    places, in 82 bytes."""
     bits = _Bits()
     for _ in range(8):
         # Not the last, of 4 nibbles, length 1, compressed.
         bits.put(0, 20)
-        # 256 types, by a code of the symbol 0; their counts, by one of the symbol 0. No types of commands, 1 of distances.
+        # 256 types, by a code of the symbol 0; their counts, by one of the symbol 0. No types of
+        # commands, 1 of distances.
         bits.put(0b1111111_111_1, 11)
         for width in (9, 5):
             bits.put(1, 4)
@@ -89,7 +93,8 @@ def _tables() -> bytes:
         bits.put(14, 5)
         bits.put(0, 14)
         bits.put(1, 1)
-        # One tree of distances. Codes of one symbol each: literals, commands (a literal, and copy), distances.
+        # One tree of distances. Codes of one symbol each: literals, commands (a literal, and copy),
+        # distances.
         bits.put(0, 1)
         for symbol, width in ((97, 8), (97, 8), (8, 10), (0, 6)):
             bits.put(1, 4)
@@ -120,7 +125,8 @@ NOTHING = {
 
 
 def costly(size: int) -> bytes:
-    """Raw deflate of about so many bytes that yields a little, and takes longest: a short run, then many empty blocks."""
+    """Raw deflate of about so many bytes that yields a little, and takes longest: a short run, then
+    many empty blocks."""
     run = zlib.compressobj(9, zlib.DEFLATED, -15)
     some = run.compress(bytes(2_000)) + run.flush(zlib.Z_FULL_FLUSH)
     unit = some + _fixed() * 2000

@@ -1,4 +1,5 @@
-"""What decoding a body may cost: work in proportion to what goes in and comes out, whatever the coding."""
+"""What decoding a body may cost: work in proportion to what goes in and comes out, whatever the
+coding."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from tests.fetch.emptiness import Emptiness
 
 CAP = 10 * 1024 * 1024
-# CPU seconds for a byte of input: the costliest coding takes 0.5 µs here, and other machines are slower.
+# CPU seconds for a byte of input: the costliest coding takes 0.5 µs here, and other machines are
+# slower.
 PER_BYTE = 5e-6
 # Those of the longest step on the loop, of 16 KiB.
 STEP = 16 * 1024 * PER_BYTE
@@ -69,7 +71,8 @@ def test_costly_blocks_that_yield_enough_end_at_the_cpu_bound() -> None:
 
 
 def test_cpu_is_counted_over_all_codings_and_steps() -> None:
-    """By a clock that goes on by 10 ms each time that it is read: once a step, and once each time that it goes on."""
+    """By a clock that goes on by 10 ms each time that it is read: once a step, and once each time
+    that it goes on."""
     body = brotli.compress(zlib.compress(NOISE))
 
     def undo(left_off: float) -> int:

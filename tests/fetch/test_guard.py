@@ -99,7 +99,8 @@ def test_guards_do_not_share_their_verdicts() -> None:
         AddressGuard([]).check("127.0.0.1")
 
 
-# IANA's registries of special-purpose addresses as of 2025, each block with "Globally Reachable". None: not applicable.
+# IANA's registries of special-purpose addresses as of 2025, each block with "Globally Reachable".
+# None: not applicable.
 REGISTRY = {
     "0.0.0.0/8": False,
     "10.0.0.0/8": False,
@@ -159,7 +160,8 @@ PYTHON_DIFFERS = REFUSED_ALL_THE_SAME | {
 
 
 def edges(block: str) -> set[IPv4Address | IPv6Address]:
-    """The first and the last address of a block that are in no smaller one, or of which nothing else is known."""
+    """The first and the last address of a block that are in no smaller one, or of which nothing
+    else is known."""
     network = ip_network(block)
     inner = [
         ip_network(other)
@@ -182,7 +184,8 @@ def test_special_blocks_are_judged_as_iana_does(block: str) -> None:
 
 @pytest.mark.parametrize("block", REGISTRY)
 def test_this_python_differs_in_no_block_that_is_not_named(block: str) -> None:
-    """The verdict is by tables of our own; should a Python differ in more, the list above is to be looked at."""
+    """The verdict is by tables of our own; should a Python differ in more, the list above is to be
+    looked at."""
     guard = AddressGuard([], own=lambda _: False)
     differs = [a for a in edges(block) if a.is_global != guard.permits(str(a))]
     assert not differs or block in PYTHON_DIFFERS

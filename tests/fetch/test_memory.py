@@ -147,7 +147,8 @@ FRAMINGS = {
 def test_bodies_wait_in_their_sockets_and_all_come_whole(
     run: Run, framing: str, secure: bool
 ) -> None:
-    """Twelve of 4 MB, held twice, where 16 MB may be held. Each is over when the next turn of the loop has seen it."""
+    """Twelve of 4 MB, held twice, where 16 MB may be held. Each is over when the next turn of the
+    loop has seen it."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:

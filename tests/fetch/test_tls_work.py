@@ -74,7 +74,8 @@ class TCP(Wire):
 
 
 class Line:
-    """A channel on a played loop that has asked for a page; ``sealer`` seals what its server says."""
+    """A channel on a played loop that has asked for a page; ``sealer`` seals what its server
+    says."""
 
     def __init__(
         self,
@@ -151,7 +152,8 @@ def tickets(sealer: Sealer) -> bytes:
 
 
 def padding(sealer: Sealer) -> bytes:
-    """Records of content of which nothing is content; OpenSSL itself refuses 32 of them in a row."""
+    """Records of content of which nothing is content; OpenSSL itself refuses 32 of them in a
+    row."""
     return b"".join(sealer.seal(23, b"", 16_000) for _ in range(30))
 
 

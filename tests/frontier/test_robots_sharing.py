@@ -205,7 +205,8 @@ def test_a_redirect_to_another_hosts_home_page_counts_as_no_robots_txt(
 
 
 def redirect_many(world: World, gate: RobotsGate, hosts: int, place: str) -> list[bool]:
-    """Have as many hosts' robots.txt redirect there, each with a name of its own in it; whether each waits."""
+    """Have as many hosts' robots.txt redirect there, each with a name of its own in it; whether
+    each waits."""
     names = [f"http://h{number}.test/page" for number in range(hosts)]
     waits = []
     for number, errand in enumerate([errand_of(world, gate, name) for name in names]):

@@ -1,8 +1,9 @@
 """``python -m tests.fuzz``: look for inputs that take too long, or raise what nobody foresaw.
 
-It begins with the corpus and with the pieces of each target. Where atheris is installed, code that was not reached
-before tells it which inputs to go on from; else chance does. A finding is written to a file, with the command that
-runs it again; one that is mended goes into tests/fuzz/corpus, which `make test` reads.
+It begins with the corpus and with the pieces of each target. Where atheris is installed, code that
+was not reached before tells it which inputs to go on from; else chance does. A finding is written
+to a file, with the command that runs it again; one that is mended goes into tests/fuzz/corpus,
+which `make test` reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""What reads bytes of strangers, one table: each takes any bytes, in CPU time linear in their number.
+"""What reads bytes of strangers, one table: each takes any bytes, in CPU time linear in their
+number.
 
-``run`` swallows what its reader raises by its contract; anything else is a finding. So is a run of more seconds than
-``floor`` and ``per_byte`` for each byte: several times what the worst known input takes on a machine of 2020.
+``run`` swallows what its reader raises by its contract; anything else is a finding. So is a run of
+more seconds than
+``floor`` and ``per_byte`` for each byte: several times what the worst known input takes on a
+machine of 2020.
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ _UNREADABLE = (ValueError, struct.error, IndexError, KeyError, RecursionError)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``pieces`` are what its inputs are put together from, the first ones its beginnings. Of longer inputs than
+    """``pieces`` are what its inputs are put together from, the first ones its beginnings. Of
+    longer inputs than
     ``longest`` bytes nothing is asked: what hands them in refuses them."""
 
     run: Callable[[bytes], object]

@@ -1,6 +1,7 @@
 """Whatever strangers send is read in CPU time linear in its bytes, and raises nothing unforeseen.
 
-A short run of what `make fuzz` does at length: inputs of one or two small pieces many times each, between a beginning and an end.
+A short run of what `make fuzz` does at length: inputs of one or two small pieces many times each,
+between a beginning and an end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How much work a call is: seconds of CPU of this thread, the best of some tries, without the garbage collector."""
+"""How much work a call is: seconds of CPU of this thread, the best of some tries, without the
+garbage collector."""
 
 from __future__ import annotations
 

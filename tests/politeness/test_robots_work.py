@@ -1,4 +1,5 @@
-"""Reading a robots.txt is linear work in its bytes, and a verdict bounded work, whatever it says."""
+"""Reading a robots.txt is linear work in its bytes, and a verdict bounded work, whatever it
+says."""
 
 from __future__ import annotations
 

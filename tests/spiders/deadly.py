@@ -1,4 +1,5 @@
-"""A spider one of whose pages kills the process or holds its loop, at a chosen point of the work on it."""
+"""A spider one of whose pages kills the process or holds its loop, at a chosen point of the work on
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""References are refused by their length before they are parsed; no reference of an honest page is."""
+"""References are refused by their length before they are parsed; no reference of an honest page
+is."""
 
 from __future__ import annotations
 
