@@ -148,7 +148,9 @@ def due_bytes(due: float) -> bytes:
 
 def whole_microseconds(due: float) -> float:
     """A time as the heap on disk keeps it: never earlier than ``due``."""
-    return ceil(due * 1e6) / 1e6
+    whole = ceil(due * 1e6)
+    # Of an epoch time neither the product nor the quotient is exact.
+    return whole / 1e6 if whole / 1e6 >= due else (whole + 1) / 1e6
 
 
 def split_due_key(key: bytes) -> tuple[float, str]:

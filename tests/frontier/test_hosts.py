@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from krowlspider.frontier.due import DueHeap
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
 from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.schema import PUT_OFF, due_key
+from krowlspider.frontier.schema import PUT_OFF, due_key, split_due_key, whole_microseconds
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.store import StoreError
 from krowlspider.frontier.tally import Tally
@@ -97,6 +99,15 @@ def leased(world: World) -> Lease:
     lease = world.pop()
     assert lease is not None
     return lease
+
+
+@given(st.floats(0.0, 4e9))
+@example(1700001256.8395581)
+def test_a_time_on_disk_is_never_earlier(due: float) -> None:
+    """A host would be popped before the entry that it waits for is due, again and again."""
+    kept = whole_microseconds(due)
+    assert due <= kept <= due + 2.5e-6
+    assert split_due_key(due_key(kept, "a.test")) == (kept, "a.test")
 
 
 def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
