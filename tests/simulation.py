@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store import Store
 
 COMMIT_S = 1.0
+# What a request takes the loop.
+SEND_S = 0.0002
 
 
 @dataclass(slots=True)
@@ -142,7 +144,7 @@ class SimulatedHandler(BaseDownloadHandler):
             entry.status, entry.complete = 0, False
             error = answer.failure(f"{host} as played")
             raise _as_scrapy(error) from error
-        request.meta["download_latency"] = answer.latency
+        request.meta["download_latency"] = entry.end - start
         return Response(
             transit.url,
             status=answer.status,
@@ -340,10 +342,15 @@ class Simulation:
                 commit_at += COMMIT_S
 
     def _advance(self, to: float) -> None:
-        self.clocks.pass_(to - self.clocks.monotonic)
+        """What is ready until then goes on at its time, or now when that has passed."""
         while self._events and self._events[0][0] <= to:
-            _, _, work, request = heappop(self._events)
+            at, _, work, request = heappop(self._events)
+            self._pass_until(at)
             self._step(work, request)
+        self._pass_until(to)
+
+    def _pass_until(self, to: float) -> None:
+        self.clocks.pass_(max(0.0, to - self.clocks.monotonic))
 
     def _send(self) -> None:
         slot = self.crawler.engine._slot
@@ -356,6 +363,7 @@ class Simulation:
                 # The scheduler's turn of the loop is over, which takes time.
                 self.clocks.pass_(0.001)
             else:
+                self.clocks.pass_(SEND_S)
                 self.downloader.active.add(request)
                 self._step(self.downloader.download(request), request)
         self.busiest = max(self.busiest, len(self.downloader.active))
