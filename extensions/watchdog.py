@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
 
 # Has the stack of the main thread written. Nobody else uses it: the first real-time signals are the
 # C library's.
@@ -59,9 +62,15 @@ class Watchdog:
         # them at once while a call in C goes on.
         number = self._signals.fileno()
         self._before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
-        self._process = self._spawn(wake, stack, log)
-        wake.close()
-        os.close(stack)
+        try:
+            self._process = self._spawn(wake, stack, log)
+        except OSError as error:
+            signal.set_wakeup_fd(self._before)
+            logger.warning("The event loop is not watched: %s", error)
+            return
+        finally:
+            wake.close()
+            os.close(stack)
         self._beat()
 
     def _spawn(self, wake: socket, stack: int, log: int) -> subprocess.Popen[bytes]:

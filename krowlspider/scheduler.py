@@ -550,8 +550,10 @@ class Scheduler(BaseScheduler):
 
     def charge(self, transit: Transit, took: float) -> None:
         """Have the host of a request rest for the seconds that it took of the event loop."""
-        if took > NOTICED:
+        if took > HEAVY:
             transit.rest = max(transit.rest, self._cost.rest(took, self._frontier.now()))
+        elif took > NOTICED:
+            transit.rest = max(transit.rest, alone(took))
 
     def _charge_page(self, request: Request, took: float) -> None:
         """Have the host of a page rest for the seconds that reading the page took of the event
@@ -698,8 +700,10 @@ class Scheduler(BaseScheduler):
         """A request that was not sent, for want of room at its address, goes back to where it was."""
         transit.turned_back = True
         self.on_the_wire -= 1
-        if transit.errand is not None:
-            transit.host.errands.insert(0, transit.errand)
+        errand = transit.errand
+        if errand is not None and not (errand.host is transit.host and errand.is_fresh):
+            # Else it is made anew at the next pop, and does not keep its host in memory.
+            transit.host.errands.insert(0, errand)
         self.unpop(transit)
         self._frontier.turn_back(transit.host, address)
 

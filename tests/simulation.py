@@ -330,7 +330,7 @@ class Simulation:
         """Crawl until a time, in monotonic seconds."""
         commit_at = self.clocks.monotonic + COMMIT_S
         while (now := self.clocks.monotonic) < end:
-            self._send()
+            self._send(end)
             due = self.job.frontier.next_due()
             wake = end if due is None else now + max(due - self.job.frontier.now(), 0.001)
             if self.downloader.needs_backout():
@@ -352,16 +352,16 @@ class Simulation:
     def _pass_until(self, to: float) -> None:
         self.clocks.pass_(max(0.0, to - self.clocks.monotonic))
 
-    def _send(self) -> None:
+    def _send(self, end: float) -> None:
         slot = self.crawler.engine._slot
-        while not self.downloader.needs_backout():
+        while not self.downloader.needs_backout() and self.clocks.monotonic < end:
             slot.wanted = False
             request = self.scheduler.next_request()
             if request is None and not slot.wanted:
                 break
             if request is None:
-                # The scheduler's turn of the loop is over, which takes time.
-                self.clocks.pass_(0.001)
+                # The scheduler's turn of the loop is over, which takes time; then come the others.
+                self._advance(self.clocks.monotonic + 0.001)
             else:
                 self.clocks.pass_(SEND_S)
                 self.downloader.active.add(request)

@@ -94,13 +94,20 @@ def test_no_host_has_more_than_three_per_cent_of_the_loop() -> None:
     assert worked / (now - 1000.0) == pytest.approx(1 / (1 + RESTS))
 
 
-@pytest.mark.parametrize("took", [0.001, 0.1])
-def test_all_costly_turns_together_have_a_share_of_the_loop(took: float) -> None:
+@pytest.mark.parametrize(("took", "count"), [(0.001, 10_000), (0.1, 100)])
+def test_all_costly_turns_together_have_a_share_of_the_loop(took: float, count: int) -> None:
     """However many hosts there are, and however little each of them takes."""
     cost, now = LoopCost(), 1000.0
-    for _ in range(10_000):
+    for _ in range(count):
         last = cost.rest(took, now)
-    assert last == pytest.approx(10_000 * took / SHARE, abs=1.1)
+    assert last == pytest.approx(count * took / SHARE, abs=1.1)
+
+
+def test_a_host_rests_a_minute_at_most_for_what_others_took() -> None:
+    cost, now = LoopCost(), 1000.0
+    for _ in range(10_000):
+        cost.rest(0.1, now)
+    assert cost.rest(0.0005, now) <= 60.0
 
 
 def test_refusals_of_an_ordinary_host_cost_it_no_rest() -> None:

@@ -123,7 +123,10 @@ class _Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address, port = writer.get_extra_info("sockname")[:2]
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        # uvloop has a RuntimeError for a transport that is closed.
+        with suppress(
+            OSError, RuntimeError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+        ):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 path = head.split(b" ", 2)[1].decode("latin-1")

@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
         received = self._reader.received
         slow = received - self._looked_at < self._order.rate_min * RATE_PERIOD
         # One that had to wait for room in memory is not the host's to answer for.
-        if slow and self._looked_at >= 0 and not self._order.held.waited:
+        if not self._order.held.has_waited() and slow and self._looked_at >= 0:
             self._fail(TooSlow("the answer came too slowly"), "time")
             return
         self._looked_at = received if self.answered else -1

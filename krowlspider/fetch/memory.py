@@ -135,6 +135,11 @@ class Held:
         self.waited = True
         self.memory._wait(self, need, go_on)
 
+    def has_waited(self) -> bool:
+        """Whether it had to wait since this was last asked, or does so now."""
+        waited, self.waited = self.waited, self in self.memory._waiting
+        return waited
+
     def leave(self) -> None:
         """It waits no more."""
         self.memory._leave(self)

@@ -57,11 +57,17 @@ class Slices:
 
     def _turn(self) -> None:
         self._left, self._turning = TURN, False
-        while self._waiting and self._left > 0.0:
-            channel = self._waiting.popleft()
-            if channel.pending:
-                self._step(channel)
-            if channel.pending:
-                self._queue(channel)
-            else:
-                channel.resume()
+        try:
+            while self._waiting and self._left > 0.0:
+                channel = self._waiting.popleft()
+                if channel.pending:
+                    self._step(channel)
+                if channel.pending:
+                    self._queue(channel)
+                else:
+                    channel.resume()
+        finally:
+            # Whatever becomes of one channel, the others go on.
+            if self._waiting and not self._turning:
+                self._turning = True
+                self._loop.call_soon(self._turn)

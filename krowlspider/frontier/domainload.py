@@ -6,7 +6,10 @@ import json
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.hosts import queued_in
+from krowlspider.frontier.queues import records
 from krowlspider.frontier.schema import LOAD
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store import Batch, Store
@@ -32,11 +35,20 @@ class DomainLoad:
         self._from = int(_FREE * total)
         self._large_from = max(1, self._most // _KEPT)
         self._counts: dict[str, int] = {}
-        self._kept: dict[str, int] = {}
+        # What the disk has; None where it is to be written anew.
+        self._kept: dict[str, int] | None = None
         if self._most and (saved := store.get(LOAD)) is not None:
             self._counts = json.loads(saved)
             self._kept = dict(self._counts)
-        self._large = set(self._kept)
+        elif self._most:
+            self._count(store)
+        self._large = {name for name, count in self._counts.items() if count >= self._large_from}
+
+    def _count(self, store: Store) -> None:
+        """The disk does not say, after a change by hand: 5 µs a host."""
+        for host, record in records(store):
+            if queued := queued_in(record)[0]:
+                self._increase(domain_of(host), queued)
 
     def room(self, domain: str, queued: int) -> int | None:
         """How many more URLs a domain may have, with so many ``queued`` in all; None: any
@@ -47,14 +59,16 @@ class DomainLoad:
 
     def add(self, domain: str, urls: int) -> None:
         """Count more URLs of a domain."""
-        if self._most:
-            counts = self._counts
-            counts[domain] = count = counts.get(domain, 0) + urls
-            if count >= self._large_from:
-                self._large.add(domain)
-            if len(counts) > DOMAINS_IN_MEMORY:
-                half = nlargest(DOMAINS_IN_MEMORY // 2, counts.items(), key=lambda item: item[1])
-                self._counts = dict(half)
+        if self._most and self._increase(domain, urls) >= self._large_from:
+            self._large.add(domain)
+
+    def _increase(self, domain: str, urls: int) -> int:
+        counts = self._counts
+        counts[domain] = count = counts.get(domain, 0) + urls
+        if len(counts) > DOMAINS_IN_MEMORY:
+            half = nlargest(DOMAINS_IN_MEMORY // 2, counts.items(), key=lambda item: item[1])
+            self._counts = dict(half)
+        return count
 
     def take(self, domain: str, urls: int = 1) -> None:
         """URLs of a domain are gone."""
@@ -66,7 +80,7 @@ class DomainLoad:
 
     def put(self, batch: Batch) -> None:
         """Have the batch keep the large ones, where they have changed."""
-        if not self._large:
+        if not self._most or not (self._large or self._kept or self._kept is None):
             return
         counts = self._counts
         self._large = {name for name in self._large if counts.get(name, 0) >= self._large_from}

@@ -116,9 +116,8 @@ class Host:
     pages of which domain it was first found, as of `origin_of`; 0 where none or its own did.
     ``record`` is its record on disk, empty without one, ``changed`` says that memory knows more than it.
     ``recalled`` says that it was read from disk, ``waits`` that its robots.txt is being fetched from another host;
-    it serves errands meanwhile. ``called`` says that room was made for it in
-    one of its shares, ``held`` that it was due and not ours to fetch, ``leaving`` that it is on its
-    way to another frontier. ``session`` counts the requests of its session before the next one."""
+    it serves errands meanwhile. ``called`` is the share in which room was made for it, empty for none,
+    ``held`` says that it was due and not ours to fetch, ``leaving`` that it is on its way to another frontier. ``session`` counts the requests of its session before the next one."""
 
     name: str
     pace: Pace = field(default_factory=Pace)
@@ -137,7 +136,7 @@ class Host:
     changed: bool = False
     recalled: bool = False
     waits: bool = False
-    called: bool = False
+    called: str = ""
     held: bool = False
     leaving: bool = False
     errand_last: bool = False

@@ -73,6 +73,11 @@ class Errand:
     passed: list[str] = field(default_factory=list)
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether nothing has come of it yet."""
+        return not (self.retries or self.distress or self.passed or self.away)
+
+    @property
     def source(self) -> str | None:
         """The authority that the robots.txt at ``url`` speaks for; None for one in another place."""
         authority = authority_of(self.url)

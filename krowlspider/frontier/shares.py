@@ -13,6 +13,7 @@ from collections import deque
 from functools import lru_cache
 from heapq import heappop, heappush
 from ipaddress import IPv6Address, IPv6Network
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ _FREE = 32
 _SPARE = 1.25
 _FADING = 0.95
 _TICK = 1.0
+# Lines looked at in each of them.
+_LINES_LOOKED_AT = 100
 # Addresses whose names of shares are remembered, about 300 bytes each.
 _NAMED = 65_536
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -56,6 +59,13 @@ def places_of(address: str) -> tuple[str, str]:
             return f"@{prefix:x}/64", f"#{prefix >> 16:x}/48"
         address = ".".join(map(str, number.packed[-4:]))
     return f"@{address}", f"#{address.rpartition('.')[0]}"
+
+
+def block_of(share: str) -> str:
+    """The share of the block in which an address is, by the share of the address."""
+    if share.endswith("/64"):
+        return f"#{int(share[1:-3], 16) >> 16:x}/48"
+    return f"#{share[1:].rpartition('.')[0]}"
 
 
 def in_crowd(host: Host) -> bool:
@@ -116,11 +126,14 @@ class Shares:
         left = slots - slots // _FREE - int(self._peak * _SPARE)
         return max(left, slots // _CROWD_LEAST, 1)
 
-    def tick(self, now: float) -> None:
-        """Time goes by, in seconds of the job clock: who was in transit counts less."""
-        if now >= self._next_tick:
-            self._peak = max(self._known, self._peak * _FADING ** (now - self._ticked))
-            self._ticked, self._next_tick = now, now + _TICK
+    def tick(self, now: float) -> bool:
+        """Time goes by, in seconds of the job clock: who was in transit counts less. Whether a
+        second has passed since this was last so."""
+        if now < self._next_tick:
+            return False
+        self._peak = max(self._known, self._peak * _FADING ** (now - self._ticked))
+        self._ticked, self._next_tick = now, now + _TICK
+        return True
 
     def has_room(self, share: str) -> bool:
         taken = self._taken.get(share)
@@ -145,7 +158,7 @@ class Shares:
                 now = self._now()
                 self.addresses.asked(share, now)
                 if share in self._lines:
-                    self._set_clock(share, now)
+                    self.set_clock(share, now)
 
     def enter_transit(self, host: Host, shares: tuple[str, ...]) -> None:
         """As `enter`, with all shares of a host."""
@@ -178,13 +191,15 @@ class Shares:
         self._lines.setdefault(share, deque()).append(name)
         self.waiting += 1
         if share[0] == "@":
-            self._set_clock(share, self._now())
+            self.set_clock(share, self._now())
         elif share[0] == "^":
             self._origins[share] = None
 
-    def _set_clock(self, share: str, now: float) -> None:
+    def set_clock(self, share: str, now: float) -> None:
         """Have `opened` give an address when it may be asked again. While it may, its line needs
-        none: somebody was called, or who leaves calls."""
+        none: somebody was called, or who leaves calls. Nothing for other shares."""
+        if share[0] != "@":
+            return
         if share not in self._clocked and (opens := self.addresses.open_at(share)) > now:
             self._clocked.add(share)
             heappush(self._clock, (opens, share))
@@ -196,10 +211,18 @@ class Shares:
             self._clocked.discard(share)
             if share in self._lines:
                 # It may rest for longer meanwhile.
-                self._set_clock(share, now)
+                self.set_clock(share, now)
                 if self.has_room(share):
                     return share
         return None
+
+    def with_room(self) -> list[str]:
+        """Shares with a line and room, of the next so many lines: nobody need wait for ever whose
+        call went to one that could not take it."""
+        looked = list(islice(self._lines, _LINES_LOOKED_AT))
+        for share in looked:
+            self._lines[share] = self._lines.pop(share)
+        return [share for share in looked if share != CROWD and self.has_room(share)]
 
     def waits(self, share: str) -> bool:
         """Whether anybody does."""
@@ -238,5 +261,5 @@ class Shares:
 
     def next_room(self) -> float:
         """When a share may have room without anybody's leaving it, in seconds of the job clock."""
-        tick = self._next_tick if CROWD in self._lines or self._origins else inf
+        tick = self._next_tick if self._lines else inf
         return min(tick, self._clock[0][0]) if self._clock else tick

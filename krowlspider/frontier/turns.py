@@ -27,7 +27,7 @@ from krowlspider.frontier.hosts import (
 )
 from krowlspider.frontier.schema import whole_microseconds
 from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits, Sessions
-from krowlspider.frontier.shares import CROWD, Shares, places_of
+from krowlspider.frontier.shares import CROWD, Shares, block_of, places_of
 from krowlspider.frontier.tally import Tally
 from krowlspider.politeness.pace import Pace
 from krowlspider.urls.host import domain_of
@@ -62,6 +62,9 @@ _LOOKS = 1000
 _TURNED_AWAY = 4000.0
 _TURNED_AWAY_MAX = 50_000.0
 _LOOK_AGAIN = 0.05
+# Hosts that were called and find no room in another share, in one pop: then the others are looked at. Who is not called for
+# it is once a second.
+_IN_VAIN = 8
 # Hosts that wait for room, all shares together: so many with what memory knows of them, 1 kB each,
 # and so many by name, about 100 bytes. More are given times of their own, so far apart (seconds),
 # and wait on disk: a domain may have hosts without end.
@@ -137,7 +140,9 @@ class HostTurns:
         self._last_apart = 0.0
         # Whether one of the crowd was called and not popped since; whether the last pop called one
         # for an address.
-        self._crowd_called = False
+        # How many hosts are in memory when the next are let go.
+        self._evict_at = 0
+        self._called_of_crowd = ""
         self._address_called = False
         # Who was called as nobody else was due, though its origin has no room.
         self._spare = ""
@@ -221,14 +226,19 @@ class HostTurns:
 
         Not while a batch is open: a host is on disk as it is in memory only when its batch is written.
         """
-        if len(self.hosts) < self._limits.hosts_in_memory:
+        most = self._limits.hosts_in_memory
+        if len(self.hosts) < max(most, self._evict_at):
             return
-        oldest = list(islice(self.hosts.values(), self._limits.hosts_in_memory // 10 + 1))
+        before = len(self.hosts)
+        oldest = list(islice(self.hosts.values(), most // 10 + 1))
         for host in oldest:
             del self.hosts[host.name]
             if host.pinned:
                 # To the end: it is not looked at again before all others.
                 self.hosts[host.name] = host
+        # Where most are busy, not again for each host that comes.
+        few_left = len(self.hosts) > before - len(oldest) // 2
+        self._evict_at = len(self.hosts) + most // 20 if few_left else 0
 
     def _note(self, host: Host) -> None:
         """Memory knows more of a host than its record: the next commit writes it."""
@@ -267,35 +277,45 @@ class HostTurns:
         if len(self.hosts) >= self._limits.hosts_in_memory:
             self._evict()
         now = self.now()
-        unsure = now < self._sure
-        self._shares.tick(now)
+        if self._shares.tick(now):
+            for share in self._shares.with_room():
+                self._call_next(share)
         if self._shares.waiting or self._turned_away < _TURNED_AWAY_MAX:
             self._call_waiting(now)
+        in_vain = 0
         for _ in range(_LOOKS):
             if (name := self._pop_name(now)) is None:
-                if not (self._call_at_address(now) or self._call_spare()):
+                if in_vain >= _IN_VAIN or not self._call_another(now):
                     return None
                 continue
             host = self.hosts.get(name) or self._recall_due(name)
-            if host.called:
-                host.called = self._crowd_called = False
-            aside = host.turn is WAITING or host.turn is PUT_OFF
-            ready = host.turn is RESTING or (aside and (host.errands or host.rests))
-            if not ready or host.due > now:
-                # It has been given another turn or time since; that one has a place of its own.
-                pass
-            elif unsure and (earliest := self.surely_over(host)) > now:
-                # The end of its last request may not have reached the disk: wait as if it had been at the start.
-                self._due.push(earliest, name)
-            elif not host.queued and not host.errands:
-                self._stand_idle(host)
-            elif host.leaving or (self.may_fetch is not None and not self.is_ours(name)):
-                self._hold(host)
-            elif self._enter_transit(host):
+            called, host.called = host.called, ""
+            if self._try(host, now, in_turn=not called):
+                if called and called not in host.places:
+                    self._make_room((called,))
                 return host
-            if self._shares.waiting:
-                self._pass_on(host)
+            in_vain += bool(called)
+            if self._shares.waiting and in_vain < _IN_VAIN:
+                self._pass_on(host, called)
         return None
+
+    def _try(self, host: Host, now: float, *, in_turn: bool) -> bool:
+        """Put a host whose place has come into transit, if it is due and has room in all its shares."""
+        aside = host.turn is WAITING or host.turn is PUT_OFF
+        ready = host.turn is RESTING or (aside and (host.errands or host.rests))
+        if not ready or host.due > now:
+            # It has been given another turn or time since; that one has a place of its own.
+            pass
+        elif now < self._sure and (earliest := self.surely_over(host)) > now:
+            # The end of its last request may not have reached the disk: wait as if it had been at the start.
+            self._due.push(earliest, host.name)
+        elif not host.queued and not host.errands:
+            self._stand_idle(host)
+        elif host.leaving or (self.may_fetch is not None and not self.is_ours(host.name)):
+            self._hold(host)
+        else:
+            return self._enter_transit(host, in_turn=in_turn)
+        return False
 
     def pop_named(self, name: str) -> Host | None:
         """As `pop_host`, but this host or none. The place that it leaves in the heap is out of
@@ -305,8 +325,11 @@ class HostTurns:
         has_work = host.queued or host.errands
         if not (is_due and has_work) or host.leaving or not self.is_ours(name):
             return None
-        host.called = False
-        return host if self._enter_transit(host) else None
+        called, host.called = host.called, ""
+        if self._enter_transit(host, in_turn=False):
+            return host
+        self._pass_on(host, called)
+        return None
 
     def is_ours(self, name: str) -> bool:
         """Whether a host may be fetched, by its domain."""
@@ -389,7 +412,9 @@ class HostTurns:
         if not host.pending:
             self._note(host)
 
-    def _enter_transit(self, host: Host) -> bool:
+    def _enter_transit(self, host: Host, *, in_turn: bool) -> bool:
+        """Whether all shares of a host have room; else it is in line for the first that has none. ``in_turn`` is one that
+        was not called."""
         if host.turn is PUT_OFF:
             self._put_off_queued -= host.queued
             host.become(State.BACKING_OFF)
@@ -401,7 +426,7 @@ class HostTurns:
         shares = self._shares.of(host, spare=no_room or host.name == self._spare)
         self._spare = ""
         if (full := self._shares.full(shares)) is not None:
-            self._turned_away -= 1
+            self._turned_away -= in_turn
             self._park(host, full)
             return False
         self._shares.enter_transit(host, shares)
@@ -470,17 +495,18 @@ class HostTurns:
         """Call the next of those who wait for each; the crowd is called at the pop."""
         if self._shares.waiting:
             for share in shares:
-                if (
-                    share is not CROWD
-                    and self._shares.waits(share)
-                    and self._shares.has_room(share)
-                ):
+                if share == CROWD or not self._shares.waits(share):
+                    continue
+                if self._shares.has_room(share):
                     self._call_next(share)
+                else:
+                    self._shares.set_clock(share, self.now())
 
-    def _pass_on(self, host: Host) -> None:
+    def _pass_on(self, host: Host, called: str) -> None:
         """A host that was popped and is not sent leaves the room that was made for it to the next."""
         host.domain = host.domain or domain_of(host.name)
-        self._make_room(self._shares.of(host))
+        shares = self._shares.of(host)
+        self._make_room(shares if not called or called in shares else (*shares, called))
 
     def _call_waiting(self, now: float) -> None:
         """Once a pop: room of the crowd, or at an address, that there is without anybody's leaving
@@ -488,10 +514,23 @@ class HostTurns:
         more = (now - self._turned_away_at) * _TURNED_AWAY
         self._turned_away_at = now
         self._turned_away = min(self._turned_away + more, _TURNED_AWAY_MAX)
-        if not self._crowd_called and self._shares.waits(CROWD) and self._shares.has_room(CROWD):
-            self._crowd_called = bool(self._call_next(CROWD))
+        self._call_of_crowd()
         # Who is called is popped first: every second pop is for the others.
         self._address_called = not (self._address_called or not self._call_at_address(now))
+
+    def _call_another(self, now: float) -> bool:
+        """Nobody is due: call one who waits, if there is room for any."""
+        return self._call_at_address(now) or self._call_of_crowd() or self._call_spare()
+
+    def _call_of_crowd(self) -> bool:
+        """Call the next of the crowd, unless one is called already."""
+        last = self.hosts.get(self._called_of_crowd)
+        if last is not None and last.called == CROWD:
+            return False
+        if not (self._shares.waits(CROWD) and self._shares.has_room(CROWD)):
+            return False
+        self._called_of_crowd = self._call_next(CROWD)
+        return bool(self._called_of_crowd)
 
     def _call_at_address(self, now: float) -> bool:
         """Call a host for an address that may be asked again, if there is one."""
@@ -516,7 +555,10 @@ class HostTurns:
                 # It has been given another turn or time since.
                 continue
             # It stays in memory: whoever forgot it would not pass its room on.
-            host.called = True
+            host.called = share
+            if share[0] == "@" and not host.address:
+                # Memory forgot where it is.
+                host.address, host.block = share, block_of(share)
             self._due_again(host)
             return name
         return ""

@@ -17,6 +17,8 @@ RESTS = 32
 SHARE = 0.25
 # Seconds whose share may be used at once.
 _BURST = 1.0
+# Seconds that the line is long at most: who comes last may have had no part in it.
+_LINE = 60.0
 # Seconds of a turn that count at most: a process may be stopped for an hour in the midst of one.
 _COUNTED_MAX = 1.0
 
@@ -31,7 +33,7 @@ class LoopCost:
     def rest(self, took: float, now: float) -> float:
         """Charge a turn that took so long and ends ``now``; return how long its host rests."""
         took = min(took, _COUNTED_MAX)
-        self._even = max(self._even, now - _BURST) + took / SHARE
+        self._even = min(max(self._even, now - _BURST) + took / SHARE, now + _LINE)
         return max(self._even - now, alone(took) if took > NOTICED else 0.0, 0.0)
 
 

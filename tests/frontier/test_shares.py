@@ -471,3 +471,57 @@ def test_a_record_from_before_origins_is_read_as_it_was() -> None:
     after = Host.decode("a.test", again.encode())
     assert (after.origin, after.done, after.queued) == (0xFFFFFFFF, 3, 1)
     assert after.queues[0].tail == 1
+
+
+def test_a_domain_behind_a_full_origin_leaves_the_others_their_turns(
+    open_store: Callable[[], Store],
+) -> None:
+    """Its hosts go from one line to the other with each request that ends."""
+    world = opened(open_store, slots=SLOTS, domain_concurrency=2)
+    good = reached(world, 10)
+    slow = [f"http://h{number}.test/" for number in range(SLOTS // 8)]
+    world.frontier.queue([world.candidate(url) for url in slow], via="www.hub.test")
+    for _ in slow:
+        assert sent(world) is not None
+    names = [f"http://v{number}.victim.test/" for number in range(3000)]
+    world.frontier.queue([world.candidate(url) for url in names], via="www.hub.test")
+    world.clocks.pass_(1)
+    for _ in range(20):
+        there = all_sent(world)
+        assert {host.name for host in there} >= {*good}
+        for host in there:
+            answer(world, host)
+        world.clocks.pass_(1)
+    assert world.frontier._turned_away > 0
+
+
+def test_a_crowd_goes_on_after_a_probe_took_who_was_called(open_store: Callable[[], Store]) -> None:
+    world = opened(open_store, slots=16)
+    world.add(*(f"http://h{number}.test/" for number in range(40)))
+    there = all_sent(world)
+    first = world.frontier._shares._lines["?"][0]
+    world.frontier.release(there.pop(), 1000.0)
+    world.frontier._call_waiting(world.frontier.now())
+    probe = world.frontier.pop_named(first)
+    assert probe is not None
+    for host in (probe, *there):
+        world.frontier.release(host, 1000.0)
+    world.clocks.pass_(1)
+    assert len(all_sent(world)) == 16 - 1
+
+
+def test_an_address_that_rests_is_called_at_its_end_though_all_have_left(
+    open_store: Callable[[], Store],
+) -> None:
+    world = paced(open_store)
+    there = []
+    for _ in range(3):
+        host, _ = next_sent(world)
+        there.append(host)
+    for host in there:
+        world.frontier.refused_at_address(host, 60.0, 0.0)
+    for host in there:
+        world.frontier.release(host, 1000.0)
+    assert sent(world, "192.0.2.1") is None
+    world.clocks.pass_(61)
+    assert sent(world, "192.0.2.1") is not None
