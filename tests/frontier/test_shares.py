@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import addresses
+from krowlspider.frontier import addresses, shares
 from krowlspider.frontier.hosts import Host, Turn
 from krowlspider.frontier.sessions import SessionLimits
 from krowlspider.frontier.shares import places_of
@@ -486,6 +486,9 @@ def test_a_domain_behind_a_full_origin_leaves_the_others_their_turns(
     names = [f"http://v{number}.victim.test/" for number in range(3000)]
     world.frontier.queue([world.candidate(url) for url in names], via="www.hub.test")
     world.clocks.pass_(1)
+    # All of them are looked at once, a thousand in a pop.
+    for _ in range(3):
+        assert not all_sent(world)
     for _ in range(20):
         there = all_sent(world)
         assert {host.name for host in there} >= {*good}
@@ -507,17 +510,20 @@ def test_a_crowd_goes_on_after_a_probe_took_who_was_called(open_store: Callable[
     for host in (probe, *there):
         world.frontier.release(host, 1000.0)
     world.clocks.pass_(1)
-    assert len(all_sent(world)) == 16 - 1
+    assert len(all_sent(world)) == 16
 
 
 def test_an_address_that_rests_is_called_at_its_end_though_all_have_left(
-    open_store: Callable[[], Store],
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = paced(open_store)
-    there = []
-    for _ in range(3):
-        host, _ = next_sent(world)
-        there.append(host)
+    monkeypatch.setattr(shares, "_LINES_LOOKED_AT", 0)
+    world = opened(open_store, address_delay=0.1, address_concurrency=3)
+    world.add(*(f"http://h{number}.test/" for number in range(20)))
+    there: list[Host] = []
+    for _ in range(10):
+        there += all_sent(world, "192.0.2.1")
+        world.clocks.pass_(0.2)
+    assert len(there) == 3
     for host in there:
         world.frontier.refused_at_address(host, 60.0, 0.0)
     for host in there:
@@ -525,3 +531,15 @@ def test_an_address_that_rests_is_called_at_its_end_though_all_have_left(
     assert sent(world, "192.0.2.1") is None
     world.clocks.pass_(61)
     assert sent(world, "192.0.2.1") is not None
+
+
+def test_a_line_whose_call_was_lost_is_called_within_a_second(
+    open_store: Callable[[], Store],
+) -> None:
+    world = opened(open_store, domain_concurrency=1)
+    world.add("http://a.shared.test/", "http://b.shared.test/")
+    (host,) = all_sent(world)
+    world.frontier._shares.leave_transit(host)
+    assert sent(world) is None
+    world.clocks.pass_(1.1)
+    assert sent(world) is not None
