@@ -205,3 +205,19 @@ def test_a_body_that_waits_to_its_time_out_is_not_its_hosts_fault(run: Run) -> N
         assert memory.held == 0
 
     run(main())
+
+
+def test_a_wait_excuses_what_came_since_the_last_look_alone() -> None:
+    """A host that sends slowly later on has no more excuse than others."""
+    memory = Memory(8 * SMALL)
+    memory.grow(8 * SMALL)
+    running, held = Held(memory), Held(memory)
+    running.wait(READ, lambda: None)
+    went_on: list[bool] = []
+    held.wait(READ, lambda: went_on.append(True))
+    assert held.has_waited()
+    assert held.has_waited(), "it still waits"
+    memory.shrink(8 * SMALL)
+    assert went_on == [True]
+    assert held.has_waited()
+    assert not held.has_waited()

@@ -11,6 +11,7 @@ from krowlspider.frontier import domainload
 from krowlspider.frontier.domainload import DomainLoad
 from krowlspider.frontier.edit import drop_host
 from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.schema import LOAD
 from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:
@@ -137,3 +138,18 @@ def test_of_domains_without_end_the_large_ones_are_remembered(
         load.add(f"{number}.test", 1)
     assert len(load._counts) <= 100
     assert load.room("evil.test", TOTAL) == 0
+
+
+def test_what_the_disk_does_not_say_is_counted(world: World) -> None:
+    """As of a folder from before, or after a change by hand."""
+    fill_half(world)
+    world.add(*of("evil.test", 0, 15))
+    world.commit()
+    world.frontier.close()
+    store = world.open_store()
+    batch = store.batch()
+    batch.delete(LOAD)
+    batch.write()
+    store.close()
+    world.open()
+    assert world.add(*of("evil.test", 20, 5)) == 0
