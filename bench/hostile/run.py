@@ -54,6 +54,15 @@ def command(web: Web, names: Mapping[str, str], scratch: Path, **more: object) -
     return start + [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
 
 
+def begin(
+    web: HostileWeb, names: Mapping[str, str], scratch: Path, log: Path, **more: object
+) -> subprocess.Popen[bytes]:
+    """Start the crawl on the crawlers' core."""
+    pinned = ["taskset", "-c", str(CORE), *command(web.web, names, scratch, **more)]
+    with log.open("wb") as out:
+        return subprocess.Popen(pinned, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)
+
+
 def measure(name: str) -> dict[str, Any]:
     """One attack: rates of the good hosts in requests per second, the longest silence in
     seconds."""
@@ -61,16 +70,7 @@ def measure(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, HostileWeb([name]) as web:
         scratch = Path(folder)
         log = scratch / "log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [
-                    *("taskset", "-c", str(CORE)),
-                    *command(web.web, good_names() | attack.hosts, scratch),
-                ],
-                cwd=ROOT,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        process = begin(web, good_names() | attack.hosts, scratch, log)
         try:
             figures = _watch(web)
             figures["seconds_to_end"] = end(process)

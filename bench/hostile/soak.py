@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
 import tempfile
 import time
 import urllib.request
@@ -17,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.hostile.attacks import ATTACKS
-from bench.hostile.run import command, end
+from bench.hostile.run import begin, end
 from bench.hostile.web import HostileWeb, good_names
-from bench.process import CORE
-from tests.crawling import ROOT
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
 
 # Seconds from one sample to the next, and until the attacks begin.
@@ -47,16 +45,7 @@ def measure(seconds: float, results: Path) -> list[dict[str, Any]]:
     names = {name: address for attack in ATTACKS.values() for name, address in attack.hosts.items()}
     with tempfile.TemporaryDirectory() as folder, HostileWeb([*ATTACKS]) as web:
         scratch, log = Path(folder), results / "soak.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [
-                    *("taskset", "-c", str(CORE)),
-                    *command(web.web, good_names() | names, scratch, PROMETHEUS_PORT=_PORT),
-                ],
-                cwd=ROOT,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        process = begin(web, good_names() | names, scratch, log, PROMETHEUS_PORT=_PORT)
         try:
             rows = _sample(process, web, scratch / "job", seconds)
             print(f"ended {end(process)} s after SIGINT")
