@@ -44,11 +44,12 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def go_on(self, host: Host, wait: float) -> bool:
-        """Whether a host whose request has ended is to be asked again in its session, ``wait`` seconds from now."""
+    def go_on(self, host: Host, wait: float, *, on: bool = False) -> bool:
+        """Whether a host whose request has ended is to be asked again in its session, ``wait``
+        seconds from now. ``on`` says that sessions have no end for now."""
         limits = self._limits
         return (
-            host.session + 1 < limits.requests
+            (host.session + 1 < limits.requests or (on and limits.requests > 1))
             and wait < limits.wait
             and len(self._heap) < limits.hosts
             # One in trouble is left to its turn.

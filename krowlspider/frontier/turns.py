@@ -61,6 +61,7 @@ _LOOKS = 1000
 # seconds, and finds those behind a crowd little by little.
 _TURNED_AWAY = 4000.0
 _TURNED_AWAY_MAX = 50_000.0
+_CROWDED = 0.95 * _TURNED_AWAY_MAX
 _LOOK_AGAIN = 0.05
 # Hosts that were called and find no room in another share, in one pop: then the others are looked at. Who is not called for
 # it is once a second.
@@ -607,7 +608,11 @@ class HostTurns:
         # Its time is a later one where another frontier has handed it over meanwhile.
         now = self.now()
         due = max(host.due, now + wait)
-        goes_on = host.queued > 0 and not host.waits and self._sessions.go_on(host, due - now)
+        # Behind a crowd that is being turned away it would wait until all of that was looked at.
+        crowded = self._turned_away < _CROWDED
+        goes_on = (
+            host.queued > 0 and not host.waits and self._sessions.go_on(host, due - now, on=crowded)
+        )
         self._rest(host, due, in_session=goes_on)
         host.ready = host.due
         # One without a place, as it was put off, would be in neither part of the heap.

@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.frontier.hosts import State
 from krowlspider.frontier.sessions import SessionLimits
+from krowlspider.frontier.turns import _TURNED_AWAY_MAX
 from krowlspider.urls.host import host_of
 from tests.frontier.conftest import LIMITS, TINY, World
 
@@ -49,6 +50,18 @@ def order(world: World, count: int, wait: float = 0.25, *, commits: bool = False
 
 def test_a_host_has_a_session_before_the_next_has_its_turn(world: World) -> None:
     assert order(with_hosts(world), 18) == "aaabbbccc" * 2
+
+
+def test_a_session_has_no_end_while_a_crowd_is_turned_away(world: World) -> None:
+    """Its host would be behind the whole crowd."""
+    world = with_hosts(world)
+    found = ""
+    for _ in range(6):
+        world.frontier._turned_away = 0.0
+        found += order(world, 1)
+    assert found == "aaaaaa"
+    world.frontier._turned_away = _TURNED_AWAY_MAX
+    assert order(world, 6) == "bbbccc"
 
 
 def test_a_host_whose_record_is_on_disk_has_a_session_that_ends(world: World) -> None:
