@@ -9,6 +9,7 @@ from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.memory import Held, Memory
+from krowlspider.fetch.onebyone import OneByOne
 from krowlspider.fetch.pool import Pool
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import build_request, split_target
@@ -51,6 +52,7 @@ class Client:
         self._pool = Pool(clock, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._rate_min = rate_min
+        self._large = OneByOne(clock.loop)
         self._busy: set[Connection] = set()
         # Times that `hang_up` was called.
         self._hung_up = 0
@@ -87,7 +89,15 @@ class Client:
         request = build_request(target, method, headers, body)
         held = held or Held(Memory())
         order = Order(
-            url, method, request, begun, deadline, self._first_byte_timeout, held, self._rate_min
+            url,
+            method,
+            request,
+            begun,
+            deadline,
+            self._first_byte_timeout,
+            held,
+            self._rate_min,
+            self._large,
         )
         connection = self._pool.take(target.origin)
         if connection is not None and not admit(connection.address):

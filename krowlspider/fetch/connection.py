@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ssl import SSLObject
 
     from krowlspider.fetch.loopclock import LoopClock, Timer
+    from krowlspider.fetch.onebyone import OneByOne
     from krowlspider.fetch.reader import ResponseReader
     from krowlspider.fetch.request import Origin
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 # Seconds between two looks at how much of an answer has come. One that is slow lasts one to two of
 # them.
 RATE_PERIOD = 10.0
+# Bytes of a response that is put together in a turn of its own.
+LARGE = 256 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +50,8 @@ class Order:
     first_byte_timeout: float
     held: Held = field(default_factory=lambda: Held(Memory()))
     rate_min: int = 0
+    large: OneByOne | None = None
+    """Where a body over LARGE waits for its turn; None: it is put together at once."""
 
 
 class Connection(asyncio.Protocol):
@@ -74,6 +79,8 @@ class Connection(asyncio.Protocol):
         # Until when a first byte may come, and what had come at the last look; -1: nothing.
         self._first_byte_at = 0.0
         self._looked_at = -1
+        # Whether all of the response is here, and waits to be put together.
+        self._is_whole = False
 
     @property
     def answered(self) -> bool:
@@ -90,6 +97,7 @@ class Connection(asyncio.Protocol):
         self._order = order
         self._reader = reader
         self._first_byte = None
+        self._is_whole = False
         self._started = time.time()
         self._sent = self._clock.time()
         if self._transport is None or self.closed:
@@ -139,7 +147,7 @@ class Connection(asyncio.Protocol):
             self._fail(e)
         else:
             if reader.done:
-                self._succeed("")
+                self._finish(reader)
             elif held.must_wait():
                 assert self._transport is not None
                 self._transport.pause_reading()
@@ -154,13 +162,30 @@ class Connection(asyncio.Protocol):
         except ConnectionLost as e:
             self._fail(e, "disconnect")
         else:
-            self._succeed("")
+            self._finish(self._reader)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._transport = None
-        if self._outcome is not None:
+        if self._outcome is not None and not self._is_whole:
             self._fail(_lost(exc), "disconnect")
+
+    def _finish(self, reader: ResponseReader) -> None:
+        """All of a response is here."""
+        assert self._order is not None
+        large = self._order.large
+        if large is None or reader.received < LARGE:
+            self._succeed("")
+        elif not self._is_whole:
+            self._is_whole = True
+            if self._timer is not None:
+                self._timer.cancel()
+            large(self._put_together)
+
+    def _put_together(self) -> None:
+        # Unless this side has closed it meanwhile.
+        if self._outcome is not None and self._is_whole:
+            self._succeed("")
 
     def _plan(self, now: float) -> None:
         """Set the timer to what is due next; ``now`` is the clock's."""

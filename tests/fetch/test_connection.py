@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.fetch.connection import RATE_PERIOD, Connection, Order
+from krowlspider.fetch.connection import LARGE, RATE_PERIOD, Connection, Order
 from krowlspider.fetch.errors import (
     ConnectionLost,
     ConnectionReset,
@@ -17,6 +17,7 @@ from krowlspider.fetch.errors import (
     TotalTimeout,
 )
 from krowlspider.fetch.memory import Held, Memory
+from krowlspider.fetch.onebyone import OneByOne
 from krowlspider.fetch.reader import ResponseReader
 from krowlspider.fetch.request import Origin
 
@@ -273,3 +274,40 @@ def test_a_reset_is_told_from_a_close_and_from_a_network_gone(
     outcome = send(connection)
     connection.connection_lost(error)
     assert type(outcome.exception()) is expected
+
+
+@pytest.mark.parametrize("ends", ["length", "close"])
+def test_large_bodies_are_put_together_one_in_a_turn(ends: str) -> None:
+    """Whatever befalls their connections meanwhile."""
+    clockwork = Clockwork()
+    large = OneByOne(clockwork.loop)
+    outcomes = []
+    for _ in range(3):
+        connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
+        connection.connection_made(Wire())
+        order = Order("http://a.test/", "GET", b"GET", 0.0, 60.0, 30.0, large=large)
+        outcomes.append(connection.exchange(order, ResponseReader("GET", 10 * LARGE)))
+        length = b"Content-Length: %d\r\n" % LARGE if ends == "length" else b""
+        connection.data_received(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n" + bytes(LARGE))
+        connection.eof_received()
+        connection.connection_lost(None)
+    assert not any(outcome.done() for outcome in outcomes)
+    clockwork.turn()
+    assert [outcome.done() for outcome in outcomes] == [True, False, False]
+    clockwork.advance(0.001)
+    assert [outcome.done() for outcome in outcomes] == [True, True, False]
+    clockwork.advance(0.001)
+    assert [len(outcome.result().body) for outcome in outcomes] == [LARGE] * 3
+
+
+def test_a_large_body_whose_connection_is_hung_up_is_lost() -> None:
+    clockwork, connection, _ = connected()
+    large = OneByOne(clockwork.loop)
+    order = Order("http://a.test/", "GET", b"GET", 0.0, 60.0, 30.0, large=large)
+    outcome = connection.exchange(order, ResponseReader("GET", 10 * LARGE))
+    connection.data_received(
+        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE + bytes(LARGE)
+    )
+    connection.close()
+    clockwork.turn()
+    assert isinstance(outcome.exception(), ConnectionLost)
