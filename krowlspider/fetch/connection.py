@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from krowlspider.fetch.errors import (
@@ -22,6 +23,7 @@ from krowlspider.fetch.exchange import Dialled, Exchange, StopFetch
 from krowlspider.fetch.memory import READ, Held, Memory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from ssl import SSLObject
 
     from krowlspider.fetch.loopclock import LoopClock, Timer
@@ -79,8 +81,8 @@ class Connection(asyncio.Protocol):
         # Until when a first byte may come, and what had come at the last look; -1: nothing.
         self._first_byte_at = 0.0
         self._looked_at = -1
-        # Whether all of the response is here, and waits to be put together.
-        self._is_whole = False
+        # Whether the exchange has ended, and waits for its turn to be put together.
+        self._is_over = False
 
     @property
     def answered(self) -> bool:
@@ -97,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._order = order
         self._reader = reader
         self._first_byte = None
-        self._is_whole = False
+        self._is_over = False
         self._started = time.time()
         self._sent = self._clock.time()
         if self._transport is None or self.closed:
@@ -114,7 +116,7 @@ class Connection(asyncio.Protocol):
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
-        if self._outcome is not None:
+        if self._outcome is not None and not self._is_over:
             self._fail(ConnectionLost("closed by this side"), "disconnect")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -129,6 +131,8 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         if reader is None:
             self.close()
+            return
+        if self._is_over and not reader.done:
             return
         if self._first_byte is None:
             self._first_byte = self._clock.time()
@@ -147,7 +151,7 @@ class Connection(asyncio.Protocol):
             self._fail(e)
         else:
             if reader.done:
-                self._finish(reader)
+                self._finish()
             elif held.must_wait():
                 assert self._transport is not None
                 self._transport.pause_reading()
@@ -162,30 +166,30 @@ class Connection(asyncio.Protocol):
         except ConnectionLost as e:
             self._fail(e, "disconnect")
         else:
-            self._finish(self._reader)
+            self._finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._transport = None
-        if self._outcome is not None and not self._is_whole:
+        if self._outcome is not None and not self._is_over:
             self._fail(_lost(exc), "disconnect")
 
-    def _finish(self, reader: ResponseReader) -> None:
+    def _finish(self) -> None:
         """All of a response is here."""
-        assert self._order is not None
-        large = self._order.large
-        if large is None or reader.received < LARGE:
-            self._succeed("")
-        elif not self._is_whole:
-            self._is_whole = True
+        self._at_its_turn(partial(self._succeed, ""))
+
+    def _at_its_turn(self, work: Callable[[], None]) -> None:
+        """Do the last work on an exchange: at once, or where that has many bytes to join, in a turn
+        of its own. Nothing else ends the exchange from now on."""
+        order, reader = self._order, self._reader
+        assert order is not None
+        if order.large is None or reader is None or reader.received < LARGE:
+            work()
+        elif not self._is_over:
+            self._is_over = True
             if self._timer is not None:
                 self._timer.cancel()
-            large(self._put_together)
-
-    def _put_together(self) -> None:
-        # Unless this side has closed it meanwhile.
-        if self._outcome is not None and self._is_whole:
-            self._succeed("")
+            order.large(work)
 
     def _plan(self, now: float) -> None:
         """Set the timer to what is due next; ``now`` is the clock's."""
@@ -238,6 +242,16 @@ class Connection(asyncio.Protocol):
             outcome.set_result(exchange)
 
     def _fail(self, error: Exception, truncated: str = "") -> None:
+        if truncated and isinstance(error, FetchError):
+            self._at_its_turn(partial(self._fail_now, error, truncated))
+            if self._is_over and self._transport is not None:
+                # Nothing more is to come meanwhile.
+                self.closed = True
+                self._transport.abort()
+        else:
+            self._fail_now(error, "")
+
+    def _fail_now(self, error: Exception, truncated: str) -> None:
         if isinstance(error, FetchError) and truncated and self._reader and self._reader.head:
             error.exchange = self._record(self._reader, truncated)
         outcome = self._end()

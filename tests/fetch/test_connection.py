@@ -300,7 +300,7 @@ def test_large_bodies_are_put_together_one_in_a_turn(ends: str) -> None:
     assert [len(outcome.result().body) for outcome in outcomes] == [LARGE] * 3
 
 
-def test_a_large_body_whose_connection_is_hung_up_is_lost() -> None:
+def test_a_large_body_that_is_whole_survives_its_connection() -> None:
     clockwork, connection, _ = connected()
     large = OneByOne(clockwork.loop)
     order = Order("http://a.test/", "GET", b"GET", 0.0, 60.0, 30.0, large=large)
@@ -310,4 +310,29 @@ def test_a_large_body_whose_connection_is_hung_up_is_lost() -> None:
     )
     connection.close()
     clockwork.turn()
-    assert isinstance(outcome.exception(), ConnectionLost)
+    assert len(outcome.result().body) == LARGE
+
+
+def test_large_parts_of_bodies_wait_for_a_turn_too() -> None:
+    """What all came to the same end, as by the minimum rate."""
+    clockwork = Clockwork()
+    large = OneByOne(clockwork.loop)
+    outcomes = []
+    for _ in range(3):
+        connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
+        connection.connection_made(Wire())
+        order = Order("http://a.test/", "GET", b"GET", 0.0, 5.0, 3.0, large=large)
+        outcomes.append(connection.exchange(order, ResponseReader("GET", 10 * LARGE)))
+        connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(LARGE))
+    clockwork.advance(3.0)
+    clockwork.advance(2.0)
+    assert not any(outcome.done() for outcome in outcomes)
+    clockwork.turn()
+    assert [outcome.done() for outcome in outcomes] == [True, False, False]
+    clockwork.advance(0.01)
+    clockwork.advance(0.01)
+    for outcome in outcomes:
+        error = outcome.exception()
+        assert isinstance(error, TotalTimeout)
+        assert error.exchange is not None
+        assert len(error.exchange.body) == LARGE
