@@ -294,9 +294,9 @@ def test_large_bodies_are_put_together_one_in_a_turn(ends: str) -> None:
     assert not any(outcome.done() for outcome in outcomes)
     clockwork.turn()
     assert [outcome.done() for outcome in outcomes] == [True, False, False]
-    clockwork.advance(0.001)
+    clockwork.advance(1.0)
     assert [outcome.done() for outcome in outcomes] == [True, True, False]
-    clockwork.advance(0.001)
+    clockwork.advance(1.0)
     assert [len(outcome.result().body) for outcome in outcomes] == [LARGE] * 3
 
 
@@ -329,8 +329,8 @@ def test_large_parts_of_bodies_wait_for_a_turn_too() -> None:
     assert not any(outcome.done() for outcome in outcomes)
     clockwork.turn()
     assert [outcome.done() for outcome in outcomes] == [True, False, False]
-    clockwork.advance(0.01)
-    clockwork.advance(0.01)
+    clockwork.advance(1.0)
+    clockwork.advance(1.0)
     for outcome in outcomes:
         error = outcome.exception()
         assert isinstance(error, TotalTimeout)
