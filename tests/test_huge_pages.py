@@ -1,0 +1,44 @@
+"""The links of huge pages leave the event loop to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from krowlspider.spiders import broad
+from krowlspider.spiders.broad import BroadSpider
+
+WORK = 0.004
+
+
+def test_all_huge_pages_together_have_a_part_of_the_loop() -> None:
+    """Four pages of ten batches each; what is not their work is others' time."""
+    handed: list[str] = []
+
+    def discover(urls: list[str], **_: object) -> int:
+        handed.extend(urls)
+        end = time.perf_counter() + WORK
+        while time.perf_counter() < end:
+            pass
+        return len(urls)
+
+    spider: Any = SimpleNamespace(
+        scheduler=SimpleNamespace(discover=discover), _huge_pages=asyncio.Lock()
+    )
+    links = [f"http://h{number}.test/" for number in range(10 * broad._LINKS_AT_ONCE)]
+
+    async def main() -> float:
+        begun = time.perf_counter()
+        await asyncio.gather(
+            *(
+                BroadSpider._discover(spider, links, 1, f"http://p{number}.test/")
+                for number in range(4)
+            )
+        )
+        return time.perf_counter() - begun
+
+    took = asyncio.run(main())
+    assert sorted(handed) == sorted(4 * links)
+    assert took > 4 * 9 * WORK * (1 + broad._RESTS)
