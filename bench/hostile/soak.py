@@ -109,8 +109,8 @@ def _metrics() -> dict[str, float]:
             text = answer.read().decode()
     except OSError:
         return {}
-    found = re.search(r"^krowl_loop_recent_lag_max_ms(?:\{.*\})? ([0-9.e+]+)$", text, re.MULTILINE)
-    return {"lag_max_ms": float(found[1])} if found else {}
+    found = re.search(r"^krowl_loop_recent_lag_max_seconds ([0-9.e+-]+)$", text, re.MULTILINE)
+    return {"lag_max_ms": round(1000 * float(found[1]))} if found else {}
 
 
 def _status(job: Path) -> dict[str, Any]:
@@ -139,6 +139,8 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("minutes")
         axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
     figure.savefig(path, dpi=100)
     pyplot.close(figure)
 
