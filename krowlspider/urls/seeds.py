@@ -80,6 +80,6 @@ def _url(url: str, text: str) -> str:
     host = host_of(normal)
     if not _HOST.fullmatch(host):
         raise BadSeed(f"not a host name: {host[:80]!r}")
-    if is_blocked(host):
+    if ":" in host and is_blocked(host):
         raise BadSeed(f"port {port_of(host)} is of another protocol, and never asked")
     return normal
