@@ -26,7 +26,7 @@ NOTED = 50 * HOSTS
 WINDOW = 60.0
 # Seconds without any answer that an outage takes: requests that one owner's hosts left hanging fail
 # at one moment.
-QUIET = 2.0
+QUIET = 8.0
 # Prefixes that one owner has: what the smallest announcements of BGP are, and one site's share of
 # IPv6.
 _BLOCK_V4, _BLOCK_V6 = 24, 48
