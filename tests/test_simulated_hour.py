@@ -343,8 +343,10 @@ def hour(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_an_hour_of_hosts_of_every_manner_has_no_violation(hour: Hour) -> None:
     assert len(hour.web.log) > 20 * hour.hosts
-    # Of 256 slots the crowd leaves some free for those that are known to answer.
-    assert 240 <= hour.simulation.busiest <= 256
+    # Of 256 slots the crowd leaves some free for those that are known to answer: 500 hosts have
+    # too few of these to take them all.
+    least = 256 if hour.hosts > 500 else 240
+    assert least <= hour.simulation.busiest <= 256
     assert hour.impolite()[:20] == []
 
 
