@@ -176,8 +176,8 @@ def test_a_page_is_charged_for_its_own_steps_alone(mark: WorkMark) -> None:
 
 
 def _work(seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         pass
 
 
