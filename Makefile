@@ -18,7 +18,7 @@ FUZZ := .cache/fuzz/requirements.stamp
 JOBDIR ?= jobs/default
 export SEEDS CONTACT JOBDIR
 
-.PHONY: help setup crawl crawl-arguments demo test test-slow fuzz check bench
+.PHONY: help setup crawl crawl-arguments demo test test-slow fuzz check docs bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.demo
 
 test: $(DEV) ## the quick tests
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not alone'
@@ -51,6 +51,9 @@ check: $(DEV) ## ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: $(DEV) ## docs/settings.md, from krowlspider/settings.py
+	@$(BIN)/python -m tests.settingsdoc
 
 bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an hour
 	@$(BIN)/python -m bench $(ARGS)

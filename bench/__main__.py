@@ -1,13 +1,14 @@
-"""``make bench``: the frontier at growing sizes, the archive writer beside others, then whole crawls of one web by this
-crawler and others, each printed and written as JSON to bench-results/.
+"""``make bench``: the frontier at growing sizes, the archive writer beside others, then whole
+crawls of one web by this crawler and others, each printed and written as JSON to bench-results/.
 
-``python -m bench frontier --urls 1000000 10000000`` runs one of them; ``page`` is the cost of a page by how much is
-queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers side by side, ``growth`` and ``transit``
-this one with more hosts, more requests in transit and a slower web, ``pair`` one process and two of a cluster, ``profile`` a
-flame graph, ``stages`` a page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from node to node through Redis,
-``handover`` hosts, ``join`` a crawl while a second node takes half of its hosts; ``hostile`` crawls
-of good hosts beside one attack at a time (docs/hostile.md), ``soak`` beside all of them for an
-hour.
+``python -m bench frontier --urls 1000000 10000000`` runs one of them; ``page`` is the cost of a
+page by how much is queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers
+side by side, ``growth`` and ``transit`` this one with more hosts, more requests in flight and a
+slower web, ``pair`` one process and two of a cluster, ``profile`` a flame graph, ``stages`` a
+page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from
+node to node through Redis, ``handover`` hosts, ``join`` a crawl while a second node takes half of
+its hosts; ``hostile`` crawls of good hosts beside one attack at a time (docs/hostile.md), ``soak``
+beside all of them for an hour.
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add(
         "--per-host", type=int, default=100, help="pages that each host has; growth: 400,000 in all"
     )
-    add("--concurrency", type=int, nargs="+", default=[256], help="requests in transit")
+    add("--concurrency", type=int, nargs="+", default=[256], help="requests in flight")
     add("--latency", type=float, nargs="+", default=[0.0], help="seconds before an answer")
     add("--tls", action="store_true", help="https alone")
     add("--gzip", action="store_true", help="gzip-coded pages")

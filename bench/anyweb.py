@@ -1,7 +1,8 @@
 """A web server that answers for every host with a page of 77 links, as ``bench.frontier`` has them.
 
-``python -m bench.anyweb HOSTS [NAMES]`` prints its port; NAMES is what hosts are called, {} their number. A page has 38 kB; 16 of its links are new and lead to its own host,
-4 are new and lead to any of so many hosts, 57 were on pages before.
+``python -m bench.anyweb HOSTS [NAMES]`` prints its port; NAMES is what hosts are called, {} their
+number. A page has 38 kB; 16 of its links are new and lead to its own host, 4 are new and lead to
+any of so many hosts, 57 were on pages before.
 """
 
 from __future__ import annotations

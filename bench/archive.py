@@ -1,11 +1,13 @@
-"""The archive writer alone, side by side with warcio's and fastwarc's: CPU of a pair of response and request.
+"""The archive writer alone, side by side with warcio's and fastwarc's: CPU of a pair of response
+and request.
 
-Pages are real ones of some 39 kB, each with bytes of its own, so that no payload comes twice. The writers take the
-same batches in turn, on one core, each into a file of its own that is durable after each batch. Ours is the whole of
-it, payload index and index lines with their file included: once by itself, once through the writer's thread.
+Pages are real ones of some 39 kB, each with bytes of its own, so that no payload comes twice. The
+writers take the same batches in turn, on one core, each into a file of its own that is durable
+after each batch. Ours is the whole of it, payload index and index lines with their file included:
+once by itself, once through the writer's thread.
 
-CPU is that of the process, all threads, user and system. A busy machine makes it more for everybody, so the ratios
-count, each of two writers in the same run.
+CPU is that of the process, all threads, user and system. A busy machine makes it more for
+everybody, so the ratios count, each of two writers in the same run.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.contenders import CONTENDERS, OPTIONS, Web, payloads_in
-from krowlspider.archive import cdxj
-from krowlspider.archive.compression import compressor
-from krowlspider.archive.digests import digest, label, raw_digest
-from krowlspider.archive.payloadindex import Original
-from krowlspider.archive.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.index import cdxj
+from krowlspider.archive.payloads.digests import digest, label, raw_digest
+from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.write.compression import compressor
+from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.archive.capture import Capture
+    from krowlspider.archive.write.capture import Capture
 
 PAIRS = 3000
 # What our writer may take of warcio's CPU, and in microseconds of its own.
@@ -37,7 +39,8 @@ MAX_RATIO, MAX_US = 0.25, 200
 
 
 def measure(runs: int, pairs: int = PAIRS, scratch: Path | None = None) -> dict[str, Any]:
-    """Median, least and most of so many runs of so many pairs; the ratios are to warcio of the same run."""
+    """Median, least and most of so many runs of so many pairs; the ratios are to warcio of the same
+    run."""
     web = Web.read()
     with _one_core():
         found = [_run(web, pairs, scratch) for _ in range(runs)]

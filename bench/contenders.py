@@ -1,7 +1,7 @@
 """Writers of archives that `bench.archive` measures, and the captures that they are given.
 
-All make the same records with the same digests: of the response its block and payload, of the request its block.
-warcio and fastwarc compress as they come, with zlib's level 9.
+All make the same records with the same digests: of the response its block and payload, of the
+request its block. warcio and fastwarc compress as they come, with zlib's level 9.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fastwarc.stream_io import GzipWriter
 from fastwarc.warc import WarcRecord, WarcRecordType
 from warcio.warcwriter import WARCWriter
 
-from krowlspider.archive.capture import Capture
-from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.records import record_id, warc_date
-from krowlspider.archive.series import SeriesOptions, WarcSeries
-from krowlspider.archive.writer import WarcWriter
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.write.capture import Capture
+from krowlspider.archive.write.records import record_id, warc_date
+from krowlspider.archive.write.series import SeriesOptions, WarcSeries
+from krowlspider.archive.write.writer import WarcWriter
 from tests.realdocs import documentation
 
 if TYPE_CHECKING:

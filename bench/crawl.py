@@ -1,8 +1,8 @@
 """Whole crawls of one web of real HTML by this crawler and others, in turn, on one core.
 
-The web (`bench.pages`, `bench.web`) has the other core. Pages are its answers of status 200 to what is no robots.txt,
-without those that the crawler says it has not parsed; CPU seconds are those of all threads and children, user and system, from the
-start of the process to its end.
+The web (`bench.pages`, `bench.web`) has the other core. Pages are its answers of status 200 to what
+is no robots.txt, without those that the crawler says it has not parsed; CPU seconds are those of
+all threads and children, user and system, from the start of the process to its end.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``pages`` of a run, ``rounds`` in which each crawler has its turn, requests in transit (``concurrency``).
+    """``pages`` of a run, ``rounds`` in which each crawler has its turn, requests in flight
+    (``concurrency``).
 
     ``settings`` are for krowlspider alone.
     """
@@ -126,7 +127,8 @@ def _run(name: str, web: BenchWeb, plan: Plan, seeds: int) -> dict[str, Any]:
 
 
 def _parsed(log: Path) -> float:
-    """How many pages a peer says it has parsed: at its end some are fetched and dropped. This crawler never does so."""
+    """How many pages a peer says it has parsed: at its end some are fetched and dropped. This
+    crawler never does so."""
     said = re.findall(rb"(?m)^pages: (\d+)$", log.read_bytes())
     return int(said[-1]) if said else inf
 

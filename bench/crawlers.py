@@ -124,7 +124,7 @@ CRAWLERS = {
         Crawler(
             "scrapy-redis",
             _scrapy_redis,
-            "stock Scrapy with queue and fingerprints in Redis: no archive; what is in transit is lost by a kill. The"
+            "stock Scrapy with queue and fingerprints in Redis: no archive; what is in flight is lost by a kill. The"
             " Redis server has the web's core, and its CPU is told apart",
         ),
         Crawler(

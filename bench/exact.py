@@ -1,4 +1,5 @@
-"""Whether a crawl in the configuration of the benchmark fetches each page that it can reach, once, and no other."""
+"""Whether a crawl in the configuration of the benchmark fetches each page that it can reach, once,
+and no other."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ SMALL = Shape(hosts=60, per_host=30)
 def check(shape: Shape, scratch: Path | None = None) -> dict[str, Any]:
     """Crawl a small web of this kind to its end, from its first host.
 
-    :raises AssertionError: the pages fetched are not those that are reachable; the message has the differences
+    :raises AssertionError: the pages fetched are not those that are reachable; the message has the
+    differences
     """
     shape = replace(shape, hosts=SMALL.hosts, per_host=SMALL.per_host)
     with (
@@ -46,7 +48,8 @@ def check(shape: Shape, scratch: Path | None = None) -> dict[str, Any]:
 
 
 def differences(fetched: Sequence[int], reachable: set[int]) -> str:
-    """In what the numbers of the pages fetched differ from those that are reachable; empty when in nothing."""
+    """In what the numbers of the pages fetched differ from those that are reachable; empty when in
+    nothing."""
     found = set(fetched)
     said = {
         "not fetched": sorted(reachable - found),

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bench.frontier import LIMITS, RULE, settle
-from krowlspider.frontier.filterfile import FilterFile
+from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore
-from krowlspider.jobfolder import JobFolder
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.store import LevelStore
 from tests.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ HOSTS_A_BATCH = 5
 
 @contextmanager
 def any_web(hosts: int, *names: str) -> Iterator[int]:
-    """The port of a web (``bench.anyweb``) of so many hosts, on the second core; ``names`` is what they are called."""
+    """The port of a web (``bench.anyweb``) of so many hosts, on the second core; ``names`` is what
+    they are called."""
     command = [sys.executable, "-m", "bench.anyweb", str(hosts), *names]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     os.sched_setaffinity(server.pid, {1})
@@ -41,7 +42,8 @@ def any_web(hosts: int, *names: str) -> Iterator[int]:
 
 @contextmanager
 def filling(path: Path, ring: str | None = None) -> Iterator[tuple[Frontier, int]]:
-    """The empty frontier of a new job and the seed of its identities, to be filled. ``ring`` as in `JobFolder.take`."""
+    """The empty frontier of a new job and the seed of its identities, to be filled. ``ring`` as in
+    `JobFolder.take`."""
     folder = JobFolder.of(str(path))
     seed = folder.take(ring=ring).seed
     store = LevelStore(folder.frontier, create=True)

@@ -1,11 +1,13 @@
-"""URLs from one node's outbox to another's inbox, through a real redis-server: how many a second, and what each costs whom.
+"""URLs from one node's outbox to another's inbox, through a real redis-server: how many a second,
+and what each costs whom.
 
-The sender is a process of its own, with its outbox on disk, and the server is another. ``SINKS`` are what the receiver does
-with a batch: ``decode`` only reads it, after all was sent; ``node`` is a real node, by itself in its ring and paused, so that it
-fetches nothing, on a core of its own: it decides on each URL and queues it durably while they are sent.
+The sender is a process of its own, with its outbox on disk, and the server is another. ``SINKS``
+are what the receiver does with a batch: ``decode`` only reads it, after all was sent; ``node`` is a
+real node, by itself in its ring and paused, so that it fetches nothing, on a core of its own: it
+decides on each URL and queues it durably while they are sent.
 
-A rate of CPU is that of one core which does nothing else; the rate of both at once is by the clock, and less where three
-processes have fewer than three cores.
+A rate of CPU is that of one core which does nothing else; the rate of both at once is by the clock,
+and less where three processes have fewer than three cores.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import redis
 import uvloop
 
-from extensions.collector import collecting_less
-from krowlspider.cluster.forwarder import Forwarder
-from krowlspider.cluster.inbox import Inbox, lengths, processing_key, requests_key
-from krowlspider.cluster.message import Message, encode
-from krowlspider.cluster.redisio import redis_client
+from extensions.gc_tuning import collecting_less
+from krowlspider.cluster.transport.forwarder import Forwarder
+from krowlspider.cluster.transport.inbox import Inbox, lengths, processing_key, requests_key
+from krowlspider.cluster.transport.message import Message, encode
+from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.outbox import Outbox
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.host import host_of
 from tests.cluster.servers import Server, redis_server
 from tests.crawling import Crawl, frontier_view, write_seeds
@@ -60,7 +62,8 @@ def messages(count: int) -> list[Message]:
 
 
 async def _send(url: str, count: int, folder: Path) -> dict[str, float]:
-    """CPU microseconds of a message: to encode it and put it into an outbox on disk, and to send it."""
+    """CPU microseconds of a message: to encode it and put it into an outbox on disk, and to send
+    it."""
     found = messages(count)
     store = LevelStore(folder / f"outbox-{time.monotonic_ns()}", create=True)
     outbox = Outbox(store, 0, {})
@@ -145,7 +148,7 @@ def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
         crawl = Crawl(
             folder / f"job-{time.monotonic_ns()}",
             arguments={"seeds": write_seeds(folder / "seeds.txt", ["http://seed.example/"])},
-            settings={"KROWL_RING": f"{_PEER}={server.url}", "KROWL_NODE_ID": _PEER},
+            settings={"KROWL_STATIC_NODES": f"{_PEER}={server.url}", "KROWL_NODE_ID": _PEER},
             prefix=["taskset", "-c", "0"],
             feed=False,
         ).start()

@@ -1,11 +1,12 @@
 """The frontier alone, without network: how it grows.
 
-Each size is filled, closed, opened and used in processes of their own, which look for garbage as a crawl does, so that memory
-is the frontier's. Times are CPU seconds of the process, all threads, LevelDB's merging of what a step wrote included; latencies
-are of the wall clock.
+Each size is filled, closed, opened and used in processes of their own, which look for garbage as a
+crawl does, so that memory is the frontier's. Times are CPU seconds of the process, all threads,
+LevelDB's merging of what a step wrote included; latencies are of the wall clock.
 
-A page has 77 links, of which 57 are known. Of its 20 new ones, 16 lead to its own host and 4 to any other, as on
-the pages of real sites; ``scattered`` has all 20 lead to any hosts, which is the worst that can come.
+A page has 77 links, of which 57 are known. Of its 20 new ones, 16 lead to its own host and 4 to any
+other, as on the pages of real sites; ``scattered`` has all 20 lead to any hosts, which is the worst
+that can come.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extensions.collector import collecting_less
+from extensions.gc_tuning import collecting_less
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore
-from krowlspider.frontier.turns import Limits
-from krowlspider.politeness.pace import PaceRule
+from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from krowlspider.frontier.hosts import Host
+    from krowlspider.frontier.hosts.host import Host
 
 LINKS, NEW, OWN = 77, 20, 16
 # Hosts whose URLs go into one batch while the frontier is filled.
@@ -45,7 +46,7 @@ PAGES = 10_000
 # A commit a second at 1,000 pages a second.
 COMMIT_EVERY = 1000
 DELAY = 0.25
-RULE = PaceRule(factor=5, minimum=DELAY, maximum=30, crawl_delay_max=300, retry_after_max=3600)
+RULE = DelayPolicy(factor=5, minimum=DELAY, maximum=30, crawl_delay_max=300, retry_after_max=3600)
 LIMITS = Limits(host_queue=10**9, total=10**9, domain_concurrency=2)
 
 

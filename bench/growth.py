@@ -1,4 +1,4 @@
-"""The same crawl with more hosts, more requests in transit, and a web that takes its time."""
+"""The same crawl with more hosts, more requests in flight, and a web that takes its time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
     from bench.pages import Shape
 
-# Pages of the web, however many hosts they are on: with more of them a page had more new links, which is another matter.
+# Pages of the web, however many hosts they are on: with more of them a page had more new links,
+# which is another matter.
 _PAGES = 400_000
-# Seconds that a run is to last at the pace that the latency permits, where the latency is what bounds it.
+# Seconds that a run is to last at the pace that the latency permits, where the latency is what
+# bounds it.
 _LASTING = 60
 
 
@@ -39,9 +41,10 @@ def transit(
     pages: int,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """A row for each number of requests in transit and each latency of the server, in seconds.
+    """A row for each number of requests in flight and each latency of the server, in seconds.
 
-    The web has as many pages with each, though more hosts where they are needed for so many requests.
+    The web has as many pages with each, though more hosts where they are needed for so many
+    requests.
     """
     rows = []
     for concurrency, latency in _pairs(concurrencies, latencies):
@@ -81,7 +84,8 @@ def _row(shape: Shape, plan: crawl.Plan) -> dict[str, Any]:
         },
     }
     if shape.latency:
-        # Requests, as robots.txt takes its time too. The first run, with which start and end go, had two of them.
+        # Requests, as robots.txt takes its time too. The first run, with which start and end go,
+        # had two of them.
         run = found["runs"][0]
         seconds = run["seconds"] - run["start_seconds"] + 2 * shape.latency
         row["of_permitted"] = round(run["requests"] * shape.latency / plan.concurrency / seconds, 3)

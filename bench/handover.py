@@ -1,8 +1,10 @@
-"""Hosts from one node's frontier to another's, through a real redis-server: how long it takes, and what it costs whom.
+"""Hosts from one node's frontier to another's, through a real redis-server: how long it takes, and
+what it costs whom.
 
-Sender and receiver are processes of their own, each with a frontier on disk; the sender's is filled once and copied for
-each run. A run has a ``share`` of the event loop on both sides; in a ``busy`` one both loops have work without end besides,
-as a crawl has, and ``kept`` is the part of the thread's CPU time that this work has meanwhile.
+Sender and receiver are processes of their own, each with a frontier on disk; the sender's is filled
+once and copied for each run. A run has a ``share`` of the event loop on both sides; in a ``busy``
+one both loops have work without end besides, as a crawl has, and ``kept`` is the part of the
+thread's CPU time that this work has meanwhile.
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from bench.frontier import LIMITS, RULE
-from krowlspider.cluster.arriving import Arriving
-from krowlspider.cluster.inbox import Inbox
-from krowlspider.cluster.mover import Mover
-from krowlspider.cluster.redisio import redis_client
-from krowlspider.frontier.arrival import Arrivals
-from krowlspider.frontier.chunks import BadChunk
-from krowlspider.frontier.departure import Departures
+from krowlspider.cluster.handover.receiver import HandoverReceiver
+from krowlspider.cluster.handover.sender import HandoverSender
+from krowlspider.cluster.transport.inbox import Inbox
+from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.robots import Patience, RobotsGate
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore
-from krowlspider.frontier.turns import HostBusyError
+from krowlspider.frontier.handover.arrival import Arrivals
+from krowlspider.frontier.handover.chunks import BadChunk
+from krowlspider.frontier.handover.departure import Departures
+from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
 from tests.cluster.servers import redis_server
 
@@ -68,7 +70,7 @@ class Node:
             self.frontier,
             agent="krowlspider",
             ttl=86_400.0,
-            patience=Patience(2, 5),
+            patience=RetryLimits(2, 5),
             crawl_delay_max=300.0,
             wall=time.time,
         )
@@ -102,7 +104,8 @@ def fill(folder: Path, hosts: int, urls: int) -> None:
 
 
 class Meter:
-    """What a loop does while it is measured: how late it is at most, and how much of other work it gets done."""
+    """What a loop does while it is measured: how late it is at most, and how much of other work it
+    gets done."""
 
     def __init__(self) -> None:
         self.stall = 0.0
@@ -143,7 +146,7 @@ class Meter:
 
 async def _send(url: str, folder: Path, share: float, *, busy: bool) -> None:
     node, client = Node(folder), redis_client(url)
-    mover = Mover(
+    mover = HandoverSender(
         node.departures, lambda _: client, _SPIDER, busy=HostBusyError, share=lambda: share
     )
     async with Meter().at_work(busy=busy) as figures:
@@ -162,7 +165,7 @@ async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
 
     folder.mkdir()
     node, client = Node(folder, create=True), redis_client(url)
-    arriving = Arriving(
+    arriving = HandoverReceiver(
         node.arrivals,
         client,
         _SPIDER,

@@ -1,9 +1,10 @@
 """A node joins one that crawls: how much the first fetches meanwhile, and how long it takes.
 
-Consul, Redis servers, web and second node share the other core. The first node's frontier is filled with so many hosts, each of a
-domain of its own; half of them move to the second node. Figures are the first node's: over a minute before the second starts;
-from its start until it fetches, which is when all that moves is there; over a minute after. What is kept is told of pages a second,
-and of pages per CPU-second, as the hand-over may use what was idle before.
+Consul, Redis servers, web and second node share the other core. The first node's frontier is filled
+with so many hosts, each of a domain of its own; half of them move to the second node. Figures are
+the first node's: over a minute before the second starts; from its start until it fetches, which is
+when all that moves is there; over a minute after. What is kept is told of pages a second, and of
+pages per CPU-second, as the hand-over may use what was idle before.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Node:
                 "KROWL_NODE_ID": name,
                 "REDIS_URL": redis,
                 "PROMETHEUS_PORT": self._port,
-                "STATS_CLASS": "krowlspider.stats.StatsCollector",
+                "STATS_CLASS": "krowlspider.engine.stats.StatsCollector",
             },
             feed=False,
         )

@@ -1,10 +1,12 @@
-"""The cost of a page in a whole crawl, by how much is queued: fetched, archived, parsed, its links queued.
+"""The cost of a page in a whole crawl, by how much is queued: fetched, archived, parsed, its links
+queued.
 
-A frontier is filled, then crawled in two runs; what the second costs for its pages beyond the first's is the cost of
-a page, without the start. The second is so long that LevelDB merges what it writes. Every URL is answered
-(``bench.anyweb``). robots.txt is not asked and connections are not kept, because how often they come depends on the
-number of hosts, not on what is queued; with few URLs queued each is a host's only one, so that a page is one of a host
-that was not met before, as it is with many.
+A frontier is filled, then crawled in two runs; what the second costs for its pages beyond the
+first's is the cost of a page, without the start. The second is so long that LevelDB merges what it
+writes. Every URL is answered (``bench.anyweb``). robots.txt is not asked and connections are not
+kept, because how often they come depends on the number of hosts, not on what is queued; with few
+URLs queued each is a host's only one, so that a page is one of a host that was not met before, as
+it is with many.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ SETTINGS = {
 
 
 def measure(sizes: list[int], rounds: int, scratch: Path | None = None) -> list[dict[str, Any]]:
-    """For each number of URLs queued: CPU microseconds of a page, all threads. Each frontier is filled once and copied for
-    each round; a round has every size in turn, and the medians count."""
+    """For each number of URLs queued: CPU microseconds of a page, all threads. Each frontier is
+    filled once and copied for each round; a round has every size in turn, and the medians count."""
     with ExitStack() as stack:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch))

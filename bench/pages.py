@@ -1,7 +1,8 @@
-"""The pages of the bench web: real HTML with its links rewritten into one web, and which page is at which URL.
+"""The pages of the bench web: real HTML with its links rewritten into one web, and which page is at
+which URL.
 
-The web has as many pages as there are numbers, far more than are kept: a page is one of some 2,000 templates with a
-comment of its own at the end, which makes its bytes differ from all others'.
+The web has as many pages as there are numbers, far more than are kept: a page is one of some 2,000
+templates with a comment of its own at the end, which makes its bytes differ from all others'.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from tests.realdocs import documentation
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Bytes of the files that are taken, 1,542 of them: so the mean is 40 kB, and a run of some thousand pages has it, which
-# it would not with a page of 2 MB.
+# Bytes of the files that are taken, 1,542 of them: so the mean is 40 kB, and a run of some thousand
+# pages has it, which it would not with a page of 2 MB.
 SIZES = (8_000, 250_000)
-# 766 of a small web, 4.7 kB on average: on the other one the CPU of one core, not latency, limits 2,000 in transit.
+# 766 of a small web, 4.7 kB on average: on the other one the CPU of one core, not latency, limits
+# 2,000 in flight.
 SMALL_SIZES = (500, 6_000)
 # Three of four links lead to the page's own host.
 OWN = 0.75
-# Of the links to a place in the page itself, two in five are left: so a page has 77 links on average that lead on.
+# Of the links to a place in the page itself, two in five are left: so a page has 77 links on
+# average that lead on.
 INSIDE = 0.4
 # Each twentieth page of a host is one that its robots.txt disallows.
 PRIVATE = 20
@@ -53,9 +56,9 @@ _REFRESH = re.compile(rb"<meta[^>]*http-equiv\s*=\s*.?refresh[^>]*>", re.IGNOREC
 class Shape:
     """What a web is like.
 
-    ``hosts`` have ``per_host`` pages each, at addresses 127.x.y.z, or by ``names``: www.site7.test. ``missing`` is
-    the part of the pages that are answered by 404, ``latency`` the seconds before each answer. ``small`` ones have few
-    links, and a tenth of the bytes.
+    ``hosts`` have ``per_host`` pages each, at addresses 127.x.y.z, or by ``names``: www.site7.test.
+    ``missing`` is the part of the pages that are answered by 404, ``latency`` the seconds before
+    each answer. ``small`` ones have few links, and a tenth of the bytes.
     """
 
     hosts: int = 2000
@@ -111,8 +114,8 @@ def _mixed(number: int) -> int:
 
 
 class Template:
-    """One file with its links rewritten: ``body``, the same gzip-coded without its end, and how many ``links`` to other
-    pages it has, to how many ``distinct`` ones."""
+    """One file with its links rewritten: ``body``, the same gzip-coded without its end, and how
+    many ``links`` to other pages it has, to how many ``distinct`` ones."""
 
     __slots__ = ("_crc", "_packed", "body", "distinct", "links")
 
@@ -186,7 +189,8 @@ class Pages:
         return self.shape.url(chance.randrange(self.shape.pages))
 
     def reachable(self, seeds: list[str]) -> tuple[set[int], set[int]]:
-        """Numbers of the pages that a crawl from the seeds fetches, and of those that robots.txt forbids it.
+        """Numbers of the pages that a crawl from the seeds fetches, and of those that robots.txt
+        forbids it.
 
         Links are read with lxml from what is served.
         """

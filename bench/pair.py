@@ -1,7 +1,8 @@
-"""One process, and two by a static ring, on the same two cores: what the way between them costs, and what it gives.
+"""One process, and two by a static ring, on the same two cores: what the way between them costs,
+and what it gives.
 
-Crawlers, web and Redis share both cores, as on one machine they would; so the web's own CPU is told, by which two
-processes on two cores cannot be twice as fast.
+Crawlers, web and Redis share both cores, as on one machine they would; so the web's own CPU is
+told, by which two processes on two cores cannot be twice as fast.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def _once(web: BenchWeb, processes: int, pages: int) -> dict[str, float]:
             scratch = folder / f"crawl-{node}"
             scratch.mkdir()
             place = {
-                "KROWL_RING": ring,
-                "KROWL_RING_SECRET": "of-the-benchmark",
+                "KROWL_STATIC_NODES": ring,
+                "KROWL_STATIC_NODES_SECRET": "of-the-benchmark",
                 "KROWL_NODE_ID": node,
             }
             settings = place if node else {}

@@ -16,7 +16,7 @@ _MEASURES = {
 }
 _NAMES = {
     "hosts": "hosts",
-    "concurrency": "requests in transit",
+    "concurrency": "requests in flight",
     "latency": "{} s until an answer",
 }
 
@@ -45,7 +45,8 @@ def crawlers(figures: Mapping[str, Any], path: Path) -> None:
 
 
 def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Path) -> None:
-    """Pages per CPU-second and per second, and memory, by one parameter; a line for each value of another."""
+    """Pages per CPU-second and per second, and memory, by one parameter; a line for each value of
+    another."""
     pyplot = _pyplot()
     figure, panels = pyplot.subplots(1, len(_MEASURES), figsize=(12, 3.6), layout="constrained")
     values = list(dict.fromkeys(row[series] for row in rows))

@@ -1,7 +1,7 @@
 """A sampling profile of a whole crawl by this crawler, native frames included.
 
-``python -m bench profile`` writes ``bench-results/profile.svg``, a flame graph, and ``profile.txt``: a line for each
-stack, by which `bench.stages` divides a page's CPU.
+``python -m bench profile`` writes ``bench-results/profile.svg``, a flame graph, and
+``profile.txt``: a line for each stack, by which `bench.stages` divides a page's CPU.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 RATE = 200
 # Seconds between two looks at what the threads have used.
 _LOOK = 0.02
-# A thread that does one of these waits for work, the interpreter's lock or the network: py-spy takes it to be at work
-# when it looks at native frames.
+# A thread that does one of these waits for work, the interpreter's lock or the network: py-spy
+# takes it to be at work when it looks at native frames.
 _WAITING = re.compile(
     r";(?:PyThread_acquire_lock|_queue_SimpleQueue_get|take_gil|pthread_cond_timedwait|epoll_)[^;]*"
 )
@@ -94,7 +94,8 @@ def _threads_of_child(pid: int) -> Iterator[tuple[int, int]]:
 
 
 class Stack:
-    """One line of a raw profile: its ``frames`` from the outside in, as ``function (file)``, without line numbers."""
+    """One line of a raw profile: its ``frames`` from the outside in, as ``function (file)``,
+    without line numbers."""
 
     __slots__ = ("count", "frames", "name", "thread")
 
@@ -118,7 +119,8 @@ def _waits(stack: str) -> bool:
 
 
 def top(found: list[Stack], ticks: Counter[int], count: int = 25) -> str:
-    """The functions with most CPU: by themselves, with the C code that they call, and with all that they call."""
+    """The functions with most CPU: by themselves, with the C code that they call, and with all that
+    they call."""
     weights = weights_of(found, ticks)
     counted: dict[str, defaultdict[str, float]] = {
         "by themselves": defaultdict(float),

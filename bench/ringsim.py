@@ -1,10 +1,12 @@
-"""A cluster of up to a thousand nodes without a socket: how even its ring is, what a node more moves, what forwarding
-and Consul carry.
+"""A cluster of up to a thousand nodes without a socket: how even its ring is, what a node more
+moves, what forwarding and Consul carry.
 
-The ring is the real one. Domains are those of Chromium's list of sites that ask for https and, for a hundred million,
-random 64-bit numbers, as the hash of a name is one. Shares and what moves are exact: they are lengths on the ring.
-Messages, of the URLs that can be found on this machine, and records are encoded by the real encoders; that messages go out each second, in calls of 500 at most, is
-simulated second by second. What Consul carries is counted from the calls that a member makes and the size of its answers.
+The ring is the real one. Domains are those of Chromium's list of sites that ask for https and, for
+a hundred million, random 64-bit numbers, as the hash of a name is one. Shares and what moves are
+exact: they are lengths on the ring. Messages, of the URLs that can be found on this machine, and
+records are encoded by the real encoders; that messages go out each second, in calls of 500 at most,
+is simulated second by second. What Consul carries is counted from the calls that a member makes and
+the size of its answers.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from krowlspider.cluster import message, ring
-from krowlspider.cluster.forwarder import BATCH
-from krowlspider.cluster.membership import Record
-from krowlspider.cluster.ring import Member, Ring
-from krowlspider.node import BEAT
+from krowlspider.cluster.ring import ring
+from krowlspider.cluster.ring.record import Record
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.transport import message
+from krowlspider.cluster.transport.forwarder import BATCH
+from krowlspider.crawl.nodes.node import BEAT
 from krowlspider.urls.canonical import normalise
 from tests.domains import real_domains
 
@@ -44,12 +47,13 @@ PAGES = (479, 50)
 FOREIGN = 7
 # Seconds of the forwarding that are simulated, and after which an idle connection is closed.
 SECONDS, IDLE = 20, 60
-# Bytes of a call besides its messages: LPUSH and its key in RESP, the reply, and a TCP/IP header each way and for the
-# acknowledgement of the reply; of a message, its length in RESP.
+# Bytes of a call besides its messages: LPUSH and its key in RESP, the reply, and a TCP/IP header
+# each way and for the acknowledgement of the reply; of a message, its length in RESP.
 _CALL, _REPLY, _HEADERS, _LENGTH = 44, 8, 3 * 66, 7
 # Seconds from one renewal to the next, and of a blocking query.
 RENEWAL, WAIT = 5, 5
-# Of Consul's answer for a key, besides key and value: indexes, flags, session. Of a request, with its HTTP head.
+# Of Consul's answer for a key, besides key and value: indexes, flags, session. Of a request, with
+# its HTTP head.
 _ENTRY, _REQUEST = 165, 250
 _COUNTERS = {f"a counter of a dozen {number}": 12_345_678 for number in range(12)}
 _URL = re.compile(rb"https?://[A-Za-z0-9.-]+\.[A-Za-z]{2,}[^\s\"'<>)\]}\\`]*")
@@ -79,7 +83,8 @@ def members(count: int) -> list[Member]:
 
 
 def real_urls() -> list[str]:
-    """URLs in the Python packages of this environment and in the package lists of Debian, as they are normalised."""
+    """URLs in the Python packages of this environment and in the package lists of Debian, as they
+    are normalised."""
     found: set[bytes] = set()
     for path in Path(np.__file__).parents[1].rglob("*"):
         if path.suffix in {"", ".py", ".txt", ".rst", ".md"} and path.is_file():
@@ -129,7 +134,8 @@ def _arrays(made: Ring) -> tuple[Any, Any]:
 
 
 def _hundred_million(points: Any, owners: Any) -> float:
-    """Domains of the busiest node to the mean, when as many random numbers as `DOMAINS` are put on the ring."""
+    """Domains of the busiest node to the mean, when as many random numbers as `DOMAINS` are put on
+    the ring."""
     chance = np.random.default_rng(2026)
     arcs = np.zeros(len(points), dtype=np.int64)
     for _ in range(DOMAINS // _CHUNK):
@@ -142,8 +148,8 @@ def _hundred_million(points: Any, owners: Any) -> float:
 
 
 def _moved(before: Ring, after: Ring, new: str) -> tuple[float, float]:
-    """The part of all domains that has another owner when a node joins, or had when it leaves; and of it the part that
-    does not come from or go to it."""
+    """The part of all domains that has another owner when a node joins, or had when it leaves; and
+    of it the part that does not come from or go to it."""
     names = [name for name, _ in after.weights]
     (old, was), (points, now) = _arrays(before), _arrays(after)
     index = np.array([names.index(name) for name, _ in before.weights], dtype=np.uint16)
@@ -156,7 +162,8 @@ def _moved(before: Ring, after: Ring, new: str) -> tuple[float, float]:
 
 
 def _forwarding(count: int, rate: int, size: float) -> dict[str, Any]:
-    """What a node sends that fetches ``rate`` pages a second, each peer being as likely as the next."""
+    """What a node sends that fetches ``rate`` pages a second, each peer being as likely as the
+    next."""
     chance = np.random.default_rng(count)
     peers = count - 1
     waiting = chance.poisson(rate * FOREIGN / count, (SECONDS, peers))

@@ -1,7 +1,8 @@
-"""Microseconds of CPU for a page, by stage: a sampling profile's shares of the CPU of a run that nobody watched.
+"""Microseconds of CPU for a page, by stage: a sampling profile's shares of the CPU of a run that
+nobody watched.
 
-A sample belongs to the stage of its innermost frame that the table below names; what the table names nowhere is the
-remainder. Two runs are made, one for the CPU of a page and one for the shares.
+A sample belongs to the stage of its innermost frame that the table below names; what the table
+names nowhere is the remainder. Two runs are made, one for the CPU of a page and one for the shares.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ if TYPE_CHECKING:
     from bench.pages import Shape
     from bench.profile import Stack
 
-# Stage, and what matches the frames "function (file)" that belong to it; the first that matches counts.
+# Stage, and what matches the frames "function (file)" that belong to it; the first that matches
+# counts.
 STAGES = (
     ("garbage collection", r"gc_collect_main "),
-    ("pop", r"Frontier\.(pop|unpop|pop_host|next_due)\b|Scheduler\.(next_request|_next|_next_of|_send|_wake)"),
-    ("robots check", r"frontier/robots|politeness/(robots|pathrules)|middlewares/robots|_verdict|_own_errand"),
-    ("request build", r"RequestCodec\.request|page_request|_request_headers|fetch/request\.py"),
-    ("connect", r"fetch/(dial|dns|guard|nameservers|hosts)\.py|Scheduler\.locate"),
-    ("archive", r"krowlspider/(archive/|notes\.py)|DownloadHandler\._archive|_capture |\._written "),
-    ("decode", r"fetch/decode\.py|DownloadHandler\._response|_headers \(krowlspider/handler|responsetypes"),
-    ("send and receive", r"krowlspider/(fetch/|handler\.py)|uv__(stream_io|read|write|stream_destroy|finish_close)|UVStream|TCPTransport"),
+    ("pop", r"(Frontier|HostScheduler)\.(pop|unpop|pop_host|next_due)\b|Scheduler\.(next_request|_next|_next_of|_send|_wake)"),
+    ("robots check", r"frontier/robots/|politeness/(robots|path_rules)|middlewares/robots|_verdict|_own_robots_fetch"),
+    ("request build", r"RequestCodec\.request|page_request|_request_headers|fetch/http/request\.py"),
+    ("connect", r"fetch/(dial|guard)\.py|fetch/dns/|Scheduler\.reserve_address"),
+    ("archive", r"krowlspider/(archive/|crawl/provenance\.py)|DownloadHandler\._archive|_capture |\._written "),
+    ("decode", r"fetch/http/decode\.py|DownloadHandler\._response|_headers \(krowlspider/engine/handler|responsetypes"),
+    ("send and receive", r"krowlspider/(fetch/|engine/handler\.py)|uv__(stream_io|read|write|stream_destroy|finish_close)|UVStream|TCPTransport"),
     ("canonicalise", r"normalise|_accept |can_ada"),
-    ("parse", r"urls/(links|bound|headers)\.py|BroadSpider\._?(parse|read)|frostwork"),
-    ("dedup", r"IdentityHasher|identity \(krowlspider/urls|frontier/(seen|filterfile)|urls/duplicates|dupefilter|rbloom"),
-    ("scope", r"urls/(scope|traps|exclude|host)\.py"),
-    ("enqueue", r"Frontier\.(add|_append|_add)|Scheduler\.(discover|_add|enqueue)|BroadSpider\._(follow|discover)|RequestCodec\.entry|LevelStore\.write"),
-    ("politeness", r"middlewares/politeness|politeness/pace|outage|Frontier\.(release|wait|give_back|put_off)|Scheduler\.ended"),
+    ("parse", r"urls/page/(links|bound|headers)\.py|BroadSpider\._?(parse|read)|frostwork"),
+    ("dedup", r"IdentityHasher|identity \(krowlspider/urls|frontier/seen/|urls/rules/duplicates|dupefilter|rbloom"),
+    ("scope", r"urls/(rules/(scope|traps|exclude)|host)\.py|Intake\.refusal"),
+    ("enqueue", r"Frontier\.(add|_append|_add)|Intake\.|Scheduler\.enqueue|BroadSpider\._(follow|discover)|RequestCodec\.entry|LevelStore\.write"),
+    ("politeness", r"middlewares/politeness|politeness/delay|outage|(Frontier|HostScheduler)\.(release|wait|give_back|defer)|Scheduler\.ended"),
     ("ack and commit", r"Frontier\.(acknowledge|begin_commit|end_commit)|Commit\.|commit|checkpoint|Scheduler\._over"),
-    ("marks of pages at work", r"frontier/poison|krowlspider/processing"),
+    ("marks of pages at work", r"frontier/poison|engine/crash_marking"),
     ("stats", r"scrapy/(statscollectors|extensions)|extensions/status"),
-    ("engine", r"\((scrapy/(?!http/|cmdline|crawler|__main__)|twisted/(?!internet/asyncioreactor)|krowlspider/downloader|middlewares/|asyncio/|concurrent/)"),
+    ("engine", r"\((scrapy/(?!http/|cmdline|crawler|__main__)|twisted/(?!internet/asyncioreactor)|krowlspider/engine/(downloader|runner)|middlewares/|asyncio/|concurrent/)"),
 )  # fmt: skip
 _TABLE = [(stage, re.compile(pattern)) for stage, pattern in STAGES]
 _RUNNING = "AsyncioSelectorReactor.run "
@@ -65,7 +67,8 @@ def _is_main(stack: Stack) -> bool:
 
 
 def measure(shape: Shape, pages: int, results: Path) -> dict[str, Any]:
-    """The stages of a crawl's page, in microseconds; the flame graph and the stacks go to ``results``."""
+    """The stages of a crawl's page, in microseconds; the flame graph and the stacks go to
+    ``results``."""
     runs = crawl.measure(shape, ["krowlspider"], crawl.Plan(pages, rounds=1))
     run = runs["crawlers"]["krowlspider"]["runs"][0]
     raw = results / "profile.txt"

@@ -1,7 +1,7 @@
 """The web server of the benchmark, one process on a core of its own, and what it was asked for.
 
-Not nginx: its pages would have to lie in a folder, 8 GB for 2,000 hosts of 100, as none of its modules makes pages
-distinct and still tells their length.
+Not nginx: its pages would have to lie in a folder, 8 GB for 2,000 hosts of 100, as none of its
+modules makes pages distinct and still tells their length.
 """
 
 from __future__ import annotations
@@ -82,9 +82,10 @@ class BenchWeb:
     def take(self) -> dict[str, Any]:
         """What was asked since the last call.
 
-        ``robots``, ``pages`` (status 200), ``missing`` (404), ``disallowed`` by robots.txt, ``strange`` (no page of
-        this web), ``connections``, ``bytes``, ``links`` to other pages on those sent, ``distinct_links`` of each
-        page added up, ``numbers`` of all pages asked for, in order.
+        ``robots``, ``pages`` (status 200), ``missing`` (404), ``disallowed`` by robots.txt,
+        ``strange`` (no page of this web), ``connections``, ``bytes``, ``links`` to other pages on
+        those sent, ``distinct_links`` of each page added up, ``numbers`` of all pages asked for, in
+        order.
         """
         assert self._process.stdin is not None
         self._process.stdin.write("take\n")

@@ -1,4 +1,4 @@
-"""Extension: the expressions of KROWL_EXCLUDE, read again while the crawl runs when the file changes."""
+"""Extension: the expressions of KROWL_EXCLUDE, read again when the file changes during a crawl."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import run_in_thread
 
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
-from krowlspider.scheduler import Scheduler
-from krowlspider.urls.exclude import parse_patterns
+from krowlspider.urls.rules.exclude import parse_patterns
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.urls.exclude import PatternList
+    from krowlspider.urls.rules.exclude import PatternList
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two looks at the file: a change holds after two of them.
+# Seconds between two checks of the file; a change takes effect after two checks.
 _INTERVAL = 1.0
-# Bytes of a file: some 20,000 expressions, far more than the crawl of a page can bear.
+# Bytes of a file: about 20,000 expressions, far more than a crawl can search in each URL.
 _SIZE_MAX = 1024 * 1024
-# Bad lines that are logged each; the rest is counted.
+# Bad lines logged with their number; further ones are only counted.
 _BAD_LINES_LOGGED = 20
 
 
 class Version(NamedTuple):
-    """What tells one content of a file from another without reading it."""
+    """Identifies one content of a file without reading the file; the time is in nanoseconds."""
 
     inode: int
     size: int
@@ -42,9 +42,10 @@ class Version(NamedTuple):
 
 
 class PatternFile:
-    """A file of expressions, and which version of it holds.
+    """A file of expressions, and the version of it that is in effect.
 
-    A version is taken when two looks in a row have seen it, so that a file is not read while it is written.
+    After the start, a version is read only once two checks in a row have seen it. So a file is not
+    read while it is being written.
     """
 
     def __init__(self, path: Path):
@@ -53,9 +54,12 @@ class PatternFile:
         self._last: Version | None = None
 
     def read(self) -> PatternList:
-        """:raises OSError: it cannot be read, is no file, or is too large"""
+        """Read the file now, and return its expressions and bad lines.
+
+        :raises OSError: it cannot be read, is not a regular file, or is larger than 1 MiB
+        """
         if not self._path.is_file() and self._path.exists():
-            # To open a pipe would wait for its other end.
+            # Opening a pipe would block until its other end is open.
             raise OSError("not a file")
         with self._path.open("rb") as file:
             version = _version(os.fstat(file.fileno()))
@@ -66,9 +70,11 @@ class PatternFile:
         return parse_patterns(data)
 
     def look(self) -> PatternList | None:
-        """The expressions of a new version that is whole; None while the one that holds is the latest.
+        """Check the file, and return the expressions of a new version once it is complete.
 
-        :raises OSError: as `read`, or it is missing
+        Return None if there is no new version, or if it was seen for the first time.
+
+        :raises OSError: as `read`, or the file is missing
         """
         before = self._last
         self._last = _version(self._path.stat())
@@ -82,10 +88,14 @@ def _version(stat: os.stat_result) -> Version:
 
 
 class Exclude:
-    """Hands the expressions to the scheduler, and those of each later version of their file.
+    """Sets the expressions of the intake, and replaces them when the file changes.
 
-    A file that is missing, cannot be read or has a bad line stops the start: somebody has asked to be left alone. Later a
-    file that cannot be read leaves the expressions as they are, which is said once, and a bad line excludes nothing.
+    A file that is missing, unreadable or has a bad line stops the start, because a site owner may
+    have asked not to be crawled. During the crawl, an unreadable file leaves the expressions as
+    they are. This is logged once. A bad line then excludes nothing.
+
+    :raises NotConfigured: KROWL_EXCLUDE is not set
+    :raises SettingsError: the file cannot be read, or has a bad line
     """
 
     def __init__(self, crawler: Crawler):
@@ -108,7 +118,7 @@ class Exclude:
             )
         self._unread = False
         self._task: asyncio.Task[None] | None = None
-        # Before the first seed is queued, and the first page popped.
+        # spider_opened comes before the first seed is queued and the first page is popped.
         crawler.signals.connect(self._hold, signals.spider_opened)
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._stop, signals.spider_closed)
@@ -120,7 +130,7 @@ class Exclude:
     def _hold(self) -> None:
         scheduler = self._crawler.engine.scheduler
         assert isinstance(scheduler, Scheduler)
-        scheduler.exclusions.patterns = self._found.patterns
+        scheduler.intake.exclusions.patterns = self._found.patterns
         for number, reason in self._found.bad[:_BAD_LINES_LOGGED]:
             logger.error("%s line %d excludes nothing: %s", self._path, number, reason)
         logger.info(

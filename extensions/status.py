@@ -1,4 +1,4 @@
-"""Extension: one status line every KROWL_STATUS_INTERVAL seconds, and a summary at the end."""
+"""Extension: log a status line every KROWL_STATUS_INTERVAL seconds, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from extensions.checkpoint import room_needed
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.status import LINE, figures_wanted
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import lacks_room
-from krowlspider.job import Job
-from krowlspider.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -21,23 +21,18 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    from krowlspider.node import Node
+    from krowlspider.crawl.nodes.node import Node
 
 logger = logging.getLogger(__name__)
 
-# The signal of one who is about to read the stats: what is counted elsewhere is put there.
-figures_wanted = object()
-
 _MB = 1e6
-LINE = (
-    "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d hosts"
-    " (%(due)d due, %(waiting)d waiting), %(put_off)d put off | %(in_transit)d in transit | %(dropped)d dropped"
-    " | archive %(archive_mb).1f MB"
-)
 
 
 class Status:
-    """Says how the crawl goes, in the log and in the stats, from the same numbers."""
+    """Writes the progress of the crawl to the log, the stats and the job folder.
+
+    All of them are computed from the same counters.
+    """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
@@ -58,7 +53,7 @@ class Status:
         self._started = self._last_time = time.monotonic()
         counted = self._counted()
         self._publish(counted)
-        # Before the disk can be full.
+        # Written now, as the disk may be full later.
         self._leave(self._figures(counted, 0.0))
         logger.info("User-Agent: %s", self._job.user_agent)
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -79,9 +74,9 @@ class Status:
         logger.info("%s%s", LINE % status, self._paused())
 
     def _paused(self) -> str:
-        """Why nothing goes out, for the end of the line; empty as a rule."""
+        """Return why no request is sent, for the end of the status line; usually empty."""
         if (full := self._job.full) is not None:
-            return f" | paused: no room in {full}{room_needed(self._job)}"
+            return f" | paused: no room in {full}"
         if self._job.outages.paused:
             return " | paused: no host answers"
         if self._job.memory.keeps_out:
@@ -97,8 +92,8 @@ class Status:
             "time": time.time(),
             "pages_per_second": round(rate, 1),
             "done": counted["done"],
-            "queued": frontier.queued - frontier.put_off_queued,
-            "put_off": frontier.put_off_queued,
+            "queued": frontier.queued - frontier.deferred_queued,
+            "put_off": frontier.deferred_queued,
             "hosts": frontier.host_count,
             "due": due,
             "waiting": max(0, frontier.host_count - due),
@@ -111,7 +106,7 @@ class Status:
         try:
             self._job.folder.write_status(status)
         except OSError as error:
-            # Of a full disk the pause tells.
+            # The status line reports the pause for a full disk.
             if not lacks_room(error):
                 logger.warning("The figures for scrapy frontier cannot be written: %s", error)
 
@@ -142,8 +137,8 @@ class Status:
         put("krowl/frontier/queued", frontier.queued)
         put("krowl/frontier/hosts", frontier.host_count)
         put("krowl/frontier/due", frontier.count_due())
-        put("krowl/frontier/in_transit", self._scheduler().on_the_wire)
-        put("krowl/frontier/put_off", frontier.put_off_queued)
+        put("krowl/frontier/in_flight", self._scheduler().on_the_wire)
+        put("krowl/frontier/deferred", frontier.deferred_queued)
         put("krowl/seen/keys", len(seen))
         put("krowl/seen/layers", seen.filter.layers)
         put("krowl/seen/fill", round(seen.filter.fill, 4))
@@ -153,6 +148,7 @@ class Status:
         put("krowl/archive/revisits_count", archive.revisits)
         put("krowl/archive/bytes_count", archive.bytes_written)
         put("krowl/archive/files_count", archive.files)
+        put("krowl/disk/pauses_count", self._job.pauses)
         put("krowl/memory/held_bytes", self._job.memory.held)
         put("krowl/memory/waits_count", self._job.memory.waits)
         put("krowl/politeness/outages_count", self._job.outages.begun)
@@ -176,7 +172,7 @@ class Status:
     def _finish(self, spider: Spider, reason: str) -> None:
         if self._task is not None:
             self._task.cancel()
-        # Others' figures too.
+        # Other extensions write their stats too.
         self._crawler.signals.send_catch_log(figures_wanted)
         counted = self._counted()
         seconds = time.monotonic() - self._started
@@ -210,9 +206,9 @@ class Status:
             lines.append(
                 f"  event loop   late by {late:.1f} ms (99 of 100), {worst:.0f} at the worst"
             )
-        if frontier.put_off_queued:
+        if frontier.deferred_queued:
             lines.append(
-                f"  put off      {frontier.put_off_queued:,} of the URLs left, because their hosts do not answer:"
+                f"  deferred     {frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
                 " tried again later; scrapy frontier --host says when"
             )
         if frontier.pending:
@@ -221,7 +217,7 @@ class Status:
 
 
 def dropped(counted: Counter[str]) -> int:
-    """URLs dropped, all reasons together."""
+    """Return the number of dropped URLs, summed over all reasons."""
     return sum(count for name, count in counted.items() if name.startswith("dropped/"))
 
 

@@ -1,5 +1,4 @@
-"""Extension: Scrapy's telnet console, whose password is in a file that others cannot read, and in
-no log."""
+"""Extension: Scrapy's telnet console, with its password in a private file instead of the log."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.extensions import telnet
 
-from krowlspider.job import Job
+from krowlspider.crawl.job import Job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,18 +18,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# In the crawl's folder, while it runs.
+# This file is in the job folder while the crawl runs.
 PASSWORD = "telnet-password"  # noqa: S105 - the name of its file
 
 
 class TelnetConsole(telnet.TelnetConsole):
-    """Whoever has the password can run Python in the crawl, and logs are read by many."""
+    """Writes a generated password to a file that only its owner can read, and never logs it.
+
+    Anyone with the password can run Python in the crawl, and many people read logs. If
+    TELNETCONSOLE_PASSWORD is set, no password is generated and no file is written.
+    """
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
         self._made = not settings["TELNETCONSOLE_PASSWORD"]
         if self._made:
-            # Scrapy would make one, and log it.
+            # Scrapy would generate a password and log it.
             settings.set("TELNETCONSOLE_PASSWORD", token_hex(16), settings.maxpriority())
         super().__init__(crawler)
 
@@ -52,7 +55,7 @@ class TelnetConsole(telnet.TelnetConsole):
 
 
 def _write(path: Path, text: str) -> None:
-    # A file that is there keeps its mode, and whoever has it open.
+    # An existing file would keep its mode, and processes may still have it open.
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""Extension: uploads the finished WARC files and their indexes to KROWL_WARC_UPLOAD while the crawl runs."""
+"""Extension: upload finished WARC files and their indexes to KROWL_WARC_UPLOAD during the crawl."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.upload import Destination
-from krowlspider.archive.uploader import PATIENCE, Uploader
-from krowlspider.archive.uploadstore import BucketError
-from krowlspider.job import Job
+from krowlspider.archive.upload.store import BucketError
+from krowlspider.archive.upload.upload import Destination
+from krowlspider.archive.upload.uploader import PATIENCE, Uploader
+from krowlspider.crawl.job import Job
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds between tries to lock the folder: the crawl before may still be uploading its last files.
+# Seconds between tries to lock the folder: an earlier crawl may still upload its last files.
 _TRY_AGAIN = 5.0
 
 
 class Upload:
-    """Hands the folder to an uploader, which never holds the crawl up: what a store does not take waits on the disk.
+    """Runs an uploader on the folder of WARC files.
 
-    At the end, when the last file is finished, it waits for the rest as long as the store takes something; what
-    is left goes at the next start.
+    The upload never blocks the crawl: files that the store does not accept stay on disk. At the
+    end, once the last file is finished, the spider's close waits while the store accepts data.
+    The next start uploads the files that are left.
+
+    :raises NotConfigured: KROWL_WARC_UPLOAD is not set
     """
 
-    # Seconds that the end waits for a store that takes nothing, besides those that what is under way needs.
+    # Seconds that the close waits for a store that accepts nothing, in addition to the time that
+    # the uploads under way need.
     patience = PATIENCE
 
     def __init__(self, crawler: Crawler):
@@ -48,7 +52,7 @@ class Upload:
         self._uploader: Uploader | None = None
         self._task: asyncio.Task[None] | None = None
         crawler.signals.connect(self._start, signals.engine_started)
-        # After the scheduler's close, in which the last file gets its name.
+        # spider_closed comes after the scheduler's close, in which the last file gets its name.
         crawler.signals.connect(self._finish, signals.spider_closed)
 
     @classmethod
@@ -93,7 +97,7 @@ class Upload:
                 return
 
     async def _see(self, uploader: Uploader) -> None:
-        """Count what waits, though none of it may be uploaded."""
+        """Count the waiting files and publish the stats, although the folder is not locked."""
         await uploader.peek()
         self._publish(uploader)
 
@@ -101,13 +105,13 @@ class Upload:
         if self._task is None or self._uploader is None:
             return
         self._task.cancel()
-        # What it has failed with is told by then.
+        # By then its done callback has logged a failure.
         await asyncio.wait({self._task})
         await self._upload_rest(self._uploader)
 
     async def _upload_rest(self, uploader: Uploader) -> None:
         try:
-            # Whoever held the folder may have left it since the last try.
+            # Another process may have released the folder since the last try.
             await uploader.open()
         except (ArchiveError, OSError) as error:
             await self._see(uploader)

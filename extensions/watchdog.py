@@ -1,5 +1,7 @@
-"""Extension: starts the watchdog, which names what holds the event loop and has SIGINT end the
-crawl even then."""
+"""Extension: start the watchdog process.
+
+The watchdog logs which step holds the event loop, and lets SIGINT end the crawl even then.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.resources import files
 from socket import socketpair
 from typing import TYPE_CHECKING
@@ -19,10 +22,10 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.utils.log import get_scrapy_root_handler
 
-from krowlspider.frontier.holds import NOTES
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
+from krowlspider.frontier.hosts.holds import NOTES
 from krowlspider.frontier.poison import BEAT_AT, MARK, MARK_AT
-from krowlspider.job import Job
-from krowlspider.watchdog import LOOK
 
 if TYPE_CHECKING:
     from socket import socket
@@ -32,17 +35,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Has the stack of the main thread written. Nobody else uses it: the first real-time signals are the
-# C library's.
+# This signal writes the stack of the main thread. It is unused elsewhere: the C library uses the
+# first real-time signals.
 _STACK_SIGNAL = signal.SIGRTMIN + 7
+_HOLDS, _BLAMED = "krowl/watchdog/holds_count", "krowl/watchdog/blamed_count"
 
 
 class Watchdog:
-    """Has the loop beat once a second, and a process watch that it does: see
-    `krowlspider.watchdog`."""
+    """Makes the event loop beat once a second, and starts a process that watches these beats.
+
+    `krowlspider.crawl.monitoring.watchdog` is the code of this process.
+    """
 
     def __init__(self, crawler: Crawler):
         self._job = Job.of(crawler)
+        self._stats = crawler.stats
         self._process: subprocess.Popen[bytes] | None = None
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._stop, signals.spider_closed)
@@ -52,14 +59,18 @@ class Watchdog:
         return cls(crawler)
 
     def _start(self) -> None:
+        self._stats.set_value(_HOLDS, 0)
+        self._stats.set_value(_BLAMED, 0)
+        aside = sum(hold.aside for hold in self._job.holds)
+        self._stats.set_value("krowl/watchdog/set_aside_count", aside)
         log = _log()
         self._signals, wake = socketpair()
         self._signals.setblocking(False)
         stack, self._stack = os.pipe()
         os.set_blocking(self._stack, False)
         faulthandler.register(_STACK_SIGNAL, self._stack, all_threads=False)
-        # Signals go to the watchdog first, which passes them on to the loop: nothing else hears
-        # them at once while a call in C goes on.
+        # Signals go to the watchdog first, which passes them on to the loop. Nothing else receives
+        # them at once during a long call in C.
         number = self._signals.fileno()
         self._before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
         try:
@@ -88,7 +99,8 @@ class Watchdog:
             "log": log,
         }
         passed = [number for number in (wake.fileno(), self._before, stack, log) if number >= 0]
-        # Blocked until it ignores them: a terminal sends Ctrl-C to both.
+        # A terminal sends Ctrl-C to both processes: the signals stay blocked until the watchdog
+        # ignores them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             process = subprocess.Popen(  # noqa: S603 - our own source
@@ -99,21 +111,30 @@ class Watchdog:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert process.stdin is not None
-        # By its source: it may lie in an egg.
+        # The source is written to standard input, as the package may be inside an egg.
         with process.stdin as program:
-            program.write((files("krowlspider") / "watchdog.py").read_bytes())
+            program.write((files("krowlspider.crawl.monitoring") / "watchdog.py").read_bytes())
         return process
 
     def _beat(self) -> None:
         self._job.mark.beat(time.monotonic())
+        self._count()
         self._timer = asyncio.get_running_loop().call_later(LOOK, self._beat)
+
+    def _count(self) -> None:
+        """Count the holds that the watchdog has reported since the last call."""
+        with suppress(OSError):
+            told = self._signals.recv(4096)
+            self._stats.inc_value(_HOLDS, len(told))
+            self._stats.inc_value(_BLAMED, told.count(BLAMED))
 
     def _stop(self) -> None:
         if self._process is None:
             return
         self._timer.cancel()
+        self._count()
         signal.set_wakeup_fd(self._before)
-        # It ends when nobody can write to it.
+        # The watchdog ends when its socket is closed at this end.
         self._signals.close()
         self._process.wait()
         self._process = None
@@ -122,7 +143,7 @@ class Watchdog:
 
 
 def _log() -> int:
-    """The file descriptor that the log is written to."""
+    """Return the file descriptor that the log is written to."""
     stream = getattr(get_scrapy_root_handler(), "stream", None) or sys.stderr
     number: int = stream.fileno()
     return number

@@ -1,3 +1,3 @@
 """Broad crawls with Scrapy: polite to every host, durable at every kill, archived as WARC."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

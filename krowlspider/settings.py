@@ -2,11 +2,13 @@
 
 Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, with scrapyd's
 ``-d setting=NAME=VALUE``, or in a copy of this module. ``KROWL_*`` values are checked when a crawl starts
-(``krowlspider.validation``); an unknown or impossible one stops the start.
+(``krowlspider.config.validation``); an unknown or impossible one stops the start.
 """
 
 from importlib.metadata import PackageNotFoundError, version
 from os import environ
+
+from scrapy.settings import default_settings
 
 from krowlspider import __version__
 
@@ -17,7 +19,7 @@ SPIDER_MODULES = ["krowlspider.spiders"]
 NEWSPIDER_MODULE = "krowlspider.spiders"
 COMMANDS_MODULE = "krowlspider.commands"
 # Checks the settings before anything else is built.
-ADDONS = {"krowlspider.validation.ValidationAddon": 0}
+ADDONS = {"krowlspider.config.validation.ValidationAddon": 0}
 
 # Who runs this crawl: an e-mail address or a URL that a site owner can reach. Required: it goes into the
 # User-Agent and into every WARC file. There is no default, so that nobody crawls without a name.
@@ -31,17 +33,13 @@ ROBOTSTXT_OBEY = True
 
 # --- The three seams with Scrapy's engine ---------------------------------------------------------
 
-SCHEDULER = "krowlspider.scheduler.Scheduler"
-DUPEFILTER_CLASS = "krowlspider.dupefilter.DupeFilter"
-DOWNLOADER = "krowlspider.downloader.Downloader"
-DOWNLOAD_HANDLERS = {
-    "http": "krowlspider.handler.DownloadHandler",
-    "https": "krowlspider.handler.DownloadHandler",
-    # A link must not read local files or other protocols' servers.
-    "data": None,
-    "file": None,
-    "ftp": None,
-    "s3": None,
+SCHEDULER = "krowlspider.engine.scheduler.Scheduler"
+DUPEFILTER_CLASS = "krowlspider.engine.dupefilter.DupeFilter"
+DOWNLOADER = "krowlspider.engine.downloader.Downloader"
+# No other scheme: a link must not read local files or other protocols' servers.
+DOWNLOAD_HANDLERS_BASE = {
+    "http": "krowlspider.engine.handler.DownloadHandler",
+    "https": "krowlspider.engine.handler.DownloadHandler",
 }
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 # uvloop is the faster event loop; it has no build for Windows or PyPy, where asyncio's own loop serves.
@@ -54,7 +52,7 @@ else:
 
 # --- Concurrency and limits of one fetch ----------------------------------------------------------
 
-# Requests in transit, all hosts together.
+# Requests in flight, all hosts together.
 CONCURRENT_REQUESTS = 256
 # Items of one response handled at once. Scrapy starts that many tasks per response: 100 halves the pages per second.
 CONCURRENT_ITEMS = 1
@@ -119,9 +117,9 @@ KROWL_DELAY_MAX = 30.0
 KROWL_CRAWL_DELAY_MAX = 300.0
 # Seconds; a larger Retry-After counts as this.
 KROWL_RETRY_AFTER_MAX = 3600.0
-# Requests in transit to one registrable domain, all its hosts together.
+# Requests in flight to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY = 2
-# Requests in transit to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
+# Requests in flight to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
 # machine may serve thousands. With it a block of addresses, an IPv4 /24 or IPv6 /48, has a quarter
 # of CONCURRENT_REQUESTS. 0: no limit for either.
 KROWL_IP_CONCURRENCY = 8
@@ -137,7 +135,7 @@ RETRY_TIMES = 2
 # Seconds from a failed try of a page to its next, doubled with each try, an hour at most. The host's other pages go
 # on meanwhile.
 KROWL_RETRY_DELAY = 30.0
-# Answers that may be different next time. 429 and 503 are the host asking for rest: see KROWL_DISTRESS_TIMES.
+# Answers that may be different next time. 429 and 503 are the host asking for rest: see KROWL_THROTTLING_TIMES.
 RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
 # Errors after which a page is asked again: Scrapy's own less those of its download handlers, which are not used.
 RETRY_EXCEPTIONS = [
@@ -148,7 +146,7 @@ RETRY_EXCEPTIONS = [
     "scrapy.exceptions.ResponseDataLossError",
 ]
 # Times a page is asked again after 429 or 503, each time later.
-KROWL_DISTRESS_TIMES = 10
+KROWL_THROTTLING_TIMES = 10
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES = 10
 
@@ -177,8 +175,8 @@ KROWL_DOMAIN_BUDGET = 0
 KROWL_DOMAIN_SHARE = 0.1
 # URLs queued in all; 90 bytes of disk each where hosts have 20, 120 where they have 4, the seen key included.
 KROWL_FRONTIER_MAX = 50_000_000
-# URLs the first layer of the seen filter holds at 1e-6 false positives (30 bits each); further layers double it,
-# up to 16 million.
+# URLs the first layer of the seen filter holds at 1e-6 false positives (30 bits each); each further layer holds four
+# times as many as the last, up to 16 million.
 KROWL_SEEN_CAPACITY = 1_000_000
 # True: each positive of the filter is looked up on disk, which makes the seen set exact for 4 to 10 µs a known link.
 KROWL_SEEN_VERIFY = False
@@ -244,13 +242,13 @@ KROWL_NODE_WEIGHT = 1
 # job folder. 0: all of it does.
 KROWL_DRAIN_TIMEOUT = 300.0
 # The members without Consul, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
-KROWL_RING = environ.get("KROWL_RING", "")
-KROWL_RING_FILE = environ.get("KROWL_RING_FILE", "")
-# At least 16 characters, the same at every node of KROWL_RING and known to nobody else: the seed of
+KROWL_STATIC_NODES = environ.get("KROWL_STATIC_NODES", "")
+KROWL_STATIC_NODES_FILE = environ.get("KROWL_STATIC_NODES_FILE", "")
+# At least 16 characters, the same at every node of KROWL_STATIC_NODES and known to nobody else: the seed of
 # the identities is made of it. Who knows the seed can make URLs that are taken for others, which
 # are not fetched then. "none": a new node of a ring that was begun without.
-KROWL_RING_SECRET = environ.get("KROWL_RING_SECRET", "")
-KROWL_RING_SECRET_FILE = environ.get("KROWL_RING_SECRET_FILE", "")
+KROWL_STATIC_NODES_SECRET = environ.get("KROWL_STATIC_NODES_SECRET", "")
+KROWL_STATIC_NODES_SECRET_FILE = environ.get("KROWL_STATIC_NODES_SECRET_FILE", "")
 # Pages that all nodes together fetch, all starts counted, until the crawl is over. 0: no limit.
 KROWL_CLUSTER_PAGES = 0
 # Messages in a node's inbox in its Redis before the others keep theirs in their outboxes.
@@ -291,7 +289,7 @@ KROWL_WARC_REVISIT = True
 # are those that came last.
 KROWL_WARC_REVISIT_MAX = 10_000_000
 # Bytes that must be free on the disks of the WARC files and of JOBDIR; with less the crawl pauses until there are a
-# tenth and at least 100 MB more. Room for what is in transit (256 pages: 50 MB as a rule, 2.6 GB at the worst), the
+# tenth and at least 100 MB more. Room for what is in flight (256 pages: 50 MB as a rule, 2.6 GB at the worst), the
 # archive's queue (64 MB), LevelDB's logs and merges (0.2 GB) and the draft of the seen filter (0.3 GB at 63 million
 # URLs), with as much again for others. A disk that fills all the same pauses the crawl too. 0: no floor.
 KROWL_DISK_FLOOR = 2_000_000_000
@@ -307,33 +305,26 @@ KROWL_WARC_UPLOAD_DELETE = False
 
 # --- What runs on the way of every page -----------------------------------------------------------
 
-DOWNLOADER_MIDDLEWARES = {
+# The names with _BASE hold what the project has there. DOWNLOADER_MIDDLEWARES, SPIDER_MIDDLEWARES,
+# EXTENSIONS and DOWNLOAD_HANDLERS are yours: what you set there comes on top, and a name with None
+# takes that component away. The start refuses to go without those on which a guarantee rests
+# (krowlspider.config.guarantees). robots.txt, politeness, the group commit and the disk guard are in none
+# of them: they belong to the downloader and to the job.
+# Of Scrapy's own only allowed_domains: robots.txt is decided at the pop, decoding and headers in the
+# download handler.
+DOWNLOADER_MIDDLEWARES_BASE = {
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
     "middlewares.retry.RetryMiddleware": 550,
     "middlewares.redirect.RedirectMiddleware": 600,
-    "middlewares.robots.RobotsMiddleware": 800,
-    "middlewares.politeness.PolitenessMiddleware": 900,
-    # Scope is decided before a URL is queued, robots.txt at the pop, decoding and headers in the download handler.
-    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
-    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
-    "scrapy.downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": None,
-    "scrapy.downloadermiddlewares.defaultheaders.DefaultHeadersMiddleware": None,
-    "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,
-    "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
-    "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
-    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
-    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
-    "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
-    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": None,
-    "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
-    "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": None,
 }
-SPIDER_MIDDLEWARES = {
+# Scrapy's own less the Referer, which would tell sites where the crawler has been, and the length
+# of URLs, which scope refuses where they are discovered.
+SPIDER_MIDDLEWARES_BASE = {
     "middlewares.joining.Joining": 10,
-    # Broad pages carry their depth in the frontier; a Referer would tell sites where the crawler has been.
-    "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
-    # Scope refuses long URLs where they are discovered.
-    "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
+    "scrapy.spidermiddlewares.start.StartSpiderMiddleware": 25,
+    "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": 50,
+    "scrapy.spidermiddlewares.depth.DepthMiddleware": 900,
+    "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": 1000,
 }
 # Sent with every request that does not set them itself. Accept-Encoding names what the handler decodes.
 DEFAULT_REQUEST_HEADERS = {
@@ -345,27 +336,28 @@ DEFAULT_REQUEST_HEADERS = {
 # frontier keeps what must last), AutoThrottle, and RemoteControl, which would run Python that is posted to it: set to
 # None in EXTENSIONS they would be imported all the same, a fifth of a start.
 EXTENSIONS_BASE = {
-    "extensions.corestats.CoreStats": 0,
+    # Checks once more, when all add-ons have had their way with the settings.
+    "krowlspider.config.validation.LastCheck": -1000,
+    "extensions.core_stats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
     "extensions.telnet.TelnetConsole": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,
     "scrapy.extensions.feedexport.FeedExporter": 0,
-}
-EXTENSIONS = {
-    "extensions.checkpoint.Checkpoint": 0,
     "extensions.status.Status": 0,
     "extensions.exclude.Exclude": 0,
     "extensions.upload.Upload": 0,
-    "extensions.diskguard.DiskGuard": 0,
-    "extensions.collector.Collector": 0,
-    "extensions.looplag.LoopLag": 0,
+    "extensions.gc_tuning.GcTuning": 0,
+    "extensions.loop_lag.LoopLag": 0,
     "extensions.watchdog.Watchdog": 0,
     "extensions.metrics.Metrics": 0,
 }
 # Cells of a CSV feed are no formulas.
-FEED_EXPORTERS = {"csv": "krowlspider.csvfeed.CsvItemExporter"}
+FEED_EXPORTERS_BASE = {
+    **default_settings.FEED_EXPORTERS_BASE,
+    "csv": "krowlspider.engine.csv_export.CsvItemExporter",
+}
 # On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.
 REMOTE_CONTROL_ENABLED = False
 
@@ -384,9 +376,9 @@ PROMETHEUS_PATH = "metrics"
 
 # No line per page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
 LOG_LEVEL = "INFO"
-LOG_FORMATTER = "krowlspider.logformatter.LogFormatter"
+LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
 KROWL_STATUS_INTERVAL = 10.0
 # Scrapy's own, quicker.
-STATS_CLASS = "krowlspider.stats.StatsCollector"
+STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
 # The summary shows what a person wants to know; the raw numbers are in /stats and with STATS_DUMP=True.
 STATS_DUMP = False

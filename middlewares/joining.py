@@ -1,4 +1,4 @@
-"""Spider middleware: what an ordinary spider starts with waits until it is known which node of the cluster it belongs to."""
+"""Spider middleware: an ordinary spider's start requests wait until their owners are known."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import NotConfigured
 
-from krowlspider.job import Job
-from krowlspider.scheduler import Scheduler
+from krowlspider.crawl.job import Job
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.spiders.broad import BroadSpider
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Joining:
-    """Begins to deal with the other nodes before the first request; the broad spider does that by itself."""
+    """Joins the cluster before the first start request; the broad spider joins it itself."""
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """:raises NotConfigured: there is no cluster, or it is the broad spider's"""
+        """:raises NotConfigured: there is no cluster, or the spider is a broad spider"""
         if Job.of(crawler).node is None or issubclass(crawler.spidercls, BroadSpider):
             raise NotConfigured
         return cls(crawler)

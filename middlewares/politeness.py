@@ -1,4 +1,4 @@
-"""Downloader middleware: learn a host's pace from each answer, and how long it is to be left alone."""
+"""Downloader middleware: update a host's rate from each answer, and set its wait."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import IgnoreRequest
 
-from krowlspider.fetch.errors import NameNotFound
-from krowlspider.handler import answer_to, failure_kind, is_answer
-from krowlspider.job import Job
-from krowlspider.politeness.pace import DISTRESS, parse_retry_after
-from krowlspider.scheduler import Scheduler, Transit
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.refusals import REFUSALS, Refusals
+from krowlspider.engine.handler import answer_to, failure_kind, is_answer
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.fetch.errors import AddressForbidden, NameNotFound
+from krowlspider.politeness.delay import THROTTLING, parse_retry_after
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,91 +23,109 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from krowlspider.crawl.in_flight import InFlight
+
 logger = logging.getLogger(__name__)
 
-# Seconds until a host is tried again that was not to blame: name servers that did not answer are asked no sooner.
+# Wait in seconds of a host that did not cause its failure. Name servers that did not answer are
+# not asked sooner.
 _AGAIN = 10.0
-# Seconds of rest of an address that are told.
+# A backoff of an address is logged if it lasts this many seconds or more.
 _TELL = 10.0
 
 
 class PolitenessMiddleware:
-    """Adaptive delay by a moving average of the latency, Retry-After and backoff.
+    """Sets the wait of a host by the moving average of its latency, Retry-After and backoff.
 
-    It only finds the wait; the frontier enforces it at the pop.
+    The frontier enforces this wait when it pops a URL.
     """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._job = Job.of(crawler)
         self._rule = self._job.rule
+        self._refusals = Refusals(time.monotonic)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
     def process_response(self, request: Request, response: Response) -> Response:
-        if (transit := self._transit(request)) is not None:
-            pace = transit.host.pace
+        if (in_flight := self._in_flight(request)) is not None:
+            rate = in_flight.host.rate
             latency = request.meta.get("download_latency")
             if latency is None:
-                # Another middleware made it up: the host was not asked.
+                # Another middleware made this response: the host was not asked.
                 return response
-            self._job.outages.answered(transit.host)
-            # A robots.txt that fails says as much: all pages wait for it.
-            failing = transit.errand is not None and response.status >= 500
-            if response.status in DISTRESS or failing:
-                asked, chance = _retry_after(response), random()
-                transit.wait = self._rule.after_distress(pace, latency, asked, chance)
-                if response.status in DISTRESS:
-                    self._refused(transit, asked, chance)
-                self._crawler.stats.inc_value("krowl/politeness/distress_count")
+            self._job.outages.answered(in_flight.host)
+            # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
+            failing = in_flight.robots_fetch is not None and response.status >= 500
+            if response.status in THROTTLING or failing:
+                asked, chance = self._retry_after(response), random()
+                in_flight.wait = self._rule.after_throttling(rate, latency, asked, chance)
+                if response.status in THROTTLING:
+                    self._refused(in_flight, asked, chance)
+                self._crawler.stats.inc_value("krowl/politeness/throttling_count")
             else:
-                transit.wait = self._rule.after_answer(pace, latency)
-                self._job.frontier.answered_at_address(transit.host, latency)
+                in_flight.wait = self._rule.after_answer(rate, latency)
+                self._job.frontier.answered_at_address(in_flight.host, latency)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        transit = self._transit(request)
-        if transit is None:
+        in_flight = self._in_flight(request)
+        if in_flight is None:
             return
         kind = failure_kind(exception)
         self._crawler.stats.inc_value("downloader/exception_count")
         if isinstance(exception, IgnoreRequest) and exception.__cause__ is None:
             return
-        transit.failure = kind
+        in_flight.failure = kind
         self._crawler.stats.inc_value(f"krowl/fetch/failed_count/{kind}")
         has_head = answer_to(exception) is not None
-        if self._job.outages.failed(transit.host, kind, has_head=has_head):
-            transit.blameless = True
-            transit.wait = _AGAIN
+        if self._job.outages.failed(in_flight.host, kind, has_head=has_head):
+            in_flight.blameless = True
+            in_flight.wait = _AGAIN
             self._crawler.stats.inc_value("krowl/politeness/blameless_count")
         else:
-            self._blame(transit, request, exception, kind)
+            self._name(in_flight, exception.__cause__)
+            self._blame(in_flight, request, exception, kind)
 
-    def _blame(self, transit: Transit, request: Request, exception: Exception, kind: str) -> None:
-        pace = transit.host.pace
+    def _name(self, in_flight: InFlight, cause: BaseException | None) -> None:
+        # RobotsMiddleware logs a robots.txt at a forbidden address.
+        told = in_flight.robots_fetch is not None and isinstance(cause, AddressForbidden)
+        if isinstance(cause, REFUSALS) and not told:
+            self._refusals.tell(in_flight.host.name, in_flight.url, cause)
+
+    def _blame(
+        self, in_flight: InFlight, request: Request, exception: Exception, kind: str
+    ) -> None:
+        rate = in_flight.host.rate
         answer = answer_to(exception)
-        if answer is not None and answer.status in DISTRESS:
-            # It says so whatever its body is.
+        if answer is not None and answer.status in THROTTLING:
+            # The status is throttling, although the body could not be read.
             asked = next((v for k, v in answer.headers if k.lower() == b"retry-after"), None)
-            wanted, chance = _seconds(asked), random()
-            transit.wait = self._rule.after_distress(pace, answer.latency, wanted, chance)
-            self._refused(transit, wanted, chance)
-            self._crawler.stats.inc_value("krowl/politeness/distress_count")
+            wanted, chance = self._seconds(asked), random()
+            in_flight.wait = self._rule.after_throttling(rate, answer.latency, wanted, chance)
+            self._refused(in_flight, wanted, chance)
+            self._crawler.stats.inc_value("krowl/politeness/throttling_count")
         elif is_answer(exception):
-            transit.wait = self._rule.after_answer(pace, request.meta.get("download_latency", 0.0))
+            in_flight.wait = self._rule.after_answer(
+                rate, request.meta.get("download_latency", 0.0)
+            )
         elif kind == NameNotFound.kind:
-            transit.wait = self._rule.after_no_such_name(pace, random())
+            in_flight.wait = self._rule.after_no_such_name(rate, random())
         else:
-            transit.wait = self._rule.after_error(pace, random())
-        transit.resting = self._rule.resting(pace)
-        if self._rule.parked(pace):
+            in_flight.wait = self._rule.after_error(rate, random())
+        in_flight.resting = self._rule.resting(rate)
+        if self._rule.parked(rate):
             self._crawler.stats.inc_value("krowl/politeness/parked_count")
 
-    def _refused(self, transit: Transit, asked: float | None, chance: float) -> None:
-        """Its address may be told by it, and by others there, to rest."""
-        host = transit.host
+    def _refused(self, in_flight: InFlight, asked: float | None, chance: float) -> None:
+        """Count a throttling answer for the host's address, and log a long backoff of it.
+
+        The address backs off after three hosts there in a row were throttled.
+        """
+        host = in_flight.host
         rest = self._job.frontier.refused_at_address(host, asked, chance)
         if rest:
             self._crawler.stats.inc_value("krowl/politeness/address_rested_count")
@@ -119,15 +138,15 @@ class PolitenessMiddleware:
                 host.name,
             )
 
-    def _transit(self, request: Request) -> Transit | None:
+    def _in_flight(self, request: Request) -> InFlight | None:
         scheduler = self._crawler.engine.scheduler
         assert isinstance(scheduler, Scheduler)
-        return scheduler.transit(request)
+        return scheduler.in_flight(request)
 
+    def _retry_after(self, response: Response) -> float | None:
+        return self._seconds(response.headers.get(b"Retry-After"))
 
-def _retry_after(response: Response) -> float | None:
-    return _seconds(response.headers.get(b"Retry-After"))
-
-
-def _seconds(value: bytes | None) -> float | None:
-    return None if value is None else parse_retry_after(value.decode("latin-1"), time.time())
+    def _seconds(self, value: bytes | None) -> float | None:
+        if value is None:
+            return None
+        return parse_retry_after(value.decode("latin-1"), self._job.wall())

@@ -1,4 +1,7 @@
-"""Downloader middleware: redirects of ordinary spiders. The broad spider's are links like any other."""
+"""Downloader middleware: redirects of ordinary spiders.
+
+The broad spider queues the targets of redirects as links.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class RedirectMiddleware(ScrapyRedirectMiddleware):
-    """Scrapy's own: the target goes back to the scheduler, and so through robots.txt and politeness.
+    """Scrapy's middleware, but without a Referer, as the project sends none.
 
-    Without a Referer, as the project sends none. A target too long to be parsed is counted, and the
-    answer goes to the spider, as Scrapy has it with one that is no http(s) URL.
+    The target goes back to the scheduler, so robots.txt and politeness apply to it. If the target
+    is too long to be parsed, it is counted and the spider receives the response. Scrapy does the
+    same with a target that is no http(s) URL.
     """
 
     def process_response(  # type: ignore[override]  # Scrapy's ``spider`` is deprecated
@@ -33,4 +37,4 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
         request.headers.pop("Referer", None)
 
     def _engine_started(self) -> None:
-        """Scrapy's asks here for a Referer middleware; this one needs none."""
+        """Do nothing: Scrapy's version looks for a Referer middleware, which is not needed."""

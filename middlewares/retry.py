@@ -1,4 +1,4 @@
-"""Downloader middleware: failed pages go back to their host, to be tried again later, a limited number of times."""
+"""Downloader middleware: requeue a failed page, for a limited number of retries."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.misc import load_object
 
+from krowlspider.engine.handler import answer_to, failure_kind, is_answer, is_final
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import NameNotFound
-from krowlspider.handler import answer_to, failure_kind, is_answer, is_final
-from krowlspider.politeness.pace import DISTRESS
-from krowlspider.scheduler import Scheduler
+from krowlspider.politeness.delay import THROTTLING
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 
 class RetryMiddleware:
-    """Gives a request back to the scheduler with one more try counted.
+    """Returns a failed request to the scheduler and counts one more retry.
 
-    429 and 503 have a limit of their own (KROWL_DISTRESS_TIMES): they say nothing against the page. ``dont_retry``
-    and ``max_retry_times`` in a request's meta are honoured as in Scrapy.
+    429 and 503 have their own limit, KROWL_THROTTLING_TIMES, because the page is not their cause.
+    ``dont_retry`` in a request's meta is honoured as in Scrapy. So is ``max_retry_times``, except
+    for 429 and 503.
     """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         settings = crawler.settings
         self._times = settings.getint("RETRY_TIMES")
-        self._distress_times = settings.getint("KROWL_DISTRESS_TIMES")
+        self._throttling_times = settings.getint("KROWL_THROTTLING_TIMES")
         self._codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
         self._errors = tuple(
             load_object(name) if isinstance(name, str) else name
@@ -42,10 +43,10 @@ class RetryMiddleware:
         return cls(crawler)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        if response.status in DISTRESS:
-            if self._again(request, "distress_times", self._distress_times, str(response.status)):
+        if response.status in THROTTLING:
+            if self._again(request, "distress_times", self._throttling_times, str(response.status)):
                 return request
-            self._set_failure(request, "distress")
+            self._set_failure(request, "throttled")
         elif response.status in self._codes:
             limit = request.meta.get("max_retry_times", self._times)
             if self._again(request, "retry_times", limit, str(response.status)):
@@ -54,26 +55,26 @@ class RetryMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
         scheduler = self._scheduler()
-        transit = scheduler.transit(request)
-        if transit is not None and transit.lease is not None and transit.blameless:
-            scheduler.unpop(transit)
+        in_flight = scheduler.in_flight(request)
+        if in_flight is not None and in_flight.lease is not None and in_flight.blameless:
+            scheduler.unpop(in_flight)
             return request
         answer = answer_to(exception)
-        if answer is not None and answer.status in DISTRESS:
-            if self._again(request, "distress_times", self._distress_times, str(answer.status)):
+        if answer is not None and answer.status in THROTTLING:
+            if self._again(request, "distress_times", self._throttling_times, str(answer.status)):
                 return request
             return None
         if not isinstance(exception, self._errors):
             return None
         limit = request.meta.get("max_retry_times", self._times)
-        # A name that does not exist has parked its host, which is tried again.
+        # A name that does not exist parks its host, so the page is retried later.
         final = is_final(exception) and not isinstance(exception.__cause__, NameNotFound)
         if not final and self._again(request, "retry_times", limit, failure_kind(exception)):
             return request
         if is_answer(exception):
             return None
-        if transit is not None and transit.lease is not None and transit.lease.entry.bare:
-            scheduler.fall_back(transit.lease.entry)
+        if in_flight is not None and in_flight.lease is not None and in_flight.lease.entry.bare:
+            scheduler.intake.fall_back(in_flight.lease.entry)
         return None
 
     def _again(self, request: Request, counter: str, limit: int, reason: str) -> bool:
@@ -87,9 +88,9 @@ class RetryMiddleware:
         return True
 
     def _set_failure(self, request: Request, reason: str) -> None:
-        transit = self._scheduler().transit(request)
-        if transit is not None:
-            transit.failure = reason
+        in_flight = self._scheduler().in_flight(request)
+        if in_flight is not None:
+            in_flight.failure = reason
 
     def _scheduler(self) -> Scheduler:
         scheduler = self._crawler.engine.scheduler

@@ -1,15 +1,18 @@
-"""Downloader middleware: read the answers to robots.txt errands; pages never come here undecided."""
+"""Downloader middleware: pass the results of robots fetches to the gate.
+
+The gate has decided about each page before its request reaches this middleware.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
+from krowlspider.crawl.job import Job
+from krowlspider.engine.crash_marking import page_mark
+from krowlspider.engine.handler import is_final
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import AddressForbidden, TooLarge
-from krowlspider.handler import is_final
-from krowlspider.job import Job
-from krowlspider.processing import page_mark
-from krowlspider.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from typing import Self
@@ -18,21 +21,21 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.frontier.robots import Errand
-    from krowlspider.scheduler import Transit
+    from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.frontier.robots.gate import RobotsFetch
 
 
 logger = logging.getLogger(__name__)
 
-# Hosts at a forbidden address that are named; the rest is counted.
+# Robots fetches to a forbidden address that are logged; further ones are only counted.
 _WARNINGS = 5
 
 
 class RobotsMiddleware:
-    """Hands what came, or did not come, of a robots.txt to the gate, and ends the request there.
+    """Passes the response or failure of each robots fetch to the gate, and ends the request.
 
-    It ends by going back to the scheduler, which knows that it is over: a tenth of what an exception costs on its way
-    through Scrapy's scraper.
+    It returns the request to the scheduler, which knows that it is over. This is far cheaper than
+    an exception on its way through Scrapy's scraper.
     """
 
     def __init__(self, crawler: Crawler):
@@ -45,56 +48,68 @@ class RobotsMiddleware:
         return cls(crawler)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        transit, errand = self._errand(request)
-        if transit is None or errand is None:
+        in_flight, robots_fetch = self._robots_fetch(request)
+        if in_flight is None or robots_fetch is None:
             return response
         self._crawler.stats.inc_value("robotstxt/response_count")
         self._crawler.stats.inc_value(f"robotstxt/response_status_count/{response.status}")
         location = _text(response.headers.get(b"Location"))
-        self._answered(transit, errand, response.status, response.body, location)
+        self._answered(in_flight, robots_fetch, response.status, response.body, location)
         return request
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        transit, errand = self._errand(request)
-        if transit is None or errand is None:
+        in_flight, robots_fetch = self._robots_fetch(request)
+        if in_flight is None or robots_fetch is None:
             return None
         cause = exception.__cause__
         if isinstance(cause, TooLarge) and cause.exchange is not None:
             cut = cause.exchange
             named = {name.lower(): value for name, value in cut.headers}
             if b"content-encoding" not in named:
-                # RFC 9309, section 2.5: what came first counts.
+                # RFC 9309, section 2.5: the part of a too large robots.txt that came first counts.
                 location = _text(named.get(b"location"))
-                self._answered(transit, errand, cut.status, cut.body, location)
+                self._answered(in_flight, robots_fetch, cut.status, cut.body, location)
                 return request
         if isinstance(cause, AddressForbidden):
-            self._warn(errand, cause)
+            self._warn(robots_fetch, cause)
         self._crawler.stats.inc_value("robotstxt/exception_count")
-        if transit.blameless:
-            transit.hold = self._job.robots.postponed(errand)
+        if in_flight.blameless:
+            in_flight.hold = self._job.robots.postponed(robots_fetch)
             return request
-        transit.hold = self._job.robots.failed(errand, final=transit.resting or is_final(exception))
+        in_flight.hold = self._job.robots.failed(
+            robots_fetch, final=in_flight.resting or is_final(exception)
+        )
         return request
 
     def _answered(
-        self, transit: Transit, errand: Errand, status: int, body: bytes, location: str | None
+        self,
+        in_flight: InFlight,
+        robots_fetch: RobotsFetch,
+        status: int,
+        body: bytes,
+        location: str | None,
     ) -> None:
         clock, job = self._job.frontier.now, self._job
         begun = clock()
-        mark = page_mark(job.frontier, transit)
-        transit.hold = job.mark.during(mark, job.robots.answered, errand, status, body, location)
-        self._scheduler().charge(transit, clock() - begun)
+        mark = page_mark(job.frontier, in_flight)
+        in_flight.hold = job.mark.during(
+            mark, job.robots.answered, robots_fetch, status, body, location
+        )
+        self._scheduler().charge(in_flight, clock() - begun)
 
-    def _warn(self, errand: Errand, cause: AddressForbidden) -> None:
+    def _warn(self, robots_fetch: RobotsFetch, cause: AddressForbidden) -> None:
         self._warned += 1
         if self._warned <= _WARNINGS:
             logger.warning(
-                "%s stays queued and is not fetched: %s. %s", errand.host.name, cause, cause.remedy
+                "%s stays queued and is not fetched: %s. %s",
+                robots_fetch.host.name,
+                cause,
+                cause.remedy,
             )
 
-    def _errand(self, request: Request) -> tuple[Transit | None, Errand | None]:
-        transit = self._scheduler().transit(request)
-        return transit, transit.errand if transit else None
+    def _robots_fetch(self, request: Request) -> tuple[InFlight | None, RobotsFetch | None]:
+        in_flight = self._scheduler().in_flight(request)
+        return in_flight, in_flight.robots_fetch if in_flight else None
 
     def _scheduler(self) -> Scheduler:
         scheduler = self._crawler.engine.scheduler

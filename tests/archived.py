@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from warcio.archiveiterator import ArchiveIterator
 
-from krowlspider.archive.check import check_folder
+from krowlspider.archive.tools.check import check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FASTWARC = Path(sys.executable).with_name("fastwarc")
-# It expects another package by the name of brotli, and does without any: digests are of what is encoded.
+# It expects another package by the name of brotli, and does without any: digests are of what is
+# encoded.
 _WARCIO = (
     sys.executable,
     "-c",
@@ -88,7 +89,8 @@ class Records(list[Record]):
         return record
 
     def unresolved(self) -> list[str]:
-        """The URLs of revisits for whose payload there is no response with that digest and of that URI and date."""
+        """The URLs of revisits for whose payload there is no response with that digest and of that
+        URI and date."""
         there = {(record.url, record["WARC-Date"]): record for record in self.of_kind("response")}
         lost = []
         for revisit in self.of_kind("revisit"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests import warm
 from tests.crawling import end_all
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 # A loaded machine is not a failure; pytest's own timeout finds what hangs.
 settings.register_profile("krowlspider", deadline=None)
 settings.load_profile("krowlspider")
+
+warm.enabled = True
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests import warm
+from tests.warm import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
 CONTACT = "crawl-tests@example.org"
 # No crawl of a test takes longer; a hang becomes a failure with its log.
 DEADLINE = 300.0
@@ -38,14 +40,14 @@ SETTINGS: Mapping[str, object] = {
     # Each host would be asked once more; tests/test_sitemaps.py turns it on.
     "KROWL_SITEMAPS": "0",
     "TELNETCONSOLE_ENABLED": "0",
-    "KROWL_RING_SECRET": "known-to-the-tests",
+    "KROWL_STATIC_NODES_SECRET": "known-to-the-tests",
     # Any that is free: many crawls run at once.
     "PROMETHEUS_PORT": "0",
     "STATS_CLASS": "tests.statsdump.DumpedStats",
 }
 
 
-_started: list[subprocess.Popen[bytes]] = []
+_started: list[warm.Process] = []
 
 
 def end_all() -> None:
@@ -68,6 +70,8 @@ class Crawl:
     cwd: Path = ROOT
     log_folder: Path | None = None
     prefix: Sequence[str] = ()
+    # Started from nothing, as a user starts it, where the start or its memory is looked at.
+    cold: bool = False
     # Without a feed nobody wants items, and the broad spider makes none.
     feed: bool = True
 
@@ -93,8 +97,13 @@ class Crawl:
     def start(self) -> Crawl:
         environment = {**os.environ, "STATS_FILE": str(self.stats_path)}
         with self.log_path.open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command(), cwd=self.cwd, env=environment, stdout=log, stderr=subprocess.STDOUT
+            self.process = warm.start(
+                self.command(),
+                cold=self.cold,
+                cwd=self.cwd,
+                environment=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         _started.append(self.process)
         return self
@@ -155,15 +164,18 @@ def write_seeds(path: Path, seeds: Iterable[str]) -> Path:
     return path
 
 
+def scrapy(*words: object, code: int = 0, given: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Run a command of the project to its end, which must come with this exit code, and without a
+    traceback."""
+    command = [sys.executable, "-m", "scrapy", *map(str, words)]
+    done = warm.run(command, given=given.encode())
+    said = done.stderr.decode()
+    assert done.returncode == code, said
+    assert "Traceback" not in said
+    return done
+
+
 def frontier_view(jobdir: Path) -> dict[str, Any]:
     """What ``scrapy frontier --json`` says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "frontier", "--json", str(jobdir)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    view: dict[str, Any] = json.loads(done.stdout)
+    view: dict[str, Any] = json.loads(scrapy("frontier", "--json", jobdir).stdout)
     return view

@@ -1,8 +1,10 @@
-"""Programs out of Debian's packages: the one on PATH, or one fetched once and unpacked, not installed."""
+"""Programs out of Debian's packages: the one on PATH, or one fetched once and unpacked, not
+installed."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -24,7 +26,8 @@ _PATIENCE = 600
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package, where its program stands in it, and the suite that has it when the machine's own has not."""
+    """A package, where its program stands in it, and the suite that has it when the machine's own
+    has not."""
 
     name: str
     program: str
@@ -98,9 +101,11 @@ def _fetched(package: Package, folder: Path) -> list[Path]:
 
 
 class Apt:
-    """apt with the machine's configuration and list of what is installed, and all that it writes in ``folder``.
+    """apt with the machine's configuration and list of what is installed, and all that it writes in
+    ``folder``.
 
-    So it needs no root, leaves the machine as it is, and its lists are never older than what it asks for.
+    So it needs no root, leaves the machine as it is, and its lists are never older than what it
+    asks for.
     """
 
     def __init__(self, folder: Path, more: Iterable[str] = ()):
@@ -111,7 +116,7 @@ class Apt:
         self._options = [
             *("-o", f"Dir::State={folder}", "-o", f"Dir::State::lists={folder / 'lists'}"),
             *("-o", f"Dir::Cache={folder}", "-o", f"Dir::Cache::archives={folder / 'archives'}"),
-            *("-o", "Dir::State::status=/var/lib/dpkg/status"),
+            *("-o", f"Dir::State::status={_installed()}"),
             # The locks are those of the machine, which only root may take.
             *("-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root"),
             *("-o", "Acquire::Languages=none"),
@@ -155,8 +160,15 @@ class Apt:
         return Apt(folder / suite, more)
 
 
+def _installed() -> str:
+    """The machine's list of what is installed."""
+    said = _output("apt-config", "shell", "file", "Dir::State::status/f")
+    return shlex.split(said)[0].partition("=")[2]
+
+
 def _write_launcher(path: Path, root: Path, program: str) -> None:
-    """A script that runs a program with the libraries that were fetched with it, wherever the folder stands."""
+    """A script that runs a program with the libraries that were fetched with it, wherever the
+    folder stands."""
     folders = {library.parent.relative_to(root) for library in root.rglob("lib*.so*")}
     libraries = ":".join(f"$root/{folder}" for folder in sorted({Path("usr/lib"), *folders}))
     path.write_text(

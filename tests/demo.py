@@ -1,7 +1,8 @@
 """``make demo``: crawl a made-up web on this machine, offline, and check what was archived.
 
-Starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` on it as a user would, shows its log,
-then validates the WARC files and compares what was fetched with what there was to fetch.
+Starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` on it as a user would,
+shows its log, then validates the WARC files and compares what was fetched with what there was to
+fetch.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from krowlspider.archive.check import check_folder
+from krowlspider.archive.tools.check import check_folder
 from tests.crawling import ROOT, Crawl, frontier_view, write_seeds
 from tests.mockweb.audit import violations
 from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
 
-# Without the hosts that ask for a second between requests, a few hosts of 40 pages end within the minute.
+# Without the hosts that ask for a second between requests, a few hosts of 40 pages end within the
+# minute.
 GRAPH = Graph(hosts=150, pages=40, seed=42, features=DEFAULT_FEATURES - {"crawl_delay"})
 DELAY = 0.25
 SETTINGS = {

@@ -1,4 +1,5 @@
-"""Real domains: those of Chromium's list of sites that ask for https, in the package ``hstspreload``."""
+"""Real domains: those of Chromium's list of sites that ask for https, in the package
+``hstspreload``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A web of raw bytes: what it sends is what the test wrote, and what it was sent is kept to the byte."""
+"""A web of raw bytes: what it sends is what the test wrote, and what it was sent is kept to the
+byte."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ _ROOM = 65_536
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer as it goes out. ``closes``: the connection ends with it, which the answer must say, or the client may
-    ask again on it meanwhile. ``hangs``: nothing more comes, and the connection stays open until the client has had
-    enough."""
+    """An answer as it goes out. ``closes``: the connection ends with it, which the answer must say,
+    or the client may ask again on it meanwhile. ``hangs``: nothing more comes, and the connection
+    stays open until the client has had enough."""
 
     data: bytes
     closes: bool = False
@@ -32,10 +33,11 @@ NOT_FOUND = Raw(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
 
 class RawWeb:
-    """Answers by path, at all hosts alike, on 127.0.0.1 inside the ``with`` block; what is not there is a 404.
+    """Answers by path, at all hosts alike, on 127.0.0.1 inside the ``with`` block; what is not
+    there is a 404.
 
-    ``requests`` are the bytes that came, each with its path, in the order in which they ended; ``secured`` the TLS
-    version and cipher of each connection, by OpenSSL's names.
+    ``requests`` are the bytes that came, each with its path, in the order in which they ended;
+    ``secured`` the TLS version and cipher of each connection, by OpenSSL's names.
     """
 
     def __init__(self, answers: Mapping[str, Raw], tls: ssl.SSLContext | None = None) -> None:

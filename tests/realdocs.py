@@ -1,4 +1,5 @@
-"""A folder of real documentation pages: Debian's packages of them, fetched once and unpacked, not installed."""
+"""A folder of real documentation pages: Debian's packages of them, fetched once and unpacked, not
+installed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from tests.crawling import ROOT
 
-# Some 2,700 pages of 39 kB and 77 links on average: Sphinx, DocBook, hand-written and AsciiDoc HTML.
+# Some 2,700 pages of 39 kB and 77 links on average: Sphinx, DocBook, hand-written and AsciiDoc
+# HTML.
 PACKAGES = ("python3-doc", "postgresql-doc", "sqlite3-doc", "git-doc")
 CACHE = ROOT / ".cache" / "docs"
 
@@ -52,7 +54,8 @@ def _known() -> bool:
 
 
 def _documents() -> list[str]:
-    """The packages that hold the pages: a package such as python3-doc only names that of today's version."""
+    """The packages that hold the pages: a package such as python3-doc only names that of today's
+    version."""
     listed = _apt("apt-cache", "depends", "--no-recommends", "--no-suggests", *PACKAGES)
     named = (line.split()[-1] for line in listed.splitlines() if "Depends:" in line)
     return [*PACKAGES, *(name for name in named if "-doc" in name)]

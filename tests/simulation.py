@@ -1,9 +1,8 @@
-"""A crawl in simulated time: the real scheduler, downloader, middlewares, robots gate and frontier, on a web, an
-engine and clocks that are played. An hour of it takes seconds."""
+"""A crawl in simulated time: the real scheduler, downloader, middlewares, robots gate and frontier,
+on a web, an engine and clocks that are played. An hour of it takes seconds."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -20,17 +19,18 @@ from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
-import krowlspider.job
-from krowlspider.downloader import Downloader
-from krowlspider.fetch.dns import ResolverStats
+import krowlspider.crawl.job
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.outages import Outages
+from krowlspider.crawl.parts import frontier_limits, robots_gate
+from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.handler import _as_scrapy
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.poison import Blame, WorkMark
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.handler import _as_scrapy
-from krowlspider.job import Job, frontier_limits, robots_gate
-from krowlspider.outages import Outages
-from krowlspider.scheduler import Scheduler
+from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
     from pathlib import Path
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 COMMIT_S = 1.0
 # What a request takes the loop.
 SEND_S = 0.0002
+DATE = "date"
 
 
 @dataclass(slots=True)
@@ -61,9 +62,11 @@ class Clocks:
 
 @dataclass(slots=True)
 class Answer:
-    """What a host does with a request, ``latency`` seconds after it came: an answer, or a failure of that class.
+    """What a host does with a request, ``latency`` seconds after it came: an answer, or a failure
+    of that class.
 
-    ``retry_after`` is what the header of that name says, in its own words; ``rest`` what it means, in seconds.
+    ``retry_after`` is what the header of that name says, in its own words, or `DATE` for a date;
+    ``rest`` what it means, in seconds.
     """
 
     latency: float
@@ -74,10 +77,15 @@ class Answer:
     rest: float = 0.0
     failure: type[FetchError] | None = None
 
-    def headers(self) -> dict[str, str]:
-        given = {"Location": self.location, "Retry-After": self.retry_after}
-        if self.retry_after is not None:
-            given["Date"] = formatdate(time.time(), usegmt=True)
+    def headers(self, wall: float) -> dict[str, str]:
+        """Those of an answer that is sent at this time of the wall clock."""
+        after = self.retry_after
+        if after == DATE:
+            # A date has whole seconds.
+            after = formatdate(wall + self.rest + 1, usegmt=True)
+        given = {"Location": self.location, "Retry-After": after}
+        if after is not None:
+            given["Date"] = formatdate(wall, usegmt=True)
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -119,13 +127,13 @@ class SimulatedHandler(BaseDownloadHandler):
 
     async def download_request(self, request: Request) -> Response:
         crawl, clocks = self._crawl, self._crawl.clocks
-        transit = crawl.scheduler.transit(request)
-        assert transit is not None
-        host = transit.host.name
-        path = "/" + transit.url.split("/", 3)[3]
+        in_flight = crawl.scheduler.in_flight(request)
+        assert in_flight is not None
+        host = in_flight.host.name
+        path = "/" + in_flight.url.split("/", 3)[3]
         start = clocks.monotonic
         address = crawl.web.address(host)
-        if not crawl.scheduler.locate(transit, address):
+        if not crawl.scheduler.reserve_address(in_flight, address):
             raise AddressBusy(address)
         answer = crawl.web.answer(host, path, start)
         entry = Entry(
@@ -146,9 +154,9 @@ class SimulatedHandler(BaseDownloadHandler):
             raise _as_scrapy(error) from error
         request.meta["download_latency"] = entry.end - start
         return Response(
-            transit.url,
+            in_flight.url,
             status=answer.status,
-            headers=answer.headers(),
+            headers=answer.headers(clocks.wall),
             body=answer.body,
             request=request,
             ip_address=ip_address(address),
@@ -220,8 +228,10 @@ class SimulatedJob(Job):
         self.blames: list[Blame] = []
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
         self.holds = []
+        self.wall = lambda: simulation.clocks.wall
 
     def open(self) -> None:
+        """As the downloader does it."""
         settings, clocks = self._settings, self._simulation.clocks
         self.store = self._simulation.store  # type: ignore[assignment]
         self.hasher = IdentityHasher(1)
@@ -231,12 +241,15 @@ class SimulatedJob(Job):
             frontier_limits(settings),
             self.rule,
             monotonic=lambda: clocks.monotonic,
-            wall=lambda: clocks.wall,
+            wall=self.wall,
             boot=b"boot",
         )
-        self.robots = robots_gate(settings, self.frontier, self.rule, lambda: clocks.wall)
+        self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
         self.names = ResolverStats()
         self.outages = Outages(self.frontier, self.names)
+
+    def run(self, **calls: object) -> None:
+        """The simulation has the clock."""
 
     @property
     def stalled(self) -> None:
@@ -275,7 +288,7 @@ class Simulation:
         self.dropped: Counter[str] = Counter()
         # When processes were killed, in monotonic seconds.
         self.deaths: list[float] = []
-        # Most requests in transit at a time.
+        # Most requests in flight at a time.
         self.busiest = 0
         self._start(in_order=True)
 
@@ -292,14 +305,14 @@ class Simulation:
         self._events: list[tuple[float, int, Coroutine[Any, Any, Any], Request]] = []
         self.crawler = SimulatedCrawler(self, settings)
         self.job = self.job_class(self, settings)
-        krowlspider.job._jobs[self.crawler] = self.job  # type: ignore[index]
+        krowlspider.crawl.job._jobs[self.crawler] = self.job  # type: ignore[index]
         self.scheduler = self.crawler.engine.scheduler = Scheduler(self.crawler)  # type: ignore[arg-type]
         self.downloader = Downloader(self.crawler)  # type: ignore[arg-type]
         self.scheduler.open(self.crawler.spider)
 
     async def restart(self, down: float, wall_jump: float = 0.0) -> None:
-        """SIGINT: requests in transit come to their end; then another process. The machine's wall clock is set
-        meanwhile."""
+        """SIGINT: requests in flight come to their end; then another process. The machine's wall
+        clock is set meanwhile."""
         while self._events:
             self._advance(self._events[0][0])
         await maybe_deferred_to_future(self.scheduler.close("shutdown"))
@@ -395,4 +408,4 @@ class Simulation:
 
     def discover(self, urls: Iterable[str], via: str | None = None) -> int:
         """Hand URLs over, as the spider does with seeds and links."""
-        return self.scheduler.discover(urls, depth=int(via is not None), via=via)
+        return self.scheduler.intake.discover(urls, depth=int(via is not None), via=via)

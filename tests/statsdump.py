@@ -1,4 +1,5 @@
-"""A stats collector that leaves its numbers in the file named by STATS_FILE, for tests that run a real process."""
+"""A stats collector that leaves its numbers in the file named by STATS_FILE, for tests that run a
+real process."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from krowlspider.stats import StatsCollector
+from krowlspider.engine.stats import StatsCollector
 
 
 class DumpedStats(StatsCollector):

@@ -21,15 +21,16 @@ LINKS = "<a href=/1>x</a><a href=/2>x</a>"
 
 
 def busiest(entries: list[Entry]) -> int:
-    """Requests in transit at a time, at most."""
+    """Requests in flight at a time, at most."""
     return max(sum(o.start <= entry.start < o.end for o in entries) for entry in entries)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_invariant_1_an_address_has_at_most_its_share_of_requests_in_transit(
+def test_invariant_1_an_address_has_at_most_its_share_of_requests_in_flight(
     tmp_path: Path, limit: int
 ) -> None:
-    """Twelve domains at one address, and two at another: robots.txt counts, and each page is fetched once."""
+    """Twelve domains at one address, and two at another: robots.txt counts, and each page is
+    fetched once."""
     spec = [{**ROBOTS, "latency": 0.02}, {**page("/", LINKS), "latency": 0.1}, page("^/", "leaf")]
     with MockWeb(spec=spec) as web:
         crowd = [f"crowd{number}.test" for number in range(12)]

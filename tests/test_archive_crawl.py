@@ -1,4 +1,5 @@
-"""What whole crawls leave in the archive: the bytes that were sent and asked with, and what is said of them."""
+"""What whole crawls leave in the archive: the bytes that were sent and asked with, and what is said
+of them."""
 
 from __future__ import annotations
 
@@ -172,8 +173,8 @@ def test_every_odd_answer_is_stored_byte_for_byte_and_so_is_what_was_asked_for_i
 
 
 def test_a_payload_that_is_there_already_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
-    """The record has the head as it was sent; head and body of the other record are the whole answer. So one in chunks
-    is none of one that is not."""
+    """The record has the head as it was sent; head and body of the other record are the whole
+    answer. So one in chunks is none of one that is not."""
     heads = {
         "/first": answer(HTML, body=TEXT),
         "/bare-lf": b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(TEXT), TEXT),

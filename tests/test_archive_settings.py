@@ -17,8 +17,8 @@ from scrapy.settings import BaseSettings
 from zlib_ng import zlib_ng
 
 from krowlspider import __version__, settings
-from krowlspider.archive.digests import digest
-from krowlspider.notes import own_address, warcinfo
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.crawl.provenance import own_address, warcinfo
 from tests.archived import Records, sha1, valid_records
 from tests.crawling import CONTACT, Crawl, write_seeds
 from tests.fetch.nameserver import NXDOMAIN, Zone, nameserver, refusing_port
@@ -523,7 +523,7 @@ def test_warcinfo_has_the_fields_of_the_standard_and_every_setting_but_places() 
         "KROWL_CONSUL": f"http://{SECRETS[2]}:8500",
         "KROWL_CONSUL_TOKEN": SECRETS[1],
         "REDIS_URL": f"redis://:{SECRETS[1]}@{SECRETS[2]}",
-        "KROWL_RING": [f"a=redis://:{SECRETS[1]}@{SECRETS[2]}"],
+        "KROWL_STATIC_NODES": [f"a=redis://:{SECRETS[1]}@{SECRETS[2]}"],
         "AWS_SECRET_ACCESS_KEY": SECRETS[1],
         "TELNETCONSOLE_PASSWORD": SECRETS[0],
         "ROBOTSTXT_OBEY": False,
@@ -534,7 +534,7 @@ def test_warcinfo_has_the_fields_of_the_standard_and_every_setting_but_places() 
         for name, value in chosen.items()
         if name.startswith("KROWL_")
         and not name.startswith(
-            ("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_RING")
+            ("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_STATIC_NODES")
         )
         and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR"}
         and value is not None

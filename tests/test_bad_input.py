@@ -7,15 +7,13 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import plyvel
 import pytest
 
-from krowlspider.jobfolder import JobFolder
-from tests.crawling import ROOT, Crawl, write_seeds
+from krowlspider.crawl.folder import JobFolder
+from tests.crawling import Crawl, scrapy, write_seeds
 from tests.mockweb import MockWeb
 
 if TYPE_CHECKING:
@@ -196,15 +194,8 @@ def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "crawl", *arguments, "-s", "KROWL_CONTACT=a@example.org"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert said in done.stderr
+    done = scrapy("crawl", *arguments, "-s", "KROWL_CONTACT=a@example.org", code=2)
+    assert said in done.stderr.decode()
 
 
 @pytest.mark.parametrize(
@@ -212,14 +203,8 @@ def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str)
 )
 def test_scrapys_commands_for_single_pages_work(command: list[str]) -> None:
     with MockWeb(spec=[{"path": "/", "body": "hello from the mock web"}]) as web:
-        done = subprocess.run(
-            [sys.executable, "-m", "scrapy", command[0], web.url("127.0.0.1"), *command[1:]],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert "hello from the mock web" in done.stdout
+        done = scrapy(command[0], web.url("127.0.0.1"), *command[1:])
+        assert b"hello from the mock web" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -258,15 +243,8 @@ def test_scrapy_frontier_refuses_what_is_no_crawls_folder(tmp_path: Path, folder
     if folder == "foreign":
         path.mkdir()
         (path / "x").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "frontier", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.strip() == (
+    done = scrapy("frontier", path, code=2)
+    assert done.stderr.decode().strip() == (
         f"krowlspider: {path} is not a crawl's folder: give the JOBDIR of a crawl"
     )
 
@@ -389,16 +367,7 @@ def test_two_things_at_once_are_refused(tmp_path: Path) -> None:
 
 def frontier_refusal(job: Path, *options: str) -> str:
     """What ``scrapy frontier`` complains of."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "frontier", str(job), *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    return done.stderr
+    return scrapy("frontier", job, *options, code=2).stderr.decode()
 
 
 @pytest.mark.parametrize("command", ["crawl", "frontier"])

@@ -30,7 +30,8 @@ print(archive.table(figures))
 
 
 def records(folder: Path) -> Counter[tuple[str, str, str, str | None]]:
-    """Type, URL, block digest and payload digest of the records in a folder's files, found to be true."""
+    """Type, URL, block digest and payload digest of the records in a folder's files, found to be
+    true."""
     found: Counter[tuple[str, str, str, str | None]] = Counter()
     for path in folder.glob("*.warc.gz"):
         for record in ArchiveIterator(path, parse_http=False):

@@ -16,7 +16,7 @@ from bench.pages import OWN, Pages, Shape, path
 from bench.profile import Stack, weights_of
 from bench.stages import START, stage_of
 from bench.web import BenchWeb
-from krowlspider.urls.links import read_page
+from krowlspider.urls.page.links import read_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,10 +145,10 @@ CRAWLING = f"{MAIN};AsyncioSelectorReactor.run (twisted/internet/asyncioreactor.
 @pytest.mark.parametrize(
     ("frames", "stage"),
     [
-        (";Scheduler.discover (krowlspider/scheduler.py:3);IdentityHasher.key (krowlspider/urls/canonical.py:4)", "dedup"),
-        (";Scheduler.discover (krowlspider/scheduler.py:3);Frontier.add (krowlspider/frontier/frontier.py:3);LevelStore.write (krowlspider/frontier/store.py:2)", "enqueue"),
-        (";read_page (krowlspider/urls/links.py:1);normalise_all (krowlspider/urls/canonical.py:4);f (can_ada.so)", "canonicalise"),
-        (";read_page (krowlspider/urls/links.py:1);gc_collect_main (libpython3.11.so)", "garbage collection"),
+        (";Scheduler.discover (krowlspider/engine/scheduler.py:3);IdentityHasher.key (krowlspider/urls/canonical.py:4)", "dedup"),
+        (";Scheduler.discover (krowlspider/engine/scheduler.py:3);Frontier.add (krowlspider/frontier/frontier.py:3);LevelStore.write (krowlspider/frontier/store/store.py:2)", "enqueue"),
+        (";read_page (krowlspider/urls/page/links.py:1);normalise_all (krowlspider/urls/canonical.py:4);f (can_ada.so)", "canonicalise"),
+        (";read_page (krowlspider/urls/page/links.py:1);gc_collect_main (libpython3.11.so)", "garbage collection"),
         (";Headers.get (scrapy/http/headers.py:1)", "not named"),
     ],
 )  # fmt: skip
@@ -157,7 +157,7 @@ def test_a_sample_belongs_to_its_innermost_stage(frames: str, stage: str) -> Non
 
 
 def test_what_runs_before_the_reactor_is_the_start() -> None:
-    line = f"{MAIN};_find_and_load (<frozen importlib._bootstrap>:9);plan (krowlspider/urls/links.py:1) 1"
+    line = f"{MAIN};_find_and_load (<frozen importlib._bootstrap>:9);plan (krowlspider/urls/page/links.py:1) 1"
     assert stage_of(Stack(line)) == START
 
 

@@ -10,12 +10,12 @@ import pytest
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest
 
-from krowlspider.cluster.message import Message, decode
-from krowlspider.codec import RequestCodec
+from krowlspider.cluster.transport.message import Message, decode
+from krowlspider.crawl.codec import RequestCodec
 from krowlspider.frontier.entry import Entry
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.host import host_of
-from krowlspider.urls.sitemap import BYTES_MAX
+from krowlspider.urls.page.sitemap import BYTES_MAX
 
 URL = "http://a.test/"
 

@@ -1,4 +1,5 @@
-"""What takes a request from the scheduler to the scraper does what Scrapy's engine does: one contract, both held to it."""
+"""What takes a request from the scheduler to the scraper does what Scrapy's engine does: one
+contract, both held to it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.crawling import Crawl
 
-OURS, SCRAPYS = "krowlspider.downloader.Downloader", "tests.spiders.witness.EngineDownloader"
+OURS, SCRAPYS = "krowlspider.engine.downloader.Downloader", "tests.spiders.witness.EngineDownloader"
 GOOD = [
     "request_scheduled",
     "request_reached_downloader",

@@ -1,4 +1,5 @@
-"""Whole crawls of the mock web by the real command: exactly what there is to fetch, each once, politely."""
+"""Whole crawls of the mock web by the real command: exactly what there is to fetch, each once,
+politely."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from krowlspider.archive.check import check_folder
-from krowlspider.archive.lookup import read_record
+from krowlspider import __version__
+from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.tools.check import check_folder
 from tests.crawling import CONTACT, Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -72,8 +74,8 @@ def assert_archived(jobdir: Path, entries: list[Entry]) -> None:
 
 
 def stored(jobdir: Path) -> Counter[tuple[str, str]]:
-    """Target URI and SHA-1 of each response in the WARC files, read by another tool; of a revisit it is that of its
-    head and the body that it refers to."""
+    """Target URI and SHA-1 of each response in the WARC files, read by another tool; of a revisit
+    it is that of its head and the body that it refers to."""
     records = [record for path in (jobdir / "warc").glob("*.warc.gz") for record in _answers(path)]
     bodies = {
         (fields["WARC-Target-URI"], fields["WARC-Date"]): block.partition(b"\r\n\r\n")[2]
@@ -101,7 +103,8 @@ def _answers(path: Path) -> Iterator[tuple[dict[str, str], bytes]]:
 def test_a_web_of_300_hosts_is_fetched_exactly_once_and_every_number_is_the_servers(
     tmp_path: Path, by_name: bool
 ) -> None:
-    """Cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays, codings, slow pages."""
+    """Cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays, codings,
+    slow pages."""
     features = DEFAULT_FEATURES | {"robots_trouble"}
     graph = Graph(hosts=300, pages=8, seed=11, by_name=by_name, features=features)
     with MockWeb(graph=graph) as web:
@@ -148,7 +151,7 @@ def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
     tmp_path: Path,
 ) -> None:
     with MockWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
-        crawl = crawl_of(web, tmp_path, web.seeds()[:1]).run()
+        crawl = crawl_of(web, tmp_path, web.seeds()[:1], cold=True).run()
         entries = web.log()
         assert reachable(web.graph, web.seeds()[:1]).differences(entries) == []
         assert impolite(web) == []
@@ -157,7 +160,7 @@ def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
         for item in crawl.items:
             headers, _ = read_record(crawl.jobdir / "warc" / item["warc_file"], item["warc_offset"])
             assert headers["WARC-Target-URI"] == item["url"]
-        assert {entry.ua for entry in entries} == {f"krowlspider/0.1.0 (+{CONTACT})"}
+        assert {entry.ua for entry in entries} == {f"krowlspider/{__version__} (+{CONTACT})"}
         assert crawl.complaints == []
 
 

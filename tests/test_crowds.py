@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch import errors
-from krowlspider.frontier.memory import MemoryStore
+from tests.frontier.memory import MemoryStore
 from tests.simulation import Answer, Simulation, Web
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _crawl(attack: Attack, folder: Path) -> Crowded:
     ],
     ids=["dead", "fast", "slow"],
 )
-def test_good_hosts_keep_their_pace_beside_thousands(tmp_path: Path, attack: Attack) -> None:
+def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path, attack: Attack) -> None:
     web = crawled(attack, tmp_path)
     before, after = web.rate("good", 10.0, STRUCK), web.rate("good", SETTLED, END)
     assert before > 60

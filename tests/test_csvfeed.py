@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.csvfeed import CsvItemExporter
+from krowlspider.engine.csv_export import CsvItemExporter
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page
 

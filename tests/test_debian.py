@@ -16,7 +16,7 @@ from tests.debian import PACKAGES, program
 
 ASK = "import sys; from pathlib import Path; from tests.debian import program; print(program(sys.argv[1], Path(sys.argv[2])))"
 # What fetching needs.
-TOOLS = ("apt-get", "apt-cache", "dpkg", "dpkg-deb", "tar")
+TOOLS = ("apt-get", "apt-cache", "apt-config", "dpkg", "dpkg-deb", "tar")
 
 
 def asking(name: str, cache: Path, **environment: str) -> subprocess.Popen[str]:
@@ -39,15 +39,19 @@ def asked(name: str, cache: Path, **environment: str) -> tuple[int, str, str]:
 
 
 class Archive:
-    """A Debian archive in a folder, and the configuration by which apt takes its first suite alone."""
+    """A Debian archive in a folder, and the configuration by which apt takes its first suite alone,
+    on a machine that has nothing installed."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir()
+        self.installed = folder / "status"
+        self.installed.touch()
         (folder / "sources.list").write_text(f"deb copy:{folder} first main\n")
         self.configuration = folder / "apt.conf"
         self.configuration.write_text(
             f'Dir::Etc::SourceList "{folder}/sources.list"; Dir::Etc::SourceParts "-";\n'
+            f'Dir::State::status "{self.installed}";\n'
             'Acquire::AllowInsecureRepositories "true"; APT::Get::AllowUnauthenticated "true";\n'
         )
 
@@ -148,6 +152,18 @@ def test_a_program_that_the_machines_suite_has_not_comes_from_the_one_that_has(
     assert said.endswith("root/usr/lib agent\n")
 
 
+def test_a_library_that_the_machine_has_is_not_fetched(
+    tmp_path: Path, bare: str, archive: Archive
+) -> None:
+    control = (archive.folder / "libredis" / "DEBIAN" / "control").read_text()
+    archive.installed.write_text(f"{control}Status: install ok installed\n\n")
+    code, path, _ = asked(
+        "redis-server", tmp_path / "cache", PATH=bare, APT_CONFIG=str(archive.configuration)
+    )
+    assert code == 0
+    assert not list(Path(path).parent.rglob("libredis*"))
+
+
 def test_processes_that_ask_at_once_share_one_fetch(
     tmp_path: Path, bare: str, archive: Archive
 ) -> None:
@@ -175,7 +191,7 @@ def test_what_a_dead_process_left_unfinished_is_made_anew(
 def test_a_machine_without_apt_is_told_the_way_out(tmp_path: Path) -> None:
     code, _, errors = asked("consul", tmp_path / "cache", PATH=str(tmp_path))
     assert code == 1
-    assert "No such file or directory: 'apt-get'" in errors
+    assert "No such file or directory: 'apt-config'" in errors
     assert "Install consul so that it is on PATH" in errors
 
 

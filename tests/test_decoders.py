@@ -12,8 +12,8 @@ import brotli
 import pytest
 from scrapy.http import HtmlResponse
 
-from krowlspider import handler  # noqa: F401 - which knows of no such charset
-from krowlspider.decoders import Decoders
+from krowlspider.crawl.decoders import Decoders
+from krowlspider.engine import handler  # noqa: F401 - which knows of no such charset
 from krowlspider.fetch.errors import DecodeFailed
 from krowlspider.fetch.memory import READ, Held, Memory
 from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of

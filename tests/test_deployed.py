@@ -73,7 +73,8 @@ def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def scrapy(installed: Path, tmp_path: Path):
-    """Runs scrapy in an empty folder, the wheel before a stray package that is called `extensions` too."""
+    """Runs scrapy in an empty folder, the wheel before a stray package that is called `extensions`
+    too."""
     stray = tmp_path / "stray"
     for name in ("extensions", "middlewares"):
         (stray / name).mkdir(parents=True)
@@ -117,9 +118,10 @@ from scrapy.utils.misc import load_object
 settings = Settings()
 settings.setmodule("krowlspider.settings")
 names = ["SCHEDULER", "DUPEFILTER_CLASS", "DOWNLOADER"]
-paths = [settings[name] for name in names] + list(settings["DOWNLOAD_HANDLERS"].values())
-for name in ("ADDONS", "EXTENSIONS", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES"):
-    paths += settings[name]
+paths = [settings[name] for name in names] + list(settings["DOWNLOAD_HANDLERS_BASE"].values())
+for name in ("EXTENSIONS", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES"):
+    paths += settings[f"{name}_BASE"]
+paths += settings["ADDONS"]
 for path in paths:
     if path is not None and not path.startswith("scrapy."):
         print(load_object(path).__module__)

@@ -1,4 +1,5 @@
-"""Below KROWL_DISK_FLOOR the crawl pauses, with all that it had begun on the disk, and goes on when there is room."""
+"""Below KROWL_DISK_FLOOR the crawl pauses, with all that it had begun on the disk, and goes on when
+there is room."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy.exceptions import NotConfigured
-from scrapy.utils.test import get_crawler
+from scrapy.settings import Settings
 
-from extensions.diskguard import DiskFloor, DiskGuard, free_bytes
 from krowlspider import settings as defaults
+from krowlspider.crawl import disk_guard
+from krowlspider.crawl.disk_guard import DiskFloor, DiskGuard, free_bytes
+from krowlspider.crawl.job import Job
+from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.job import Job
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
@@ -28,9 +30,7 @@ from tests.test_crawl import QUICK, assert_archived, crawl_of, pages
 from tests.test_disk_full import SmallDisk, status_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from scrapy.crawler import Crawler
+    from collections.abc import Callable, Iterator
 
 MB = 10**6
 GB = 10**9
@@ -89,10 +89,10 @@ def test_what_is_free_is_what_one_who_is_not_root_may_write(tmp_path: Path) -> N
 # --- the guard and the job ---
 
 
-def crawler_in(folder: Path, **settings: Any) -> Crawler:
+def job_in(folder: Path, **settings: Any) -> Job:
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
     given = {"KROWL_CONTACT": "you@example.org", "JOBDIR": str(folder / "job"), **settings}
-    return get_crawler(settings_dict={**ours, **given})
+    return Job(Settings({**ours, **given}))
 
 
 def queue(job: Job, url: str) -> None:
@@ -104,26 +104,26 @@ def test_the_job_is_full_while_a_disk_is_short_and_there_is_something_to_fetch(
 ) -> None:
     async def main() -> None:
         warc = tmp_path / "warc"
-        crawler = crawler_in(tmp_path, KROWL_DISK_FLOOR=2 * GB, KROWL_WARC_DIR=str(warc))
-        job = Job.of(crawler)
+        # Its own guard sees the real disk: there is none.
+        job = job_in(tmp_path, KROWL_DISK_FLOOR=0, KROWL_WARC_DIR=str(warc))
         job.open()
         free = {warc: 9 * GB, tmp_path / "job": 9 * GB}
-        guard = DiskGuard(crawler, free.__getitem__)
+        guard = DiskGuard(job, 2 * GB, free.__getitem__)
         queue(job, "http://a.test/1")
-        await guard.look()
+        guard.look()
         assert job.full is None
         for short in free:
             free[short] = 1999 * MB
-            await guard.look()
+            guard.look()
             assert job.full == short
             free[short] = 2100 * MB
-            await guard.look()
+            guard.look()
             assert job.full == short
             free[short] = 2200 * MB
-            await guard.look()
+            guard.look()
             assert job.full is None
         free[warc] = 0
-        await guard.look()
+        guard.look()
         # Leased, it may yet lead to others; acknowledged, it is all there was.
         host = job.frontier.pop_host()
         assert host is not None
@@ -145,26 +145,46 @@ def test_the_job_is_full_while_a_disk_is_short_and_there_is_something_to_fetch(
     ]
 
 
-def test_a_disk_that_cannot_be_asked_has_failed(tmp_path: Path) -> None:
+def broken(folder: Path) -> int:
+    raise OSError(5, "Input/output error")
+
+
+def test_a_disk_that_cannot_be_asked_stops_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
-        crawler = crawler_in(tmp_path)
-        job = Job.of(crawler)
+        job = job_in(tmp_path)
+        monkeypatch.setattr(job._guard, "_free", broken)
+        with pytest.raises(JobError, match="Input/output error"):
+            job.open()
+
+    asyncio.run(main())
+
+
+def test_a_disk_that_can_be_asked_no_more_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_guard, "_INTERVAL", 0.001)
+
+    async def main() -> None:
+        job, failed = job_in(tmp_path), asyncio.Event()
         job.open()
-        error = OSError(5, "Input/output error")
-
-        def broken(folder: Path) -> int:
-            raise error
-
-        await DiskGuard(crawler, broken).look()
-        assert job.failure is error
+        monkeypatch.setattr(job._guard, "_free", broken)
+        run(job, on_failure=lambda _: failed.set())
+        await asyncio.wait_for(failed.wait(), 30)
+        assert isinstance(job.failure, OSError)
         await job.close()
 
     asyncio.run(main())
 
 
+def run(job: Job, on_failure: Callable[[Exception], None]) -> None:
+    job.run(on_failure=on_failure, on_room=lambda: None, is_ending=lambda: False)
+
+
 def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:
-    with pytest.raises(NotConfigured):
-        DiskGuard(crawler_in(tmp_path, KROWL_DISK_FLOOR=0))
+    assert job_in(tmp_path, KROWL_DISK_FLOOR=0)._guard is None
+    assert job_in(tmp_path)._guard is not None
 
 
 # --- whole crawls ---
@@ -223,7 +243,8 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def paused_crawl(web: MockWeb, folder: Path, disk: SmallDisk) -> Crawl:
-    """A crawl that has paused because another has taken much of its disk, with what was in transit done."""
+    """A crawl that has paused because another has taken much of its disk, with what was in flight
+    done."""
     crawl = Crawl(
         folder / "disk" / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", web.seeds())},
@@ -238,7 +259,7 @@ def paused_crawl(web: MockWeb, folder: Path, disk: SmallDisk) -> Crawl:
     crawl.wait_until(lambda: len(pages(web.log())) > 5)
     with (disk.outside / "ballast").open("wb") as ballast:
         os.posix_fallocate(ballast.fileno(), 0, 220 * MB)
-    crawl.wait_until(lambda: " 0 in transit " in last_paused(crawl))
+    crawl.wait_until(lambda: " 0 in flight " in last_paused(crawl))
     return crawl
 
 

@@ -1,4 +1,4 @@
-"""What a host says in distress holds however it is said, and nothing keeps a crawl from its end."""
+"""What a host says in throttling holds however it is said, and nothing keeps a crawl from its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def coded(text: bytes) -> dict[str, Any]:
         (coded(b"not gzip at all"), {}),
     ],
 )
-def test_a_503_whose_body_is_of_no_use_is_distress_all_the_same(
+def test_a_503_whose_body_is_of_no_use_is_throttling_all_the_same(
     tmp_path: Path, body: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     busy = {"path": "/busy", "status": 503, "retry_after": "1", "first": 1, **body}
@@ -48,7 +48,7 @@ def test_a_503_whose_body_is_of_no_use_is_distress_all_the_same(
         assert sorted(entry.path for entry in entries) == ["/1", "/2", "/busy", "/busy"]
         after = next(b.start - a.end for a, b in pairwise(entries) if a.status == 503)
         assert after >= 1.0
-        assert crawl.stats["krowl/politeness/distress_count"] == 1
+        assert crawl.stats["krowl/politeness/throttling_count"] == 1
         assert crawl.stats["krowl/frontier/done_count"] == 3
 
 
@@ -96,14 +96,14 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
         seeds = [web.url("a.test"), f"http://dead.test:{port}/"]
         for start in range(4):
             crawl = crawl_of(web, tmp_path, seeds).run()
-            assert crawl.stats["krowl/frontier/put_off"] == 1
+            assert crawl.stats["krowl/frontier/deferred"] == 1
             assert crawl.stats["elapsed_time_seconds"] < 40, start
         assert frontier_view(crawl.jobdir)["queued"] == 1
-        assert "put off      1 of the URLs left" in crawl.log
+        assert "deferred     1 of the URLs left" in crawl.log
 
 
 @pytest.mark.slow
-def test_a_robots_txt_that_leads_to_a_host_that_is_put_off_does_not_hold_its_sender_up(
+def test_a_robots_txt_that_leads_to_a_host_that_is_deferred_does_not_hold_its_sender_up(
     tmp_path: Path,
 ) -> None:
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ def test_a_robots_txt_that_leads_to_a_host_that_is_put_off_does_not_hold_its_sen
         seeds = [f"http://dead.test:{port}/", web.url("a.test")]
         for _ in range(3):
             crawl = crawl_of(web, tmp_path, seeds).run()
-            assert crawl.stats["krowl/frontier/put_off"] == 2
+            assert crawl.stats["krowl/frontier/deferred"] == 2
         assert pages(web.log()) == []
 
 

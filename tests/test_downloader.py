@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from scrapy.utils.test import get_crawler
+from scrapy.crawler import Crawler
+from scrapy.settings import Settings
+from scrapy.statscollectors import MemoryStatsCollector
 
-from krowlspider.archive.writer import WarcWriter
-from krowlspider.downloader import Downloader
-from krowlspider.job import Job
-from tests.archive.captures import capture, options
+from krowlspider.crawl.job import Job
+from krowlspider.engine.downloader import Downloader
+from krowlspider.spiders.broad import BroadSpider
+from tests.archive.captures import capture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,23 +22,21 @@ def test_while_more_waits_for_the_archive_than_its_queue_may_hold_nothing_is_pop
     tmp_path: Path,
 ) -> None:
     """Bodies count; what is written does not."""
-    crawler = get_crawler(
-        settings_dict={
-            "DOWNLOADER_MIDDLEWARES_BASE": {},
-            "DOWNLOAD_HANDLERS": dict.fromkeys(("data", "file", "ftp", "http", "https", "s3")),
-            "KROWL_CONTACT": "a@b.example",
-        }
-    )
     size = capture(1).size
     assert size == sum(
         map(len, (capture(1).payload, capture(1).response_bytes, capture(1).request_bytes))
     )
 
     async def main() -> None:
-        archive = WarcWriter(tmp_path, options(), queue_bytes=2 * size)
-        archive.open(asyncio.get_running_loop())
-        Job.of(crawler).archive = archive
+        settings = Settings()
+        settings.setmodule("krowlspider.settings")
+        changes = {"JOBDIR": str(tmp_path / "job"), "KROWL_WARC_QUEUE": 2 * size}
+        settings.setdict({"KROWL_CONTACT": "a@b.example", "ADDONS": {}, **changes})
+        crawler = Crawler(BroadSpider, settings)
+        crawler.stats = MemoryStatsCollector(crawler)
         downloader = Downloader(crawler)
+        job = Job.of(crawler)
+        archive = job.archive
         archive.write(capture(1))
         assert not downloader.needs_backout()
         archive.write(capture(2))
@@ -44,6 +44,6 @@ def test_while_more_waits_for_the_archive_than_its_queue_may_hold_nothing_is_pop
         assert downloader.needs_backout()
         await archive.sync()
         assert not downloader.needs_backout()
-        await archive.close()
+        await job.close()
 
     asyncio.run(main())

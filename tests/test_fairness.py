@@ -60,7 +60,7 @@ def crawled(tmp_path: Path, attack: Attack) -> Farm:
     ],
     ids=["dead", "fast", "slow"],
 )
-def test_good_hosts_keep_their_pace_beside_thousands(tmp_path: Path, attack: Attack) -> None:
+def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path, attack: Attack) -> None:
     farm = crawled(tmp_path, attack)
     before = farm.rate("good", -5, 0)
     assert before > 20

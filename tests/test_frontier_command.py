@@ -1,4 +1,5 @@
-"""``scrapy frontier`` on the folders of real crawls: what it shows, what it changes, and what it mends."""
+"""``scrapy frontier`` on the folders of real crawls: what it shows, what it changes, and what it
+mends."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.commands.frontiertext import repaired
-from krowlspider.frontier import schema
-from krowlspider.frontier.derived import Found
+from krowlspider.crawl.folder import JobFolder
+from krowlspider.engine.crash_marking import tell
+from krowlspider.frontier.admin.rebuild import Found
+from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.poison import Blame
-from krowlspider.frontier.repair import Repaired
-from krowlspider.frontier.store import LevelStore
-from krowlspider.jobfolder import JobFolder
-from krowlspider.processing import tell
-from tests.crawling import ROOT, Crawl, frontier_view, write_seeds
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.views.frontier import repaired
+from tests.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -40,18 +41,8 @@ GRAPH = Graph(hosts=12, pages=10, seed=5, features=DEFAULT_FEATURES - {"busy", "
 
 def frontier(jobdir: Path, *options: str, given: str = "", code: int = 0) -> tuple[str, str]:
     """Run the command; what it prints, and its complaints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "frontier", str(jobdir), *options],
-        cwd=ROOT,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
+    done = scrapy("frontier", jobdir, *options, given=given, code=code)
+    return done.stdout.decode(), done.stderr.decode()
 
 
 def told(jobdir: Path, *options: str, given: str = "") -> Any:

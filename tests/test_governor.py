@@ -1,4 +1,5 @@
-"""Of all nodes that come, go and lose their leases at any moment, at most one may fetch a domain, and in the end its owner."""
+"""Of all nodes that come, go and lose their leases at any moment, at most one may fetch a domain,
+and in the end its owner."""
 
 from __future__ import annotations
 
@@ -10,22 +11,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.membership import Record
-from krowlspider.cluster.ring import Member
-from krowlspider.governor import Governor
+from krowlspider.cluster.controller import OwnershipController
+from krowlspider.cluster.ring.record import Record
+from krowlspider.cluster.ring.ring import Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from krowlspider.cluster.claims import Claims
-    from krowlspider.cluster.membership import Counters
+    from krowlspider.cluster.ring.claims import Claims
+    from krowlspider.cluster.ring.record import Counters
 
 DOMAINS = [f"site{number}.test" for number in range(24)]
 
 
 @dataclass
 class Register:
-    """What Consul would keep, in this process: records of live nodes, each change of it another epoch."""
+    """What Consul would keep, in this process: records of live nodes, each change of it another
+    epoch."""
 
     chance: random.Random
     records: dict[str, Record] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class Place:
     def __init__(self, node: str, register: Register):
         self.own = Member(node)
         self.members: Mapping[str, Record] = {}
-        self.crew: frozenset[str] = frozenset()
+        self.pending_nodes: frozenset[str] = frozenset()
         self.epoch = 0
         self.good_until = -1.0
         self.on_change: Callable[[], None] = lambda: None
@@ -141,11 +143,11 @@ class Home:
 class Node:
     place: Place
     home: Home
-    governor: Governor
+    controller: OwnershipController
     task: asyncio.Task[None]
 
     def may_fetch(self, domain: str) -> bool:
-        return self.governor.holds and self.governor.may_fetch(domain)
+        return self.controller.holds and self.controller.may_fetch(domain)
 
 
 class World:
@@ -160,11 +162,11 @@ class World:
     async def join(self, name: str) -> Node:
         place = Place(name, self.register)
         home = self.homes[name] = Home(name, self.register, self.homes)
-        governor = Governor(place, home, clock=lambda: 0.0)
-        place.on_change = governor.changed
-        home.takes = lambda domain: governor.view is not None and governor.view.may_take(domain)
+        controller = OwnershipController(place, home, clock=lambda: 0.0)
+        place.on_change = controller.changed
+        home.takes = lambda domain: controller.view is not None and controller.view.may_take(domain)
         await place.start()
-        node = Node(place, home, governor, asyncio.create_task(governor.run()))
+        node = Node(place, home, controller, asyncio.create_task(controller.run()))
         self.nodes[name] = node
         return node
 
@@ -198,13 +200,13 @@ class World:
         for _ in range(5000):
             for node in self.nodes.values():
                 node.place.read()
-                node.governor.changed()
+                node.controller.changed()
                 assert not node.task.done() or node.task.result() is None
             # What they have been shown, they take in by the next turns.
             for _ in range(10):
                 await asyncio.sleep(0)
                 self.check()
-            if all(node.governor.settled for node in self.nodes.values()):
+            if all(node.controller.settled for node in self.nodes.values()):
                 return
         raise AssertionError("they never agree")
 
@@ -231,14 +233,14 @@ def test_at_most_one_may_fetch_a_domain_and_in_the_end_its_owner_may(seed: int) 
                 world.nodes[some].place.lose()
                 await world.go_on(3)
                 await world.end(some)
-            elif len(world.nodes) > 1 and not world.nodes[some].governor.leaving:
+            elif len(world.nodes) > 1 and not world.nodes[some].controller.leaving:
                 await leave(world, some)
         await world.settle()
         for domain in DOMAINS:
             found = [name for name, node in world.nodes.items() if node.may_fetch(domain)]
             assert len(found) == 1
             node = world.nodes[found[0]]
-            assert node.governor.owner_of(domain) is None
+            assert node.controller.owner_of(domain) is None
         for name in list(world.nodes):
             await world.end(name)
 
@@ -257,7 +259,7 @@ def test_without_deaths_a_domain_is_fetched_when_its_former_owner_has_handed_it_
         names = iter(f"n{number}" for number in range(1, 100))
         for _ in range(25):
             await world.go_on(chance.randrange(60))
-            staying = [name for name, node in world.nodes.items() if not node.governor.leaving]
+            staying = [name for name, node in world.nodes.items() if not node.controller.leaving]
             if chance.random() < 0.3:
                 # A lapse that the others do not see.
                 lapsed = world.nodes[chance.choice(staying)]
@@ -267,12 +269,12 @@ def test_without_deaths_a_domain_is_fetched_when_its_former_owner_has_handed_it_
             if chance.random() < 0.5 and len(staying) < 5:
                 await world.join(next(names))
             elif len(staying) > 1:
-                world.nodes[chance.choice(staying)].governor.leave()
+                world.nodes[chance.choice(staying)].controller.leave()
             await end_those_gone(world)
         for _ in range(80):
             await world.go_on(10)
             await end_those_gone(world)
-        assert not [name for name, node in world.nodes.items() if node.governor.leaving]
+        assert not [name for name, node in world.nodes.items() if node.controller.leaving]
         for name in list(world.nodes):
             await world.end(name)
 
@@ -280,7 +282,7 @@ def test_without_deaths_a_domain_is_fetched_when_its_former_owner_has_handed_it_
 
 
 async def end_those_gone(world: World) -> None:
-    for name in [name for name, node in world.nodes.items() if node.governor.gone]:
+    for name in [name for name, node in world.nodes.items() if node.controller.gone]:
         assert world.nodes[name].home.has == set()
         await world.end(name)
 
@@ -288,16 +290,16 @@ async def end_those_gone(world: World) -> None:
 async def leave(world: World, name: str) -> None:
     """It is gone when it has nothing left, and others know."""
     node = world.nodes[name]
-    node.governor.leave()
+    node.controller.leave()
     for _ in range(5000):
         for each in world.nodes.values():
             each.place.read()
-            each.governor.changed()
+            each.controller.changed()
         await asyncio.sleep(0)
         world.check()
-        if node.governor.gone:
+        if node.controller.gone:
             break
-    assert node.governor.gone
+    assert node.controller.gone
     assert node.home.has == set()
     await world.end(name)
 
@@ -344,12 +346,12 @@ def test_a_ring_that_comes_back_is_looked_through_again() -> None:
         first.home.free.clear()
         second = await world.join("n1")
         await world.go_on(100)
-        assert {first.governor.owner_of(domain) for domain in DOMAINS} == {None, "n1"}
+        assert {first.controller.owner_of(domain) for domain in DOMAINS} == {None, "n1"}
         await world.end("n1")
         first.place.read()
         await world.go_on(100)
-        assert {first.governor.owner_of(domain) for domain in DOMAINS} == {None}
-        assert not first.governor.settled
+        assert {first.controller.owner_of(domain) for domain in DOMAINS} == {None}
+        assert not first.controller.settled
         assert second.task.done()
         first.home.free.set()
         await world.settle()
@@ -358,26 +360,26 @@ def test_a_ring_that_comes_back_is_looked_through_again() -> None:
     asyncio.run(main())
 
 
-def test_without_a_lease_what_is_in_transit_ends_before_the_others_may_take_over() -> None:
+def test_without_a_lease_what_is_in_flight_ends_before_the_others_may_take_over() -> None:
     async def main() -> None:
         now = 0.0
         register = Register(random.Random(1))
         place = Place("n0", register)
         home = Home("n0", register, {})
-        governor = Governor(place, home, clock=lambda: now, patience=10.0)
+        controller = OwnershipController(place, home, clock=lambda: now, patience=10.0)
 
         async def looked(at: float) -> int:
             nonlocal now
             now = at
-            governor.changed()
+            controller.changed()
             for _ in range(20):
                 await asyncio.sleep(0)
             return home.steps.count("hang up")
 
-        place.on_change = governor.changed
+        place.on_change = controller.changed
         await place.start()
         place.good_until = 100.0
-        task = asyncio.create_task(governor.run())
+        task = asyncio.create_task(controller.run())
         assert await looked(50) == 0
         # It comes back in time, once.
         assert [await looked(at) for at in (101, 109)] == [0, 0]
@@ -401,7 +403,7 @@ def test_without_a_lease_what_is_in_transit_ends_before_the_others_may_take_over
     asyncio.run(main())
 
 
-def test_what_is_in_transit_ends_in_time_though_the_end_of_a_move_is_waited_for() -> None:
+def test_what_is_in_flight_ends_in_time_though_the_end_of_a_move_is_waited_for() -> None:
     """A host that is half removed is removed to its end, which may take long."""
 
     async def main() -> None:
@@ -417,14 +419,14 @@ def test_what_is_in_transit_ends_in_time_though_the_end_of_a_move_is_waited_for(
                     await over.wait()
 
         home = Slow("n0", register, {})
-        governor = Governor(place, home, clock=lambda: now, patience=10.0)
-        place.on_change = governor.changed
+        controller = OwnershipController(place, home, clock=lambda: now, patience=10.0)
+        place.on_change = controller.changed
         await place.start()
         place.good_until = 100.0
-        task = asyncio.create_task(governor.run())
+        task = asyncio.create_task(controller.run())
         for then in (50.0, 101.0, 111.0):
             now = then
-            governor.changed()
+            controller.changed()
             for _ in range(20):
                 await asyncio.sleep(0)
         assert home.steps.count("hang up") == 1

@@ -1,4 +1,5 @@
-"""The states of hosts that `scrapy frontier --host` shows, as a crawl in simulated time leaves them."""
+"""The states of hosts that `scrapy frontier --host` shows, as a crawl in simulated time leaves
+them."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch import errors
-from krowlspider.frontier.hostview import look_at_host
-from krowlspider.frontier.memory import MemoryStore
+from krowlspider.frontier.admin.host_view import look_at_host
+from tests.frontier.memory import MemoryStore
 from tests.simulation import Answer, Simulation, Web
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.frontier.hostview import HostView
+    from krowlspider.frontier.admin.host_view import HostView
 
-# Seconds that the crawl lasts: waits of some minutes are over, the hour until all are tried again is not.
+# Seconds that the crawl lasts: waits of some minutes are over, the hour until all are tried again
+# is not.
 LONG = 1500.0
 # Seconds of rest that the busy host asks for, and that a host's robots.txt may not ask for.
 REST = 3000
@@ -83,8 +85,8 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostView]:
         ("once", ("active", 3, 0), "Nothing of it is queued."),
         ("busy", ("backing off", 1, 2), "because of the Retry-After of an answer 429 or 503."),
         ("waiting", ("waiting for robots", 0, 3), "It is due"),
-        ("deaf", ("dead", 0, 1), "It is put off after 8 errors in a row"),
-        ("broken", ("dead", 0, 3), "It is put off because its robots.txt cannot be had"),
+        ("deaf", ("dead", 0, 1), "It is deferred after 8 errors in a row"),
+        ("broken", ("dead", 0, 3), "It is deferred because its robots.txt cannot be had"),
         ("tooslow", ("retired", 0, 0), "It is retired: its robots.txt asks for 3000 s"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The hostile corner of the web: each trap stops at its stated bound, and the others are crawled meanwhile."""
+"""The hostile corner of the web: each trap stops at its stated bound, and the others are crawled
+meanwhile."""
 
 from __future__ import annotations
 
@@ -237,8 +238,8 @@ def resolver(names: dict[str, Any]) -> Iterator[Zone]:
 def test_while_the_resolver_is_dead_known_hosts_go_on_no_url_is_lost_and_no_host_parked(
     tmp_path: Path, dead_for: float, known_pages: int
 ) -> None:
-    """Pages lead from host to host, so that names are looked up all the time. It is dead for so many seconds, and until
-    that has been noticed."""
+    """Pages lead from host to host, so that names are looked up all the time. It is dead for so
+    many seconds, and until that has been noticed."""
     hosts, chains = 120, 30
     names = [f"h{number}.test" for number in range(hosts)]
     living: dict[str, Any] = {name: (300, ["127.0.0.1"]) for name in ["known.test", *names]}
@@ -300,7 +301,7 @@ def test_a_name_that_does_not_exist_is_asked_of_the_resolver_once_and_others_go_
 # --- all of it at once ----------------------------------------------------------------------------
 
 GOOD, GOOD_PAGES = 30, 40
-PACE = {"KROWL_DELAY_MIN": 0.2, "KROWL_DOMAIN_BUDGET": 400}
+RATE = {"KROWL_DELAY_MIN": 0.2, "KROWL_DOMAIN_BUDGET": 400}
 GOOD_RULES = [
     {"host": "^good", **page("/robots.txt", "User-agent: *\nDisallow: /no")},
     {"host": "^good", **page("/", _links(*(f"/{number}" for number in range(GOOD_PAGES))))},
@@ -356,7 +357,7 @@ def good_rate(folder: Path, hostile: list[str]) -> float:
         def good() -> list[Entry]:
             return [entry for entry in pages(web.log()) if entry.host.startswith("good")]
 
-        crawl = crawl_of(web, folder, seeds, settings=PACE).start()
+        crawl = crawl_of(web, folder, seeds, settings=RATE).start()
         whole = GOOD * (GOOD_PAGES + 1)
         complete = seldom(lambda: len(good()) == whole)
         # Beside no hostile ones the crawl ends by itself.

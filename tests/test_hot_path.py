@@ -14,9 +14,9 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.collector import Collector
-from krowlspider.job import idle_connections
-from krowlspider.logformatter import LogFormatter
+from extensions.gc_tuning import GcTuning
+from krowlspider.crawl.parts import idle_connections
+from krowlspider.engine.logformatter import LogFormatter
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page
 
@@ -40,7 +40,7 @@ def test_garbage_is_looked_for_less_often_while_the_engine_runs_and_as_before_af
     before = gc.get_threshold()
     crawler = get_crawler()
     # Its receivers are held weakly.
-    _collector = build_from_crawler(Collector, crawler)
+    _collector = build_from_crawler(GcTuning, crawler)
     crawler.signals.send_catch_log(signals.engine_started)
     assert gc.get_threshold()[0] > 10 * before[0]
     assert gc.get_freeze_count() > 1000

@@ -25,7 +25,8 @@ def test_all_huge_pages_together_have_a_part_of_the_loop() -> None:
         return len(urls)
 
     spider: Any = SimpleNamespace(
-        scheduler=SimpleNamespace(discover=discover), _huge_pages=asyncio.Lock()
+        scheduler=SimpleNamespace(intake=SimpleNamespace(discover=discover)),
+        _huge_pages=asyncio.Lock(),
     )
     links = [f"http://h{number}.test/" for number in range(10 * broad._LINKS_AT_ONCE)]
 

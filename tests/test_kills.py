@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.mockweb.log import Entry
 
 KILLS = 50
-# 10,000 pages and what they redirect to; without those that answer 429 first, as a kill in between would let them
-# answer it again.
+# 10,000 pages and what they redirect to; without those that answer 429 first, as a kill in between
+# would let them answer it again.
 GRAPH = Graph(hosts=250, pages=40, seed=9, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
 # At most 170 pages a second, and so some commits between two kills.
 DELAY = 1.5
@@ -35,7 +35,8 @@ SETTINGS = {
     "KROWL_COMMIT_INTERVAL": 0.1,
     "KROWL_WARC_MAX_SIZE": 2_000_000,
 }
-# A page waits for one commit interval and for what a commit takes, this long altogether on the busiest machine.
+# A page waits for one commit interval and for what a commit takes, this long altogether on the
+# busiest machine.
 UNCOMMITTED_S = 1.0
 # WARC bytes of a page, so that a crawl's progress can be seen without asking the server.
 PAGE_BYTES = 1700
@@ -64,7 +65,7 @@ def kill_somewhere(crawl: Crawl, chance: random.Random) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_after_kill_9_at_fifty_moments_the_crawl_is_whole(tmp_path: Path) -> None:
-    """Each time, what is fetched again is at most what was in transit or not yet committed."""
+    """Each time, what is fetched again is at most what was in flight or not yet committed."""
     chance = random.Random(5)
     with MockWeb(graph=GRAPH) as web:
         expected = reachable(web.graph, web.seeds())

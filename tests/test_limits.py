@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.lookup import read_record
+from krowlspider.archive.index.lookup import read_record
+from krowlspider.engine.crash_marking import tell
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.poison import Blame
-from krowlspider.processing import tell
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -77,6 +77,7 @@ def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: P
     with MockWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
         crawl = one_page(web, tmp_path, "/p")
         assert failures(crawl) == {"too_slow": 1}
+        assert f"Fetch given up: {web.url('a.test', '/p')} (host a.test:" in crawl.log
         assert crawl.stats["krowl/frontier/dropped_count/too_slow"] == 1
         assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * 2
         assert "krowl/politeness/blameless_count" not in crawl.stats
@@ -96,7 +97,8 @@ def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: P
 def test_who_is_silent_is_waited_for_as_long_as_is_set_for_connections_and_for_names(
     tmp_path: Path, listens: socket.SocketKind, settings: dict[str, Any], kind: str
 ) -> None:
-    """A server that takes connections and never says a word of TLS, and a name server that answers nothing."""
+    """A server that takes connections and never says a word of TLS, and a name server that answers
+    nothing."""
     with socket.socket(socket.AF_INET, listens) as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
@@ -202,7 +204,7 @@ def test_what_the_caps_of_the_frontier_refuse_is_counted(
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_a_domain_has_at_most_its_share_of_requests_in_transit(tmp_path: Path, limit: int) -> None:
+def test_a_domain_has_at_most_its_share_of_requests_in_flight(tmp_path: Path, limit: int) -> None:
     spec = [ROBOTS, {"path": "/", "body": "x", "latency": 0.2}]
     with MockWeb(spec=spec) as web:
         hosts = [web.url(f"h{number}.site.test") for number in range(6)]
@@ -288,7 +290,7 @@ def test_a_host_whose_robots_txt_cannot_be_had_keeps_its_urls_for_the_next_start
     ]
     with MockWeb(spec=spec) as web:
         seeds = [web.url("a.test")]
-        first = crawl_of(web, tmp_path, seeds, settings={"KROWL_DISTRESS_TIMES": 2}).run()
+        first = crawl_of(web, tmp_path, seeds, settings={"KROWL_THROTTLING_TIMES": 2}).run()
         assert pages(web.log()) == []
         assert first.stats["finish_reason"] == "finished"
         assert frontier_view(first.jobdir)["queued"] == 1
@@ -338,7 +340,7 @@ def test_the_log_says_how_it_goes_and_how_it_ended(tmp_path: Path) -> None:
             "URLs queued on 1 hosts",
             "due",
             "waiting",
-            "in transit",
+            "in flight",
             "dropped",
             "archive",
         ):

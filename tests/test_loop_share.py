@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.politeness.loopcost import RESTS, SHARE, LoopCost
+from krowlspider.politeness.loop_cost import RESTS, SHARE, LoopCost
+from tests.frontier.memory import MemoryStore
 from tests.mockweb import MockWeb
 from tests.simulation import Answer, SimulatedJob, Simulation, Web
 from tests.test_crawl import crawl_of, page
@@ -18,7 +18,7 @@ from tests.test_hostile_web import AT_ONCE, dropped
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.frontier.robots import Verdict
+    from krowlspider.frontier.robots.gate import Verdict
 
 GOOD = [f"good{number}.test" for number in range(20)]
 LINKS = 1000

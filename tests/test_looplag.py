@@ -14,9 +14,9 @@ from scrapy import signals
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.looplag import LoopLag
-from extensions.status import figures_wanted
-from krowlspider.looplag import INTERVAL, Histogram, Lateness
+from extensions.loop_lag import LoopLag
+from krowlspider.crawl.monitoring.loop_lag import INTERVAL, Histogram, Lateness
+from krowlspider.crawl.status import figures_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

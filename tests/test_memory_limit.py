@@ -8,7 +8,7 @@ from pathlib import Path
 import brotli
 import pytest
 
-from krowlspider.machine import machine_memory, memory_to_be_had
+from krowlspider.crawl.monitoring.machine_memory import machine_memory, memory_to_be_had
 from tests.crawling import Crawl, write_seeds
 from tests.rawweb import NOT_FOUND, Raw, RawWeb
 
@@ -39,6 +39,7 @@ def crawl_of(web: RawWeb, folder: Path, hosts: int, **settings: object) -> Crawl
         arguments={"seeds": write_seeds(folder / "seeds.txt", seeds)},
         settings={"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, **settings},
         feed=False,
+        cold=True,
     )
 
 

@@ -18,7 +18,8 @@ PAGES = [f"/{number}" for number in range(20)]
 
 
 class Gone(Web):
-    """A host whose name is gone until somebody says otherwise, once five pages of it have been fetched."""
+    """A host whose name is gone until somebody says otherwise, once five pages of it have been
+    fetched."""
 
     back = False
 

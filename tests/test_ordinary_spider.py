@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.settings import DOWNLOADER_MIDDLEWARES
 from tests.archived import Records
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
@@ -118,7 +117,7 @@ ENDINGS = [
 
 def crawl_endings(folder: Path, **settings: Any) -> tuple[Crawl, list[str]]:
     """A crawl whose requests end in every way there is, and the paths that were asked for."""
-    middlewares = {**DOWNLOADER_MIDDLEWARES, "tests.spiders.endings.EndingMiddleware": 500}
+    middlewares = {"tests.spiders.endings.EndingMiddleware": 500}
     with MockWeb(spec=ENDINGS) as web:
         crawl = Crawl(
             folder / "job",

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.dns import ResolverStats
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.outages import Outages
+from krowlspider.crawl.outages import Outages
+from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.politeness.outage import HOSTS, HOSTS_CERTAIN, NETWORK, PATIENCE, QUIET, SILENCE
 from tests.crawling import Crawl as RealCrawl
 from tests.crawling import write_seeds
 from tests.fetch.nameserver import closed_port
 from tests.frontier.conftest import World
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,18 +33,18 @@ class Crawl:
         host = self.world.frontier.host(f"h{number}.test")
         host.address = f"@{address}" if address else ""
         self.outages.answered(host)
-        self.world.frontier._rule.after_answer(host.pace, 0.1)
+        self.world.frontier._rule.after_answer(host.rate, 0.1)
 
     def fail(self, number: int, kind: str, *, has_head: bool = False) -> bool:
         """A host fails; whether it is blameless. If not, it is struck as the middleware does."""
         host = self.world.frontier.host(f"h{number}.test")
         blameless = self.outages.failed(host, kind, has_head=has_head)
         if not blameless:
-            self.world.frontier._rule.after_error(host.pace, 0.0)
+            self.world.frontier._rule.after_error(host.rate, 0.0)
         return blameless
 
     def errors(self) -> int:
-        return sum(host.pace.errors for host in self.world.frontier.hosts.values())
+        return sum(host.rate.errors for host in self.world.frontier.hosts.values())
 
 
 @pytest.fixture
@@ -67,7 +67,9 @@ def test_when_no_host_answers_the_crawl_pauses_and_those_who_were_blamed_are_for
     crawl.answer(hosts)
     assert not crawl.outages.paused
     told = [
-        record.getMessage() for record in caplog.records if record.name == "krowlspider.outages"
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "krowlspider.crawl.outages"
     ]
     assert told[0].startswith(f"No host answers ({kind})")
     assert told[1].startswith("Hosts answer again")
@@ -82,7 +84,7 @@ def test_forgiven_errors_are_written_with_the_next_commit(crawl: Crawl) -> None:
         crawl.world.frontier._record_now(crawl.world.frontier.host(f"h{number}.test"))
     crawl.world.commit()
     crawl.world.crash()
-    assert crawl.world.frontier.host("h0.test").pace.errors == 0
+    assert crawl.world.frontier.host("h0.test").rate.errors == 0
 
 
 def test_dead_hosts_are_blamed_as_long_as_one_of_the_others_answers(crawl: Crawl) -> None:
@@ -115,7 +117,7 @@ def test_name_servers_that_fail_are_not_the_hosts_fault_and_those_with_known_add
 def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) -> None:
     """After a start, they are all that is due."""
     for number in range(2 * HOSTS):
-        crawl.world.frontier.host(f"h{number}.test").pace.errors = 1
+        crawl.world.frontier.host(f"h{number}.test").rate.errors = 1
         assert not crawl.fail(number, "connect_timeout")
     assert not crawl.outages.paused
     for number in range(HOSTS_CERTAIN):
@@ -151,7 +153,7 @@ def test_in_a_later_start_hosts_never_reached_prove_nothing_from_the_first(crawl
     for number in range(HOSTS):
         # By their records they answered.
         host = crawl.world.frontier.host(f"h{number}.test")
-        host.pace.ema, host.pace.errors = 0.1, 0
+        host.rate.ema, host.rate.errors = 0.1, 0
     assert [crawl.fail(number, "connect_timeout") for number in range(HOSTS)][-1]
 
 
@@ -266,12 +268,12 @@ def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
     frontier = crawl.world.frontier
     host = frontier.pop_host()
     assert host is not None
-    host.pace.errors = 9
+    host.rate.errors = 9
     crawl.fail(0, "connect_timeout")
-    frontier.put_off(host, 86_400.0)
+    frontier.defer(host, 86_400.0)
     for number in range(1, HOSTS + 1):
         crawl.fail(number, "connect_timeout")
-    assert host.pace.errors == 9
+    assert host.rate.errors == 9
     crawl.world.clocks.pass_(0.25)
     assert frontier.pop_host() is host
 
@@ -290,6 +292,6 @@ def test_without_name_servers_a_crawl_of_a_few_seeds_waits_and_blames_nobody(
     crawl.interrupt()
     assert crawl.log.count("No host answers (dns_down)") == 1
     assert crawl.stats["krowl/frontier/queued"] == 12
-    assert crawl.stats["krowl/frontier/put_off"] == 0
+    assert crawl.stats["krowl/frontier/deferred"] == 0
     assert crawl.stats["krowl/politeness/blameless_count"] <= 12 + 6
     assert not any(name.startswith("krowl/frontier/dropped_count") for name in crawl.stats)

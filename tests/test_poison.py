@@ -1,4 +1,5 @@
-"""A page whose processing kills the process three times is set aside; a kill from outside blames nobody in transit."""
+"""A page whose processing kills the process three times is set aside; a kill from outside blames
+nobody in flight."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.frontier import schema
+from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, mark_of
-from krowlspider.frontier.queues import all_entries
-from krowlspider.frontier.store import LevelStore
-from krowlspider.jobfolder import JobFolder
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.store.store import LevelStore
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.oracle import reachable
@@ -29,7 +30,7 @@ ORDINARY = {(host, f"/{number}") for host in HOSTS for number in range(4)}
 SITE = [
     page("/robots.txt", ""),
     page("/deadly", "do not read this"),
-    # Slow enough that pages of every other host are in transit when the process dies.
+    # Slow enough that pages of every other host are in flight when the process dies.
     page("^/[0-9]$", "harmless", latency=0.1),
 ]
 SIGKILL, SIGSEGV = -9, -11
@@ -81,7 +82,7 @@ def marked(jobdir: Path, name: str = MARK) -> str | None:
     return url
 
 
-def in_transit(jobdir: Path) -> int:
+def in_flight(jobdir: Path) -> int:
     status = JobFolder(jobdir).read_status()
     return 0 if status is None else int(str(status["in_transit"]))
 
@@ -113,7 +114,8 @@ def test_an_errback_that_kills_is_work_on_its_page(tmp_path: Path) -> None:
 
 
 def test_a_page_that_kills_three_times_is_set_aside_and_all_others_are_done(tmp_path: Path) -> None:
-    """With a failed answer in between, whose retry keeps the strikes; and it is not queued ever again."""
+    """With a failed answer in between, whose retry keeps the strikes; and it is not queued ever
+    again."""
     failing = [
         page("/deadly", "do not read this", first=1),
         page("/deadly", "not now", first=1, status=500),
@@ -160,13 +162,13 @@ def assert_poison(last: Crawl, web: MockWeb, fetches: int) -> None:
     assert marked(last.jobdir) is None
 
 
-def test_pages_merely_in_transit_get_no_strike_however_often_it_is_killed(tmp_path: Path) -> None:
+def test_pages_merely_in_flight_get_no_strike_however_often_it_is_killed(tmp_path: Path) -> None:
     """All of them wait for their answers at each kill."""
     slow = [page("/robots.txt", ""), page("^/", "late", latency=60)]
     with MockWeb(spec=slow) as web:
         for _ in range(4):
             crawl = deadly_crawl(web, tmp_path, "parse", KROWL_STATUS_INTERVAL=0.1).start()
-            crawl.wait_until(lambda crawl=crawl: in_transit(crawl.jobdir) == len(HOSTS))  # type: ignore[misc]
+            crawl.wait_until(lambda crawl=crawl: in_flight(crawl.jobdir) == len(HOSTS))  # type: ignore[misc]
             crawl.kill()
             assert marked(crawl.jobdir) is None
         assert strikes(crawl.jobdir) == 0

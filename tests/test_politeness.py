@@ -1,4 +1,5 @@
-"""Ten real minutes over 500 hosts, with the delays of a real crawl: nothing a site owner could complain of."""
+"""Ten real minutes over 500 hosts, with the delays of a real crawl: nothing a site owner could
+complain of."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from tests.mockweb import Entry
 
 TEN_MINUTES = 600.0
-# When a process is stopped by SIGINT, killed, stopped, and the last one stopped: seconds from the start.
+# When a process is stopped by SIGINT, killed, stopped, and the last one stopped: seconds from the
+# start.
 STOPS = (150.0, 300.0, 450.0, TEN_MINUTES)
 KILLED = 1
 DEFAULTS = {

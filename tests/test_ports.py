@@ -143,7 +143,7 @@ def test_messages_of_redis_lift_no_limit_and_lead_to_no_more_ports(
             client.lpush("broad:start_urls", *map(json.dumps, starts))
             client.lpush("broad:requests", *map(json.dumps, found))
         settings = {
-            "KROWL_RING": f"a={server.url}",
+            "KROWL_STATIC_NODES": f"a={server.url}",
             "KROWL_NODE_ID": "a",
             "DOWNLOAD_MAXSIZE": 1000,
         }

@@ -1,19 +1,18 @@
-"""A crawl whose machine loses its power goes on without having lost a URL, or the record of a page it counted."""
+"""A crawl whose machine loses its power goes on without having lost a URL, or the record of a page
+it counted."""
 
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
 
-from krowlspider.archive.check import check_folder
-from krowlspider.jobfolder import JobFolder
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.crawl.folder import JobFolder
 from tests.cluster.servers import redis_server
-from tests.crawling import ROOT, frontier_view, write_seeds
+from tests.crawling import frontier_view, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -58,7 +57,8 @@ def fetched(web: MockWeb) -> set[str | None]:
 
 
 def run_a_while(crawl: WatchedCrawl, web: MockWeb, chance: random.Random) -> None:
-    """Until some commits are told of, and some requests more, so that a death is not always as long after one."""
+    """Until some commits are told of, and some requests more, so that a death is not always as long
+    after one."""
     some = chance.randrange(1, 60)
     crawl.wait_until(lambda: told(crawl) >= some)
     goal = len(web.log()) + chance.randrange(40)
@@ -67,12 +67,13 @@ def run_a_while(crawl: WatchedCrawl, web: MockWeb, chance: random.Random) -> Non
 
 def lose(crawl: WatchedCrawl, loss: Loss, chance: random.Random) -> Survivors:
     lose_power(crawl.jobdir, crawl.journal, loss, chance)
-    # Not made to last; the next start removes it, and is not to be taken for one that has said this.
+    # Not made to last; the next start removes it, and is not to be taken for one that has said
+    # this.
     (crawl.jobdir / "status.json").unlink(missing_ok=True)
     if loss is Loss.TORN:
-        # LevelDB takes half a record with more behind it for damage: the start refuses, and says what mends it.
-        command = [sys.executable, "-m", "scrapy", "frontier", str(crawl.jobdir), "--repair"]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        # LevelDB takes half a record with more behind it for damage: the start refuses, and says
+        # what mends it.
+        scrapy("frontier", crawl.jobdir, "--repair")
     return Survivors.of(crawl.jobdir)
 
 
@@ -118,12 +119,14 @@ def test_invariants_4_and_5_hold_when_all_that_was_not_synced_is_lost(tmp_path: 
 def test_invariants_4_and_5_hold_however_much_reaches_the_disk(
     tmp_path: Path, loss: Loss, write_buffer: int, seed: int
 ) -> None:
-    """With a small buffer LevelDB has several logs at a time; the seen filter is saved every so often."""
+    """With a small buffer LevelDB has several logs at a time; the seen filter is saved every so
+    often."""
     survive(tmp_path, loss, seed, losses=3, write_buffer=write_buffer, save_every=40)
 
 
 LEAVES = [f"/leaf{number}?{'x' * 1900}" for number in range(40)]
-# A root, a branch, and leaves: the branch's links alone fill the small buffer, so that the next write begins a log.
+# A root, a branch, and leaves: the branch's links alone fill the small buffer, so that the next
+# write begins a log.
 BRANCHED: list[dict[str, Any]] = [
     {"path": "/", "body": "<a href='/branch'>x</a>"},
     {"path": "/branch", "body": "".join(f"<a href='{leaf}'>x</a>" for leaf in LEAVES)},
@@ -134,7 +137,8 @@ BRANCHED: list[dict[str, Any]] = [
 def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
     tmp_path: Path,
 ) -> None:
-    """Power is lost when the branch is acknowledged, its links still in the log before and in no table."""
+    """Power is lost when the branch is acknowledged, its links still in the log before and in no
+    table."""
     with MockWeb(spec=BRANCHED) as web:
         urls = [web.url("127.0.0.1", path) for path in ["/", "/branch", *LEAVES]]
         crawl = crawl_of(
@@ -170,7 +174,7 @@ def test_what_has_left_redis_is_there_after_a_power_loss(tmp_path: Path) -> None
         MockWeb(spec=[{"path": "^/", "body": "a page"}]) as web,
     ):
         urls = [web.url("127.0.0.1", f"/pushed/{number}") for number in range(900)]
-        settings |= {"KROWL_RING": f"a={server.url}"}
+        settings |= {"KROWL_STATIC_NODES": f"a={server.url}"}
         crawl = crawl_of(web, tmp_path, urls[:1], settings=settings).start()
         crawl.wait_until(lambda: len(web.log()) > 0)
         client.lpush(lists[0], *urls)

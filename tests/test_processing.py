@@ -10,8 +10,8 @@ import pytest
 from scrapy.http import Response
 from twisted.python.failure import Failure
 
+from krowlspider.engine.crash_marking import mark_work
 from krowlspider.frontier.poison import MARK, NOTHING, WorkMark, mark_of
-from krowlspider.processing import mark_work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -25,7 +25,7 @@ KEYS = A, B = b"qa", b"qb"
 class Page:
     """A transit whose lease is the key of its entry; a stranger's is None."""
 
-    errand = None
+    robots_fetch = None
     url = "http://a.test/"
 
     def __init__(self, key: bytes | None):

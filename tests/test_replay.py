@@ -84,7 +84,8 @@ SITE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Crawled:
-    """A job whose web is gone, so that what is seen of it comes from the archive, and its front page."""
+    """A job whose web is gone, so that what is seen of it comes from the archive, and its front
+    page."""
 
     jobdir: Path
     front: str
@@ -136,7 +137,8 @@ def by_wacz(crawled: Crawled, folder: Path) -> None:
 
 
 def by_files(crawled: Crawled, folder: Path) -> None:
-    """A collection into which pywb's manager has taken the files, with an index that it made itself."""
+    """A collection into which pywb's manager has taken the files, with an index that it made
+    itself."""
     manage(folder, *sorted((crawled.jobdir / "warc").glob("*.warc.gz")))
 
 
@@ -177,7 +179,8 @@ def wayback(folder: Path) -> Iterator[str]:
 
 
 def looked_at(url: str, folder: Path, *links: str) -> list[dict[str, Any]]:
-    """What a browser shows of a page, then of those that the links of these texts lead to, as browse.py prints it."""
+    """What a browser shows of a page, then of those that the links of these texts lead to, as
+    browse.py prints it."""
     done = subprocess.run(
         [tool("python"), HERE / "browse.py", program("chromium"), folder, url, *links],
         capture_output=True,
@@ -194,8 +197,8 @@ def looked_at(url: str, folder: Path, *links: str) -> list[dict[str, Any]]:
 def test_a_browser_sees_the_crawled_pages_and_follows_their_links(
     tmp_path: Path, crawled: Crawled, collect: Callable[[Crawled, Path], None]
 ) -> None:
-    """Plain, gzip and chunked, on two hosts: text in any script, the site's script run as if it were there, and its
-    stylesheet and image, of which one host has but revisits.
+    """Plain, gzip and chunked, on two hosts: text in any script, the site's script run as if it
+    were there, and its stylesheet and image, of which one host has but revisits.
     """
     collect(crawled, tmp_path)
     with wayback(tmp_path) as address:

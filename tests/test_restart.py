@@ -1,16 +1,15 @@
-"""A crawl that is stopped goes on where it was: nothing twice after Ctrl-C, nothing missed after kill -9."""
+"""A crawl that is stopped goes on where it was: nothing twice after Ctrl-C, nothing missed after
+kill -9."""
 
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.check import check_folder
-from tests.crawling import ROOT, Crawl, frontier_view
+from krowlspider.archive.tools.check import check_folder
+from tests.crawling import Crawl, frontier_view, scrapy
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -52,7 +51,7 @@ def test_after_sigint_the_same_command_fetches_the_rest_and_no_page_twice(tmp_pa
 def test_invariant_5_after_kill_9_nothing_is_missed_and_little_fetched_again(
     tmp_path: Path, seed: int
 ) -> None:
-    """Killed three times at random: refetched is at most what was in transit or not yet committed."""
+    """Killed three times at random: refetched is at most what was in flight or not yet committed."""
     chance = random.Random(seed)
     with MockWeb(graph=GRAPH) as web:
         uncommitted = 0
@@ -83,14 +82,8 @@ def test_a_folder_in_use_is_refused_and_its_crawl_goes_on(tmp_path: Path) -> Non
         second = Crawl(first.jobdir, arguments=first.arguments).run(code=2)
         assert f"is in use by process {first.process.pid}" in second.log.splitlines()[-1]
         first.wait_until((first.jobdir / "status.json").exists)
-        shown = subprocess.run(
-            [sys.executable, "-m", "scrapy", "frontier", str(first.jobdir)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert "is being crawled; its last status line, " in shown.stdout
+        shown = scrapy("frontier", first.jobdir)
+        assert b"is being crawled; its last status line, " in shown.stdout
         first.interrupt()
         assert frontier_view(first.jobdir)["queued"] > 0
 
@@ -99,13 +92,7 @@ def test_scrapy_frontier_shows_a_stopped_crawl_as_a_table(tmp_path: Path) -> Non
     with MockWeb(graph=GRAPH) as web:
         crawl = crawl_of(web, tmp_path, arguments={"max_pages": 40}).run()
     view = frontier_view(crawl.jobdir)
-    shown = subprocess.run(
-        [sys.executable, "-m", "scrapy", "frontier", str(crawl.jobdir)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    shown = scrapy("frontier", crawl.jobdir).stdout.decode()
     assert f"hosts    {view['hosts']:,}\nqueued   {view['queued']:,}\ndone     40\n" in shown
     for title in ("most queued", "slowest", "due next"):
         assert f"\n{title}\n" in shown

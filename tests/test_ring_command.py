@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from argparse import ArgumentParser
@@ -18,14 +17,15 @@ import pytest
 from redis import Redis
 from scrapy.settings import Settings
 
-from krowlspider.cluster.consul import ConsulMembership
-from krowlspider.cluster.consulcalls import Agent
+from krowlspider.cluster.consul.agent import ConsulMembership
+from krowlspider.cluster.consul.calls import Agent
 from krowlspider.cluster.membership import parse_ring
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
 from krowlspider.commands.ring import Command
+from tests import warm
 from tests.cluster.servers import consul_agent, free_port, redis_server
-from tests.crawling import CONTACT, ROOT
+from tests.crawling import CONTACT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -69,14 +69,9 @@ def ring(*arguments: str, **settings: str) -> Result:
 
 
 def ring_process(*arguments: str, **settings: str) -> Result:
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "ring", *given(*arguments, **settings)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout, done.stderr)
+    command = [sys.executable, "-m", "scrapy", "ring", *given(*arguments, **settings)]
+    done = warm.run(command)
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +94,7 @@ def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield agent
 
 
-# --- By KROWL_RING
+# --- By KROWL_STATIC_NODES
 
 
 def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Server) -> None:
@@ -111,7 +106,7 @@ def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Serve
         client.hset(
             "krowlspider:krowlspider:beats", "a", json.dumps({**said, "time": time.time() - 70})
         )
-    result = ring("--json", KROWL_RING=f"a={server.url},b={server.url[:-1]}1*3")
+    result = ring("--json", KROWL_STATIC_NODES=f"a={server.url},b={server.url[:-1]}1*3")
     found = json.loads(result.out)
     a, b = found["nodes"]
     assert result.code == 0
@@ -123,7 +118,7 @@ def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Serve
     assert a["share"] == pytest.approx(0.25, abs=0.03)
     assert a["share"] + b["share"] == pytest.approx(1, abs=0.001)
     assert "done" not in b
-    text = ring_process(KROWL_RING=f"a={server.url}").out
+    text = ring_process(KROWL_STATIC_NODES=f"a={server.url}").out
     assert text.startswith("cluster krowlspider: RUNNING, ring ")
     assert "start_urls" in text
 
@@ -138,7 +133,7 @@ def test_a_node_that_has_another_ring_is_shown_as_such_and_one_that_says_none_is
         with Redis.from_url(server.url) as client:
             for node, counters in said.items():
                 client.hset("krowlspider:krowlspider:beats", node, json.dumps(counters))
-        result = ring("--json", KROWL_RING=members)
+        result = ring("--json", KROWL_STATIC_NODES=members)
         assert result.code == code
         return [row.get("state") for row in json.loads(result.out)["nodes"]]
 
@@ -151,7 +146,7 @@ def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_s
     server: Server,
 ) -> None:
     for members in (f"a={server.url},b={DOWN}", f"b={DOWN},a={server.url}"):
-        result = ring("--json", KROWL_RING=members)
+        result = ring("--json", KROWL_STATIC_NODES=members)
         found = {row["id"]: row for row in json.loads(result.out)["nodes"]}
         assert result.code == 1
         assert found["a"]["requests"] == 0
@@ -162,7 +157,7 @@ def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_s
 def test_it_says_who_owns_a_url_without_asking_anybody() -> None:
     members = f"a={DOWN},b={DOWN[:-1]}1"
     urls = [f"https://www.{domain}/x" for domain in DOMAINS[:8]]
-    found = json.loads(ring("--json", *urls, KROWL_RING=members).out)
+    found = json.loads(ring("--json", *urls, KROWL_STATIC_NODES=members).out)
     expected = Ring(parse_ring(members.split(",")))
     owners = [expected.owner(domain) for domain in DOMAINS[:8]]
     assert [row["owner"] for row in found] == [row["fetcher"] for row in found] == owners
@@ -173,13 +168,13 @@ def test_the_signal_and_the_budget_of_a_static_ring_are_in_its_first_members_red
     server: Server,
 ) -> None:
     members = f"a={server.url},b={DOWN}"
-    assert ring("--signal", "PAUSED", KROWL_RING=members).code == 0
+    assert ring("--signal", "PAUSED", KROWL_STATIC_NODES=members).code == 0
     with Redis.from_url(server.url) as client:
         assert client.get("krowlspider:krowlspider:signal") == b"PAUSED"
         client.set("krowlspider:krowlspider:pages", 1200)
-    result = ring(KROWL_RING=f"a={server.url}", KROWL_CLUSTER_PAGES="5000")
+    result = ring(KROWL_STATIC_NODES=f"a={server.url}", KROWL_CLUSTER_PAGES="5000")
     assert result.out.startswith("cluster krowlspider: PAUSED, 1,200 of 5,000 pages taken, ring ")
-    down = ring("--signal", "STOP", KROWL_RING=f"a={DOWN}")
+    down = ring("--signal", "STOP", KROWL_STATIC_NODES=f"a={DOWN}")
     assert down.code == 1
     assert down.err.startswith("krowlspider: Redis: ")
 
@@ -194,7 +189,7 @@ def test_the_signal_and_the_budget_of_a_static_ring_are_in_its_first_members_red
     ],
 )
 def test_what_is_wrong_is_named(arguments: tuple[str, ...], members: str, says: str) -> None:
-    result = ring(*arguments, KROWL_RING=members)
+    result = ring(*arguments, KROWL_STATIC_NODES=members)
     assert (result.code, result.out) == (2, "")
     assert says in result.err
     assert result.err.count("\n") == 1
@@ -204,7 +199,7 @@ def test_what_is_wrong_is_named(arguments: tuple[str, ...], members: str, says: 
     ("arguments", "says"), [(("http://",), "http://"), (("--signal", "HALT"), "invalid choice")]
 )
 def test_what_is_no_url_or_no_signal_is_named(arguments: tuple[str, ...], says: str) -> None:
-    result = ring_process(*arguments, KROWL_RING=f"a={DOWN}")
+    result = ring_process(*arguments, KROWL_STATIC_NODES=f"a={DOWN}")
     assert result.code == 2
     assert says in result.err + result.out
     assert "Traceback" not in result.err
@@ -214,7 +209,8 @@ def test_what_is_no_url_or_no_signal_is_named(arguments: tuple[str, ...], says: 
 
 
 class Place:
-    """A cluster of its own in Consul, whose nodes run in the test's process while the command runs beside it."""
+    """A cluster of its own in Consul, whose nodes run in the test's process while the command runs
+    beside it."""
 
     def __init__(self, consul: Server) -> None:
         self.url = consul.url
@@ -334,7 +330,7 @@ def test_a_node_that_is_gone_is_shown_until_it_is_forgotten_and_a_live_one_canno
             assert done == Result(0, "Node b is not waited for any more\n", "")
             assert (await place.look(0))["nodes"].keys() == {"a"}
             await a.beat({})
-            assert a.crew == {"a"}
+            assert a.pending_nodes == {"a"}
 
     asyncio.run(main())
 

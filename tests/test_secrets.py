@@ -19,11 +19,11 @@ from scrapy.settings import Settings
 
 from extensions.telnet import PASSWORD
 from krowlspider.cluster.membership import ClusterError, seal_of, static_seed
-from krowlspider.credentials import IN_FILES, keep_out_of_logs, read_files
+from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
+from krowlspider.config.validation import validate
+from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.nodes.static import StaticNode
 from krowlspider.errors import JobError
-from krowlspider.jobfolder import JobFolder
-from krowlspider.staticnode import StaticNode
-from krowlspider.validation import validate
 from tests.crawling import ROOT
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page
@@ -48,7 +48,7 @@ def secret_file(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("name", IN_FILES)
 def test_a_secret_is_read_from_the_file_that_is_named(name: str, tmp_path: Path) -> None:
-    value = {"REDIS_URL": URL, "KROWL_RING": RING[0]}.get(name, SECRET)
+    value = {"REDIS_URL": URL, "KROWL_STATIC_NODES": RING[0]}.get(name, SECRET)
     settings = project_settings(**{f"{name}_FILE": str(secret_file(tmp_path, f"{value}\n"))})
     for _ in range(2):
         # `scrapy crawl` checks them, and the add-on does again.
@@ -58,10 +58,10 @@ def test_a_secret_is_read_from_the_file_that_is_named(name: str, tmp_path: Path)
 
 def test_the_members_of_a_ring_may_have_a_line_each(tmp_path: Path) -> None:
     settings = project_settings(
-        KROWL_RING_FILE=str(secret_file(tmp_path, f"{RING[0]}\n{RING[1]}\n"))
+        KROWL_STATIC_NODES_FILE=str(secret_file(tmp_path, f"{RING[0]}\n{RING[1]}\n"))
     )
     read_files(settings)
-    assert settings.getlist("KROWL_RING") == RING
+    assert settings.getlist("KROWL_STATIC_NODES") == RING
 
 
 def test_a_secret_and_its_file_together_stop_the_start(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_wrong_secret_is_refused_without_being_told(tmp_path: Path) -> None:
 
 def test_the_environment_is_the_least_of_their_sources(tmp_path: Path) -> None:
     program = """
-from krowlspider.validation import validate
+from krowlspider.config.validation import validate
 from scrapy.settings import Settings
 import json, sys
 settings = Settings()
@@ -144,7 +144,7 @@ def test_nothing_that_a_crawl_leaves_has_a_secret_in_it(tmp_path: Path) -> None:
         "TELNETCONSOLE_ENABLED": 1,
         "TELNETCONSOLE_PORT": "0,0",
         "KROWL_CONSUL_TOKEN": SECRET,
-        "KROWL_RING_SECRET": SECRET,
+        "KROWL_STATIC_NODES_SECRET": SECRET,
         "REDIS_URL_FILE": secret_file(tmp_path, URL),
         "LOG_LEVEL": "DEBUG",
         "STATS_DUMP": 1,
@@ -217,7 +217,9 @@ def test_a_jobdir_that_is_there_keeps_its_mode_with_a_warning(tmp_path: Path) ->
 def static_node(secret: str) -> StaticNode:
     settings = Settings()
     settings.setmodule("krowlspider.settings")
-    settings.setdict({"KROWL_RING": RING, "KROWL_NODE_ID": "a", "KROWL_RING_SECRET": secret})
+    settings.setdict(
+        {"KROWL_STATIC_NODES": RING, "KROWL_NODE_ID": "a", "KROWL_STATIC_NODES_SECRET": secret}
+    )
     return StaticNode(settings, "broad")
 
 
@@ -240,26 +242,30 @@ def take(folder: Path, node: StaticNode) -> int:
 
 def test_a_new_folder_of_a_ring_needs_the_secret_and_an_old_one_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "job"
-    with pytest.raises(JobError, match="KROWL_RING_SECRET is not set"):
+    with pytest.raises(JobError, match="KROWL_STATIC_NODES_SECRET is not set"):
         take(folder, static_node(""))
     # As a version without secrets made it.
     public = take(folder, static_node("none"))
     assert public == int.from_bytes(static_seed("krowlspider"), "big")
     assert take(folder, static_node("")) == public
-    with pytest.raises(JobError, match="the KROWL_CLUSTER and KROWL_RING_SECRET with which"):
+    with pytest.raises(
+        JobError, match="the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with which"
+    ):
         take(folder, static_node(SECRET))
 
 
 @pytest.mark.parametrize("secret", ["short", "with blanks in it all", "x" * 15])
 def test_a_secret_that_is_easily_guessed_is_refused(secret: str) -> None:
-    said = refusal(KROWL_RING_SECRET=secret)
-    assert said == "KROWL_RING_SECRET is not at least 16 plain printable characters, or none"
+    said = refusal(KROWL_STATIC_NODES_SECRET=secret)
+    assert (
+        said == "KROWL_STATIC_NODES_SECRET is not at least 16 plain printable characters, or none"
+    )
 
 
 def test_a_node_with_another_secret_is_refused() -> None:
     ours, other = static_node(SECRET), static_node(SECRET + "x")
     word = {"start": 2.0, "beat": 1, "ring": other._number, "seed": other._seal}
-    with pytest.raises(ClusterError, match=r"node b .* has another KROWL_RING_SECRET"):
+    with pytest.raises(ClusterError, match=r"node b .* has another KROWL_STATIC_NODES_SECRET"):
         ours._refuse({"b": word}, {"b": {**word, "beat": 2}})
     # As one that has ours, or is of a version that says nothing of it.
     for known in ({"seed": ours._seal}, {}):

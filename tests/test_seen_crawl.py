@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.schema import JOINED, KEY_SIZE, SEEN
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store.schema import JOINED, KEY_SIZE, SEEN
+from krowlspider.frontier.store.store import LevelStore
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page, pages
 from tests.test_frontier_command import frontier, made

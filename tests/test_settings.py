@@ -1,4 +1,5 @@
-"""The settings: what is there is valid and checked, and what is wrong is named before a crawl starts."""
+"""The settings: what is there is valid and checked, and what is wrong is named before a crawl
+starts."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from scrapy.utils.conf import build_component_list
 from scrapy.utils.test import get_crawler
 
 from krowlspider import settings as defaults
-from krowlspider.downloader import Downloader
-from krowlspider.dupefilter import DupeFilter
+from krowlspider.config.guarantees import LAST_CHECK
+from krowlspider.config.validation import CHECKERS, KNOWN, RENAMED, validate
+from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.dupefilter import DupeFilter
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import KrowlError, SettingsError
-from krowlspider.scheduler import Scheduler
 from krowlspider.spiders.broad import BroadSpider
-from krowlspider.validation import CHECKERS, KNOWN, validate
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,21 +51,17 @@ def components(crawler: Crawler, name: str) -> list[Any]:
 
 
 def test_the_broad_spiders_pages_pass_no_middleware_that_does_nothing_for_them():
-    # As `scrapy crawl` does it: a crawler is made, and then its settings are set again from the process's.
+    # As `scrapy crawl` does it: a crawler is made, and then its settings are set again from the
+    # process's.
     settings = project_settings()
     crawler = Crawler(BroadSpider, settings)
     crawler.settings.update(settings)
     assert components(crawler, "SPIDER_MIDDLEWARES") == [
-        "scrapy.spidermiddlewares.start.StartSpiderMiddleware"
+        # It leaves the broad spider alone, when it is made.
+        "middlewares.joining.Joining",
+        "scrapy.spidermiddlewares.start.StartSpiderMiddleware",
     ]
-    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == [
-        f"middlewares.{name}"
-        for name in (
-            "retry.RetryMiddleware",
-            "robots.RobotsMiddleware",
-            "politeness.PolitenessMiddleware",
-        )
-    ]
+    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == ["middlewares.retry.RetryMiddleware"]
 
 
 def test_what_the_broad_spider_leaves_out_an_ordinary_spider_keeps():
@@ -93,7 +91,8 @@ def test_every_krowl_setting_has_exactly_one_checker():
 
 
 def test_every_other_setting_is_one_that_scrapy_knows():
-    # Those of Prometheus and Redis have the names that scrapy-prometheus-exporter and scrapy-redis gave them.
+    # Those of Prometheus and Redis have the names that scrapy-prometheus-exporter and scrapy-redis
+    # gave them.
     own = ("KROWL_", "PROMETHEUS_", "REDIS_URL")
     ours = {name for name in vars(defaults) if name.isupper() and not name.startswith(own)}
     assert ours - set(vars(default_settings)) == set()
@@ -113,7 +112,7 @@ def test_every_krowl_setting_named_in_the_source_is_defined():
         for path in sources
         for name in re.findall(r"[\"'](KROWL_[A-Z0-9_]+)[\"']", path.read_text(encoding="utf-8"))
     }
-    assert named - KNOWN - {"KROWL_"} == set()
+    assert named - KNOWN - {"KROWL_"} == RENAMED.keys()
 
 
 @pytest.mark.parametrize("absent", [None, "", "  "])
@@ -170,6 +169,13 @@ def test_an_unknown_krowl_setting_is_refused_with_the_nearest_name():
         == "KROWL_DELAY_MN is not a setting: did you mean KROWL_DELAY_MIN?"
     )
     assert refusal(KROWL_QQ="1") == "KROWL_QQ is not a setting"
+
+
+def test_a_renamed_setting_is_refused_with_its_new_name(monkeypatch: pytest.MonkeyPatch):
+    said = "KROWL_RING has been renamed: use KROWL_STATIC_NODES"
+    assert refusal(KROWL_RING="a=redis://h/0") == said
+    monkeypatch.setenv("KROWL_RING", "a=redis://h/0")
+    assert refusal() == said
 
 
 def test_settings_of_others_are_left_alone():
@@ -283,10 +289,10 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         (
             "SCHEDULER",
             "scrapy.core.scheduler.Scheduler",
-            "is neither krowlspider.scheduler.Scheduler nor derived from it",
+            "is neither krowlspider.engine.scheduler.Scheduler nor derived from it",
         ),
         ("SCHEDULER", "krowlspider.nosuch.Scheduler", "cannot be loaded: No module named"),
-        ("SCHEDULER", "krowlspider.scheduler.Nosuch", "cannot be loaded: Module"),
+        ("SCHEDULER", "krowlspider.engine.scheduler.Nosuch", "cannot be loaded: Module"),
         ("SCHEDULER", "Scheduler", "cannot be loaded: Error loading object"),
         ("SCHEDULER", 7, "cannot be loaded: "),
         ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "is neither krowlspider."),
@@ -322,6 +328,10 @@ def test_a_least_delay_above_the_greatest_is_refused():
 
 def test_the_add_on_stops_a_crawler_of_wrong_settings_and_lets_one_of_right_settings_be():
     right = dict(project_settings(), KROWL_CONTACT="you@example.org")
-    get_crawler(settings_dict={name: right[name] for name in [*KNOWN, *CHECKERS, "ADDONS"]})
+    bases = ("DOWNLOADER_MIDDLEWARES_BASE", "SPIDER_MIDDLEWARES_BASE")
+    chosen = {name: right[name] for name in [*KNOWN, *CHECKERS, "ADDONS", *bases]}
+    # get_crawler() has handlers of its own.
+    handlers = {"DOWNLOAD_HANDLERS": right["DOWNLOAD_HANDLERS_BASE"]}
+    get_crawler(settings_dict={**chosen, **handlers, "EXTENSIONS_BASE": {LAST_CHECK: 0}})
     with pytest.raises(KrowlError, match="KROWL_CONTACT is not set"):
         get_crawler(settings_dict={"ADDONS": defaults.ADDONS})

@@ -1,4 +1,5 @@
-"""A robots.txt that hosts have in common, by redirects: who is bound by it, and what else is asked of them."""
+"""A robots.txt that hosts have in common, by redirects: who is bound by it, and what else is asked
+of them."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def test_a_robots_txt_in_common_binds_each_host_that_leads_to_it_and_a_home_page
             + [f"{host}{path}" for host in [*bound, free] for path in everywhere]
         )
         assert crawl.stats["krowl/frontier/dropped_count/robots"] == len(bound)
-        # RFC 9309, section 2.3.1.2: it is followed there, whatever the robots.txt of that host says.
+        # RFC 9309, section 2.3.1.2: it is followed there, whatever the robots.txt of that host
+        # says.
         rest = [entry for entry in web.log() if entry.path != "/legal/robots.txt"]
         assert violations(rest, min_delay=DELAY) == []
         assert crawl.complaints == []
@@ -53,7 +55,7 @@ def test_a_robots_txt_in_common_binds_each_host_that_leads_to_it_and_a_home_page
 def test_a_site_that_moves_all_to_its_www_host_is_asked_for_the_sitemap_there(
     tmp_path: Path,
 ) -> None:
-    """Its robots.txt is known when its first page comes, so no errand of its own would ask."""
+    """Its robots.txt is known when its first page comes, so no robots fetch of its own would ask."""
     www = "www.site.test"
     sitemap = "<urlset><url><loc>http://www.site.test:{port}/named</loc></url></urlset>"
     spec = [

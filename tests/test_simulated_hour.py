@@ -1,7 +1,8 @@
-"""An hour of a crawl of hosts of every manner, in simulated time: never impolite, and nobody starves.
+"""An hour of a crawl of hosts of every manner, in simulated time: never impolite, and nobody
+starves.
 
-Two restarts, one of them with a wall clock that was set meanwhile, one death, and a wall clock that jumps an hour
-ahead and back while the crawl runs.
+Two restarts, one of them with a wall clock that was set meanwhile, one death, and a wall clock that
+jumps an hour ahead and back while the crawl runs.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from email.utils import formatdate
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -20,12 +19,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch import errors
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.store import LevelStore
-from krowlspider.politeness.pace import Pace, PaceRule
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.politeness.delay import DelayPolicy, HostRate
 from krowlspider.urls.host import domain_of
+from tests.frontier.memory import MemoryStore
 from tests.mockweb.audit import Adaptive, Crowd, by_address, violations
-from tests.simulation import Answer, Clocks, SimulatedJob, Simulation, Web
+from tests.simulation import DATE, Answer, Clocks, SimulatedJob, Simulation, Web
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
     from tests.mockweb.log import Entry
 
 HOUR = 3600.0
@@ -97,8 +96,6 @@ def busy(status: int, every: int, rest: tuple[str | None, float], at: float, nth
     words, seconds = rest
     if nth % every:
         return Answer(0.1)
-    if words == "date":
-        words = formatdate(time.time() + seconds + 1, usegmt=True)
     return Answer(0.1, status, retry_after=words, rest=seconds)
 
 
@@ -108,9 +105,10 @@ def down(since: float, until: float, at: float, nth: int) -> Answer:
 
 @dataclass(frozen=True)
 class Manner:
-    """How ``share`` of a hundred hosts behave: ``robots`` and ``page`` answer at a second of the hour, and by how
-    often they were asked; ``pages`` a wave are there. ``fair``: all of them are fetched in about the time that the
-    delay takes. ``domain`` and ``address`` are shared by all of them."""
+    """How ``share`` of a hundred hosts behave: ``robots`` and ``page`` answer at a second of the
+    hour, and by how often they were asked; ``pages`` a wave are there. ``fair``: all of them are
+    fetched in about the time that the delay takes. ``domain`` and ``address`` are shared by all of
+    them."""
 
     share: float
     pages: int
@@ -130,7 +128,7 @@ MANNERS = {
     "patient": Manner(2, 20, partial(ok, 0.1), partial(delayed, 10), fair=True, crawl_delay=10.0),
     "tooslow": Manner(1, 5, partial(ok, 0.1), partial(delayed, 1000)),
     "seconds": Manner(3, 6, partial(busy, 429, 4, ("120", 120.0))),
-    "date": Manner(3, 6, partial(busy, 503, 4, ("date", 90.0))),
+    "date": Manner(3, 6, partial(busy, 503, 4, (DATE, 90.0))),
     "garbage": Manner(2, 6, partial(busy, 429, 4, ("when pigs fly", 0.0))),
     "silent": Manner(2, 6, partial(busy, 429, 3, (None, 0.0))),
     "year": Manner(2, 6, partial(busy, 503, 5, ("31536000", 31_536_000.0))),
@@ -226,8 +224,8 @@ class Mixed(Web):
 
 @dataclass
 class Hour:
-    """An hour of a crawl of so many hosts, and what came of it. ``overrides`` and ``job_class`` are the
-    simulation's."""
+    """An hour of a crawl of so many hosts, and what came of it. ``overrides`` and ``job_class`` are
+    the simulation's."""
 
     hosts: int
     folder: Path
@@ -333,7 +331,19 @@ def on_disk(folder: Path) -> Callable[[bool], Store]:
     return reopen
 
 
-@pytest.fixture(scope="module", params=["5000 in memory", "500 on disk"])
+# Half a minute of CPU, or of a disk alone; a busy machine takes many times as long.
+LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "500 in memory",
+        pytest.param("5000 in memory", marks=LONG),
+        # An hour has 3,600 commits, each of which waits for the disk.
+        pytest.param("500 on disk", marks=LONG),
+    ],
+)
 def hour(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Hour:
     folder = tmp_path_factory.mktemp("hour")
     hosts, _, where = request.param.partition(" ")
@@ -351,8 +361,8 @@ def test_an_hour_of_hosts_of_every_manner_has_no_violation(hour: Hour) -> None:
 
 
 def test_a_host_that_answers_is_fetched_about_as_often_as_its_delay_permits(hour: Hour) -> None:
-    """Each wave of its pages takes the time of its delays and answers, a quarter more, and a minute for those that
-    were first and for what is down between two processes."""
+    """Each wave of its pages takes the time of its delays and answers, a quarter more, and a minute
+    for those that were first and for what is down between two processes."""
     asked = hour.asked()
     late = []
     for host in hour.web.hosts.values():
@@ -412,9 +422,9 @@ class NeverRests(SimulatedJob):
         self.rule = replace(self.rule, retry_after_max=0.0)
 
 
-class _Unmoved(PaceRule):
-    def after_distress(self, pace: Pace, latency: float, *_: float | None) -> float:
-        return self.after_answer(pace, latency)
+class _Unmoved(DelayPolicy):
+    def after_throttling(self, rate: HostRate, latency: float, *_: float | None) -> float:
+        return self.after_answer(rate, latency)
 
 
 class Unmoved(SimulatedJob):
@@ -430,11 +440,11 @@ class Unmoved(SimulatedJob):
         (Hasty, {}, "s instead of 30.000 s: http://slow"),
         (NeverRests, {}, "s before Retry-After is over: http://seconds"),
         (Unmoved, {}, "gap of .* http://silent"),
-        (SimulatedJob, {"KROWL_DOMAIN_CONCURRENCY": 3}, "3 in transit instead of 2 for the domain"),
+        (SimulatedJob, {"KROWL_DOMAIN_CONCURRENCY": 3}, "3 in flight instead of 2 for the domain"),
         (
             SimulatedJob,
             {"KROWL_IP_CONCURRENCY": 9, "KROWL_IP_DELAY_MIN": 0},
-            "9 in transit instead of 8 for the address",
+            "9 in flight instead of 8 for the address",
         ),
         (SimulatedJob, {"KROWL_IP_DELAY_MIN": 0.05}, "203.0.113.1 was asked after 0.05 s"),
         (SimulatedJob, {"ROBOTSTXT_OBEY": False}, "before robots.txt was answered: http://fast"),

@@ -1,4 +1,5 @@
-"""Sitemaps in whole crawls: found with robots.txt, read politely, and what they name is fetched once."""
+"""Sitemaps in whole crawls: found with robots.txt, read politely, and what they name is fetched
+once."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def test_sitemap_xml_is_read_where_no_robots_txt_is(tmp_path: Path) -> None:
 
 
 def test_an_index_leads_to_sitemaps_of_every_form(tmp_path: Path) -> None:
-    """gzip as a file and as a coding, text, RSS; one beyond DOWNLOAD_MAXSIZE; one that breaks off; an image."""
+    """gzip as a file and as a coding, text, RSS; one beyond DOWNLOAD_MAXSIZE; one that breaks off;
+    an image."""
     names = ("a.gz", "b.xml", "c.txt", "d.rss", "e.xml", "f.xml", "g.png")
     with MockWeb(spec=[NO_ROBOTS]) as web:
         port = web.port
@@ -316,7 +318,8 @@ def test_robots_txt_that_expires_does_not_bring_its_sitemaps_again(tmp_path: Pat
 
 
 def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
-    """Killed as its robots.txt, its index and its sitemaps have just been sent, and among its pages."""
+    """Killed as its robots.txt, its index and its sitemaps have just been sent, and among its
+    pages."""
     hosts = [f"h{number}.site.test" for number in range(8)]
     urls = [here(host, f"/p{number}") for number in range(40) for host in hosts]
     maps = [here("a.site.test", f"/{number}.xml") for number in range(4)]
@@ -349,7 +352,8 @@ def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
 def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
     tmp_path: Path, packed: str
 ) -> None:
-    """Six of 45 MB, which come in 45 kB: five are read. What is refused is fetched, archived and counted."""
+    """Six of 45 MB, which come in 45 kB: five are read. What is refused is fetched, archived and
+    counted."""
     names = [f"/s{number}.xml{'.gz' if packed == 'a file' else ''}" for number in range(6)]
     robots = "".join(f"Sitemap: http://a.test:{{port}}{name}\n" for name in names)
     spec = [page("/robots.txt", robots), page("/", "x"), page("/sitemap.xml", "", status=404)]

@@ -290,7 +290,8 @@ def test_robots_of_others_are_not_asked_of_a_host_that_is_excluded(tmp_path: Pat
 def test_a_host_that_is_excluded_while_the_crawl_runs_is_left_alone_within_seconds(
     tmp_path: Path,
 ) -> None:
-    """What is queued of it is dropped and counted; a file that goes missing afterwards changes nothing."""
+    """What is queued of it is dropped and counted; a file that goes missing afterwards changes
+    nothing."""
     exclude = exclusions(tmp_path, "")
     many = anchors(*(f"/{number}" for number in range(300)))
     with MockWeb(spec=[ROBOTS, page("/", many), page("^/", "leaf")]) as web:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.turnstile import Turnstile
+from krowlspider.engine.loop_throttle import LoopThrottle
 
 
 def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[int], list[int]]:
@@ -16,10 +16,10 @@ def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[in
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        turnstile = Turnstile(loop, most)
+        loop_throttle = LoopThrottle(loop, most)
 
         async def one(number: int) -> None:
-            await turnstile()
+            await loop_throttle()
             order.append(number)
 
         tasks = [asyncio.create_task(one(number)) for number in range(count)]

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider import settings as defaults
-from krowlspider.archive.check import check_folder
-from krowlspider.archive.upload import Destination
-from krowlspider.archive.uploader import finished_files
-from krowlspider.archive.uploadnotes import NOTES, UploadNotes, uploaded
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
+from krowlspider.archive.upload.upload import Destination
+from krowlspider.archive.upload.uploader import finished_files
+from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
-from krowlspider.validation import validate
 from tests.archive.captures import capture, written
 from tests.archive.s3 import (
     CREDENTIALS,
@@ -47,13 +46,8 @@ if TYPE_CHECKING:
 PAGES = 12
 BUCKET = "archive"
 FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
-# Gives up soon; the rest of the dict is the project's.
-IMPATIENT = json.dumps(
-    {
-        **{name: order for name, order in defaults.EXTENSIONS.items() if "Upload" not in name},
-        "tests.archive.s3.ImpatientUpload": 0,
-    }
-)
+# Gives up soon.
+IMPATIENT = json.dumps({"extensions.upload.Upload": None, "tests.archive.s3.ImpatientUpload": 0})
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +281,7 @@ def test_a_crawl_that_may_not_upload_because_another_does_says_so_at_both_ends(
     warc = tmp_path / "warc"
     warc.mkdir()
     running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2, KROWL_WARC_DIR=str(warc))
-    with closing(UploadNotes(warc, Destination(BUCKET, tmp_path.name, proxy.url))) as notes:
+    with closing(UploadLog(warc, Destination(BUCKET, tmp_path.name, proxy.url))) as notes:
         notes.open()
         running.start()
         running.wait_until(lambda: len(finished_files(warc)) > known)
@@ -320,7 +314,7 @@ def test_a_folder_that_another_has_left_before_the_end_is_uploaded_at_the_end(
     warc.mkdir()
     # Over before the uploader tries again by itself.
     running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.1, KROWL_WARC_DIR=str(warc))
-    with closing(UploadNotes(warc, Destination("another", ""))) as notes:
+    with closing(UploadLog(warc, Destination("another", ""))) as notes:
         notes.open()
         running.start()
         running.wait_until(lambda: "not uploaded yet" in running.log)

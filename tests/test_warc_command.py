@@ -19,22 +19,22 @@ from zipfile import ZipFile
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from krowlspider.archive.capture import NameAnswer
-from krowlspider.archive.cdxj import index_file, index_path, parse
 from krowlspider.archive.disk import lock_directory
-from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.series import WarcSeries
-from krowlspider.archive.upload import Destination, LocalFile
-from krowlspider.archive.uploadnotes import UploadNotes
-from krowlspider.jobfolder import JobFolder
+from krowlspider.archive.index.cdxj import index_file, index_path, parse
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.upload.notes import UploadLog
+from krowlspider.archive.upload.upload import Destination, LocalFile
+from krowlspider.archive.write.capture import NameAnswer
+from krowlspider.archive.write.series import WarcSeries
+from krowlspider.crawl.folder import JobFolder
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
-from tests.crawling import ROOT
+from tests.crawling import ROOT, scrapy
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.test_crawl import crawl_of
 
 if TYPE_CHECKING:
-    from krowlspider.archive.capture import Capture
+    from krowlspider.archive.write.capture import Capture
 
 ZIPPED = gzip.compress(b"hello world", mtime=0)
 CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(ZIPPED), ZIPPED)
@@ -52,17 +52,8 @@ DAY = 86_400
 
 def warc(*words: object, code: int = 0) -> tuple[bytes, str]:
     """Run the command; what it prints, and its complaints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "warc", *map(str, words)],
-        cwd=ROOT,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    said = done.stderr.decode()
-    assert done.returncode == code, said
-    assert "Traceback" not in said
-    return done.stdout, said
+    done = scrapy("warc", *words, code=code)
+    return done.stdout, done.stderr.decode()
 
 
 def day(number: int, each: Capture) -> Capture:
@@ -74,7 +65,7 @@ def note_upload(path: Path, content: bytes | None = None) -> None:
     """Note that a file is in a bucket, as an upload does."""
     if content is not None:
         path.write_bytes(content)
-    notes = UploadNotes(path.parent, Destination("bucket", ""))
+    notes = UploadLog(path.parent, Destination("bucket", ""))
     notes.open()
     notes.add(LocalFile(path.name, path.stat().st_size, path.stat().st_mtime_ns), "etag")
     notes.close()

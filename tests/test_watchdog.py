@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from math import inf
 from pathlib import Path
@@ -16,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.frontier.holds import NOTES
+from krowlspider.crawl.monitoring.watchdog import HELD, LOOK, Hold
+from krowlspider.frontier.hosts.holds import NOTES
 from krowlspider.frontier.poison import BEAT_AT, MARK, NOTHING, mark_of
-from krowlspider.frontier.schema import host_key, queue_key
-from krowlspider.watchdog import HELD, LOOK, Hold
-from tests.crawling import ROOT, Crawl, frontier_view
+from krowlspider.frontier.store.schema import host_key, queue_key
+from tests.crawling import Crawl, frontier_view, scrapy
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page, pages
 from tests.test_poison import HOSTS, ORDINARY, SIGKILL, SITE, deadly_crawl
@@ -139,11 +137,29 @@ def hold_and_interrupt(web: MockWeb, crawl: Crawl) -> float:
 
 
 def told(crawl: Crawl) -> list[str]:
-    return [line for line in crawl.log.splitlines() if "[krowlspider.watchdog]" in line]
+    return [
+        line for line in crawl.log.splitlines() if "[krowlspider.crawl.monitoring.watchdog]" in line
+    ]
 
 
-def children(pid: int) -> list[int]:
-    return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def counters(crawl: Crawl) -> list[int]:
+    """Holds, those for which a host is blamed, and hosts set aside."""
+    names = ("holds_count", "blamed_count", "set_aside_count")
+    return [crawl.stats[f"krowl/watchdog/{name}"] for name in names]
+
+
+def watchdogs(pid: int) -> list[int]:
+    """The watchdog among the children of a crawl, which runs other programs at its start."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if b"\0-I\0-S\0" in _command(child)]
+
+
+def _command(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        # It has ended.
+        return b""
 
 
 def test_sigint_ends_a_crawl_that_a_call_in_c_holds(tmp_path: Path) -> None:
@@ -164,8 +180,8 @@ def test_sigint_ends_a_crawl_that_a_call_in_c_holds(tmp_path: Path) -> None:
 def test_the_watchdog_ends_with_its_crawl_however_that_ends(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         crawl = deadly_crawl(web, tmp_path, "asleep").start()
-        crawl.wait_until(lambda: bool(children(crawl.process.pid)))
-        (watchdog,) = children(crawl.process.pid)
+        crawl.wait_until(lambda: bool(watchdogs(crawl.process.pid)))
+        (watchdog,) = watchdogs(crawl.process.pid)
         # A terminal sends it to both.
         os.kill(watchdog, signal.SIGINT)
         os.kill(watchdog, signal.SIGTERM)
@@ -176,6 +192,11 @@ def test_the_watchdog_ends_with_its_crawl_however_that_ends(tmp_path: Path) -> N
         while Path(f"/proc/{watchdog}").exists():
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_its_counters_are_there_from_zero(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        assert counters(deadly_crawl(web, tmp_path, "parse").run()) == [0, 0, 0]
 
 
 @pytest.mark.slow
@@ -204,13 +225,12 @@ def test_the_second_hold_sets_the_host_aside_and_all_else_is_fetched(tmp_path: P
         )
         others = {(entry.host.partition(":")[0], entry.path) for entry in pages(web.log())}
         assert ORDINARY - others <= {(HOSTS[0], f"/{number}") for number in range(4)}
-        command = [sys.executable, "-m", "scrapy", "frontier", str(last.jobdir), "--host", host]
-        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        assert "It is set aside: it has held the event loop" in shown.stdout
+        shown = scrapy("frontier", last.jobdir, "--host", host)
+        assert b"It is set aside: it has held the event loop" in shown.stdout
+        assert counters(last) == [0, 0, 1]
         # The page that holds it, and what is left of the other four.
         assert 1 <= frontier_view(last.jobdir)["queued"] <= 5
-        forgotten = [*command[:5], "--forget", host]
-        subprocess.run(forgotten, cwd=ROOT, capture_output=True, check=True)
+        scrapy("frontier", last.jobdir, "--forget", host)
         deadly_crawl(web, tmp_path, "parse").run()
         done = {(entry.host.partition(":")[0], entry.path) for entry in pages(web.log())}
         assert done == ORDINARY | {(HOSTS[0], "/deadly")}
@@ -256,6 +276,7 @@ def test_a_hold_that_ends_by_itself_ends_nothing(tmp_path: Path) -> None:
         held, free = told(crawl)
         assert f"by {web.url(HOSTS[0], '/deadly')} " in held
         assert re.search(r"INFO: The event loop is free again after [89] s$", free)
+        assert counters(crawl) == [1, 1, 0]
         assert {(e.host.partition(":")[0], e.path) for e in pages(web.log())} >= ORDINARY
         # While it closed its folder it was not watched.
         (beat,) = Struct("=d").unpack_from((crawl.jobdir / MARK).read_bytes(), BEAT_AT)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import brotli
 
+from bench.hostile import robots, tls
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from bench.hostile.tls import Flood, Script
 
 # Sockets that keep the backlog of the black hole full.
 BLACK_HOLE: list[Any] = []
@@ -52,7 +56,8 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Attack:
     """``hosts`` are names to addresses, as of KROWL_RESOLVE; ``seeds`` the links that lead to it;
-    ``keep`` the part of its rate that a good host must keep."""
+    ``keep`` the part of its rate that a good host must keep; ``tls`` what it does with connections
+    to the port of TLS, by the name that is asked for, "" for none."""
 
     what: str
     hosts: dict[str, str]
@@ -60,6 +65,7 @@ class Attack:
     answer: Callable[[Request, Web], Reply | None]
     keep: float = 0.5
     settings: dict[str, object] = field(default_factory=dict)
+    tls: dict[str, Script] = field(default_factory=dict)
 
 
 def page(
@@ -110,12 +116,13 @@ def _links(urls: Sequence[str]) -> Reply:
 
 # --- robots.txt ---
 
-_AGENTS = b"user-agent: *\n" * 5000 + b"".join(b"disallow: /%d\n" % n for n in range(5000))
-_REPEATED = b"user-agent:*\n" * 19_000 + b"allow:/a\n" * 29_000
-_WILD = b"user-agent: *\n" + b"".join(
-    b"disallow: /" + b"*a" * (40 + n % 40) + b"%d\n" % n for n in range(2500)
-)
-_LONG_PATHS = [f"/{'a' * 1900}{n}" for n in range(1000)]
+
+def _costly(name: str, what: str) -> Attack:
+    make, path = robots.COSTLY[name]
+    body = _coded(brotli.compress(make()), b"br", b"text/plain")
+    answers = {"/robots.txt": body, "/": _links(robots.links(path))}
+    return _one(f"robots.txt of 2 kB of brotli and 1,000 links: {what}", f"{name}.test", answers)
+
 
 # --- codings ---
 
@@ -195,10 +202,9 @@ def _dead(what: str, host: str, targets: Callable[[Web], list[str]], reply: Repl
     return Attack(what, {host: "127.66.6.6"}, _root(host), answer, 0.3)
 
 
-def _addresses(port: int) -> list[str]:
-    return [
-        f"http://127.{100 + n // 250 // 20}.{n // 250}.{n % 250 + 1}:{port}/" for n in range(10_000)
-    ]
+def _addresses(port: int, scheme: str = "http") -> list[str]:
+    places = ((100 + n // 5000, n // 250, n % 250 + 1) for n in range(10_000))
+    return [f"{scheme}://127.{a}.{b}.{c}:{port}/" for a, b, c in places]
 
 
 _DRIP = Reply(
@@ -279,24 +285,47 @@ def _chunked(after: float) -> Attack:
     return Attack("300 chunked bodies of 10 MiB at a time", hosts, _root(host), answer, 0.3)
 
 
+# --- TLS ---
+
+
+def _secure(what: str, host: str, script: Script) -> Attack:
+    def seeds(web: Web) -> list[str]:
+        return [f"https://{host}:{web.tls}/"]
+
+    return Attack(what, {host: "127.66.6.6"}, seeds, lambda *_: None, tls={host: script})
+
+
+def _flood(what: str, host: str, flood: Flood) -> Attack:
+    return _secure(f"TLS: 1,000 answers of {what}", host, tls.flooding(flood))
+
+
+def _dripped() -> Attack:
+    dead = _dead(
+        "10,000 links to addresses whose TLS handshake comes a byte each 0.1 s",
+        "handshake.test",
+        lambda web: _addresses(web.tls, "https"),
+        None,
+    )
+    return replace(dead, tls={"": tls.dripped})
+
+
 ATTACKS: dict[str, Attack] = {
     "robots-agents": _one(
         "robots.txt of 145 kB: 5,000 times `user-agent: *`, then 5,000 rules",
         "agents.test",
-        {"/robots.txt": page(_AGENTS, kind=b"text/plain")},
+        {"/robots.txt": page(robots.AGENTS, kind=b"text/plain")},
     ),
     "robots-repeated": _one(
         "the same group 19,000 times, 511 kB in 45 bytes of brotli",
         "repeated.test",
-        {"/robots.txt": _coded(brotli.compress(_REPEATED), b"br", b"text/plain")},
+        {"/robots.txt": _coded(brotli.compress(robots.REPEATED), b"br", b"text/plain")},
     ),
-    "robots-wildcards": _one(
-        "2,500 rules of up to 80 wildcards, 1,000 links of 1,900 characters",
-        "wild.test",
-        {
-            "/robots.txt": _coded(brotli.compress(_WILD), b"br", b"text/plain"),
-            "/": _links(_LONG_PATHS),
-        },
+    "robots-wildcards": _costly("wildcards", "1,150 rules of 81 wildcards and `$`"),
+    "robots-near": _costly("near", "1,150 rules that nearly match at each place of the path"),
+    "robots-prefixes": _costly("prefixes", "prefixes of all lengths up to 989, which all match"),
+    "robots-escapes": _costly("escapes", "1,150 rules of 22 wildcards between escapes, and `$`"),
+    "robots-groups": _costly(
+        "groups", "1,150 groups of our name and everyone's, with wildcards and `$`"
     ),
     "codings-4": _one(
         "1,000 pages in four codings, of empty deflate blocks",
@@ -364,4 +393,24 @@ ATTACKS: dict[str, Attack] = {
     ),
     "ports": _ports(),
     "chunked": _chunked(0.05),
+    "tls-keys": _flood("changes of keys without end", "keys.test", tls.key_updates),
+    "tls-keys-content": _flood(
+        "changes of keys without end, each with a byte of content",
+        "keybytes.test",
+        tls.key_updates_and_content,
+    ),
+    "tls-bytes": _flood(
+        "records of a byte of content, without end", "bytes.test", tls.content_by_bytes
+    ),
+    "tls-bytes-short": _flood(
+        "5,000 records of a byte of content", "short.test", tls.short_content_by_bytes
+    ),
+    "tls-empty": _flood(
+        "empty records without end, 31 to a byte of content", "empty.test", tls.empty_records
+    ),
+    "tls-modulus": _secure(
+        "TLS 1.2 with DHE alone, a modulus of 10,000 bits", "modulus.test", tls.long_modulus
+    ),
+    "tls-field": _secure("TLS 1.3 with a key over ffdhe8192 alone", "field.test", tls.long_field),
+    "tls-dripped": _dripped(),
 }

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from bench.hostile.attacks import ATTACKS, BLACK_HOLE, Attack, Reply, Request, Web, page
+from bench.hostile.tls import TLSWeb
 from tests.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -162,15 +163,21 @@ def _black_hole() -> socket.socket:
     return full
 
 
+def _port(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
 async def _serve(names: list[str]) -> None:
     server = _Server([ATTACKS[name] for name in names])
     listening = await asyncio.start_server(server.serve, "0.0.0.0", 0, backlog=_BACKLOG)
-    port = listening.sockets[0].getsockname()[1]
+    port = _port(listening)
     full = _black_hole()
+    scripts = {name: script for each in server.attacks for name, script in each.tls.items()}
+    secure = TLSWeb(scripts, server.hostile)
+    tls = await asyncio.start_server(secure.serve, "0.0.0.0", 0, backlog=_BACKLOG)
     victims = [await asyncio.start_server(server.serve, "127.9.9.9", 0) for _ in range(100)]
-    server.web = Web(
-        port, full.getsockname()[1], 0, [v.sockets[0].getsockname()[1] for v in victims]
-    )
+    server.web = Web(port, full.getsockname()[1], _port(tls), [_port(victim) for victim in victims])
     print(json.dumps(server.web.as_dict()), flush=True)
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
@@ -194,7 +201,8 @@ async def _serve(names: list[str]) -> None:
             ),
             flush=True,
         )
-        server.good, server.hostile = [], Counter()
+        server.good = []
+        server.hostile.clear()
 
     threading.Thread(target=listen, daemon=True).start()
     await ended

@@ -1,5 +1,6 @@
-"""crawlee-python's ParselCrawler with robots.txt. Arguments: seeds file, pages, storage folder, concurrency, and where
-the queue is: file (crawlee's default) or memory. Its last line says how many pages it has parsed."""
+"""crawlee-python's ParselCrawler with robots.txt. Arguments: seeds file, pages, storage folder,
+concurrency, and where the queue is: file (crawlee's default) or memory. Its last line says how many
+pages it has parsed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Stock Scrapy: JOBDIR, LinkExtractor, robots.txt. Arguments: seeds file, pages, job folder, concurrency.
+"""Stock Scrapy: JOBDIR, LinkExtractor, robots.txt. Arguments: seeds file, pages, job folder,
+concurrency.
 
-Its last line says how many pages it has parsed. What its documentation says of broad crawls is set; with the fifth argument, a Redis URL, requests and fingerprints are
-in scrapy-redis.
+Its last line says how many pages it has parsed. What its documentation says of broad crawls is set;
+with the fifth argument, a Redis URL, requests and fingerprints are in scrapy-redis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The archive room: captures become WARC/1.1 files, which are mended, checked and read back here.
+"""The archive: write captures to WARC/1.1 files; index, mend, check, pack, upload and read these.
 
-It knows nothing of Scrapy, of the frontier or of how a page was fetched.
+It depends neither on Scrapy nor on the frontier, nor on how a page was fetched.
 """

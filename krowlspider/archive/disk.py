@@ -1,4 +1,4 @@
-"""Changes of a directory that are durable when the call returns."""
+"""Change a directory durably, and lock it for one process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from krowlspider.archive.errors import ArchiveError
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Held by the process that writes to a folder.
+# The file that the process that writes to a folder locks.
 LOCK = ".krowlspider.lock"
-# The mark of a file that is still written, or was when its process died.
+# The suffix of a file that is being written, or was when its process died.
 OPEN = ".open"
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in ``directory`` durable: fsync of a file does not cover its name."""
+    """Make the names in ``directory`` durable: an fsync of a file does not cover its name."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -28,7 +28,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make ``directory`` and its parents where they are missing, durably."""
+    """Make ``directory`` and its missing parents, durably."""
     if directory.is_dir():
         return
     make_directory(directory.parent)
@@ -37,17 +37,22 @@ def make_directory(directory: Path) -> None:
 
 
 def finish_name(path: Path) -> Path:
-    """The final name of the open file ``path``. Raises ValueError when it is not an open one."""
+    """Return the final name of the open file ``path``.
+
+    :raises ValueError: ``path`` is not the name of an open file
+    """
     if path.suffix != OPEN:
         raise ValueError(f"not the name of an open file: {path}")
     return path.with_suffix("")
 
 
 def finish(path: Path) -> Path:
-    """Give an open file, its content durable already, its final name, durably; return that.
+    """Rename an open file durably to its final name and return that.
 
-    Raises FileExistsError when the name is taken: a finished file is never written over. ArchiveError when it has the
-    name, but perhaps not to stay.
+    The content must be durable already.
+
+    :raises FileExistsError: the name is taken; a finished file is never overwritten
+    :raises ArchiveError: the file has its final name, but the name may not be durable
     """
     final = finish_name(path)
     if final.exists():
@@ -61,9 +66,10 @@ def finish(path: Path) -> Path:
 
 
 def lock_directory(directory: Path) -> int:
-    """Hold a folder for this process alone, until the returned descriptor is closed.
+    """Lock a folder for this process and return a descriptor; closing it ends the lock.
 
-    Raises ArchiveError when another process holds it, OSError when it cannot be written.
+    :raises ArchiveError: another process holds the lock
+    :raises OSError: the folder cannot be written
     """
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -1,20 +1,21 @@
-"""What can go wrong in the archive, told apart by what the caller may still do."""
+"""The archive's errors; each one defines what the caller may still do."""
 
 from __future__ import annotations
 
 
 class ArchiveError(Exception):
-    """The archive can vouch for nothing more: no page may be acknowledged after this."""
+    """The archive has failed for good: no page may be acknowledged after this."""
 
 
 class CaptureRefused(ValueError):
-    """One capture cannot be a WARC record; nothing of it was written, the others are unharmed."""
+    """One capture cannot be a WARC record. Nothing of it was written; others are not affected."""
 
 
 class RecordError(ValueError):
-    """Bytes in an archive file are not what they should be.
+    """An archive file is damaged.
 
-    ``offset`` is where the gzip member begins that is not whole or holds no valid record.
+    ``offset`` is the first byte of the gzip member that is not whole or holds no valid record.
+    ``reason`` is the text of the message without the offset.
     """
 
     def __init__(self, offset: int, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Gzip members, one record each, read one at a time in bounded memory.
+"""Read gzip members, one record each, one at a time and in bounded memory.
 
-The standard library's zlib reads: unlike isal's it refuses, as ``gzip -t`` does, header flags that
-RFC 1952 reserves.
+The standard library's zlib decodes them: like ``gzip -t`` and unlike isal, it refuses header flags
+that RFC 1952 reserves.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from krowlspider.archive.errors import RecordError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Read and decoded in pieces of this size: a request's member is some 300 bytes, a page's 10 KiB.
+# Bytes read and decoded at a time; most members are smaller.
 _PIECE = 16 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 def read_member(stream: BinaryIO, offset: int, sink: Callable[[bytes], object]) -> int:
-    """Decode the member at ``offset``, hand its pieces to ``sink``, return its length in the file.
+    """Decode the member at ``offset``, pass its pieces to ``sink``, return its length in the file.
 
-    Raises RecordError when there is no whole member whose checksum and size agree.
+    :raises RecordError: no whole member with the right checksum and size begins there
+    :raises OSError: the file cannot be read
     """
     decoder = zlib.decompressobj(_GZIP)
     stream.seek(offset)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import xxhash
 
-from krowlspider.cluster.claims import Claims, Reading
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.claims import Claims, Reading
+from krowlspider.cluster.ring.record import Counters, Record
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-Counters: TypeAlias = Mapping[str, int | float]
+    from collections.abc import Callable, Iterable, Mapping
 
 _RING_PART = re.compile(r"(?P<id>[^=]+)=(?P<redis>(rediss?|unix)://.+?)(\*(?P<weight>[0-9]{1,9}))?")
-# Where a Redis is. Without a query: one could undo the bounds of every call.
-REDIS_URL = re.compile(r"(rediss?|unix)://[^?\s]+")
-# No counter comes near it; an integer in JSON may have more digits than a float has.
-_NUMBER_MAX = 2**63
 # Bytes of the cluster's identity seed.
 SEED_SIZE = 8
-# Of the form of a record, the first in which nodes of one cluster may differ.
-_VERSION = 1
 
 
 class ClusterError(KrowlError):
@@ -44,48 +34,6 @@ class UnansweredError(Exception):
     """Consul or Redis did not answer, or not in time: what it was asked may have been done or not."""
 
 
-class BadRecordError(Exception):
-    """What a member has published cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A live member: what it is, what it claims, the counters of its last heartbeat, and whether it is ``leaving``: no ring
-    has it any more, and its claims lock its domains until it has handed them over."""
-
-    member: Member
-    claims: Claims = ()
-    counters: Counters = field(default_factory=dict)
-    leaving: bool = False
-
-    def dumps(self) -> str:
-        """JSON of all but the id, which its key has, and the counters, which have a place of their own."""
-        member = self.member
-        return json.dumps(
-            {
-                "version": _VERSION,
-                "weight": member.weight,
-                "redis": member.redis,
-                "address": member.address,
-                "leaving": self.leaving,
-                "claims": [ring.to_json() for ring in self.claims],
-            }
-        )
-
-    @classmethod
-    def loads(cls, node: str, text: bytes) -> Record:
-        """:raises BadRecordError: not what :meth:`dumps` writes, or of another version"""
-        try:
-            said = json.loads(text)
-            if said["version"] != _VERSION:
-                raise ValueError(f"it is of version {said['version']!r:.20}, not {_VERSION}")
-            member = Member(node, said["weight"], _redis(said["redis"]), _text(said["address"]))
-            claims = tuple(map(Ring.from_json, said["claims"]))
-            return cls(member, claims, leaving=_flag(said["leaving"]))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BadRecordError(f"the record of {node} cannot be read: {error}") from error
-
-
 class Membership(Protocol):
     """This node's place in the cluster; on one event loop.
 
@@ -94,7 +42,7 @@ class Membership(Protocol):
     start it may fall. ``on_change`` is called after ``members`` changed in more than counters, and after the lease
     ended or came back.
 
-    The ``crew`` has every node with work that may be on its disk, as read with the last heartbeat: each member, and those
+    The ``pending_nodes`` has every node with work that may be on its disk, as read with the last heartbeat: each member, and those
     that have ended without `dismiss`.
     """
 
@@ -108,7 +56,7 @@ class Membership(Protocol):
     def epoch(self) -> int: ...
 
     @property
-    def crew(self) -> frozenset[str]: ...
+    def pending_nodes(self) -> frozenset[str]: ...
 
     @property
     def good_until(self) -> float:
@@ -190,13 +138,13 @@ class StaticMembership:
         given = {member.id: member for member in members}
         if node not in given:
             raise ClusterError(
-                f"this node's id {node} is not in KROWL_RING ({', '.join(given)}): set KROWL_NODE_ID to one of them"
+                f"this node's id {node} is not in KROWL_STATIC_NODES ({', '.join(given)}): set KROWL_NODE_ID to one of them"
             )
         ring = Ring(given.values())
         self.own = given[node]
         self.on_change = on_change
         self.members = {member.id: Record(member, (ring,)) for member in given.values()}
-        self.crew = frozenset(given)
+        self.pending_nodes = frozenset(given)
         self._cluster = cluster
         self._board = board
 
@@ -233,16 +181,6 @@ class StaticMembership:
             old.claims if claims is None else claims,
             old.counters if counters is None else counters,
         )
-
-
-class StandaloneMembership(StaticMembership):
-    """One member: the crawl of one process."""
-
-    def __init__(self, own: Member, *, on_change: Callable[[], None] = lambda: None) -> None:
-        super().__init__(own.id, [own], "", on_change=on_change)
-
-    async def agree_seed(self, seed: bytes | None) -> bytes:
-        return seed or static_seed(self.own.id)
 
 
 def static_seed(cluster: str, secret: str = "") -> bytes:
@@ -294,39 +232,3 @@ def parse_ring(parts: Iterable[str]) -> list[Member]:
         members[member.id] = member
     # What all share is in the first one's Redis, in whatever order each was given them.
     return [members[name] for name in sorted(members)]
-
-
-def load_counters(text: bytes | str) -> Counters:
-    """Counters as they came over the network.
-
-    :raises BadRecordError: not an object of names and numbers
-    """
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRecordError(f"counters cannot be read: {error}") from error
-    if not isinstance(said, dict) or not all(
-        type(number) in {int, float} and -_NUMBER_MAX < number < _NUMBER_MAX
-        for number in said.values()
-    ):
-        raise BadRecordError("counters are not names and numbers")
-    return said
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def _redis(value: Any) -> str:
-    # It is not told: it may have a password in it.
-    if (url := _text(value)) and not REDIS_URL.fullmatch(url):
-        raise ValueError("its redis is not the URL of a Redis")
-    return url
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
-    return value

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 class Signal(StrEnum):
     RUNNING = "RUNNING"
-    # Nothing is popped; what is in transit ends.
+    # Nothing is popped; what is in flight ends.
     PAUSED = "PAUSED"
     # Every node ends as by SIGTERM.
     STOP = "STOP"

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from redis.exceptions import RedisError
 
-from krowlspider.cluster.consulcalls import Agent, SessionGoneError, Step, coded
-from krowlspider.cluster.membership import BadRecordError, UnansweredError, load_counters
+from krowlspider.cluster.consul.calls import Agent, SessionGoneError, Step, coded
+from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.ring.record import BadRecordError, load_counters
 from krowlspider.cluster.signal import Signal
 from krowlspider.cluster.tasks import end
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from consul import Consul
     from redis.asyncio import Redis
 
-    from krowlspider.cluster.census import Entry
-    from krowlspider.cluster.membership import Counters
+    from krowlspider.cluster.ring.census import Entry
+    from krowlspider.cluster.ring.record import Counters
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,4 @@
-"""Scrapy subcommands of krowlspider, one file each; `crawl` replaces the one of Scrapy."""
+"""Scrapy subcommands of krowlspider, one per file.
+
+`crawl`, `fetch`, `parse`, `shell` and `view` replace Scrapy's own.
+"""

@@ -1,4 +1,4 @@
-"""``scrapy crawl``: as Scrapy's, but a mistake is told in one line and the exit code says how it ended."""
+"""``scrapy crawl`` with one-line errors, and an exit code that shows how the crawl ended."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
 from krowlspider.cluster.membership import ClusterError
-from krowlspider.errors import KrowlError, SettingsError, for_want_of_room, told
-from krowlspider.frontier.repair import way_out
-from krowlspider.job import Job
-from krowlspider.validation import validate
+from krowlspider.config.validation import validate
+from krowlspider.crawl.job import Job
+from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
+from krowlspider.frontier.admin.repair import way_out
 
 if TYPE_CHECKING:
     import argparse
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Exit codes: the caller can tell a mistake in the input from a disk that is full.
+# Exit codes: they distinguish bad input from a full disk or failed storage.
 BAD_INPUT = 2
 STORAGE_FAILED = 3
-# Of a crawl that has ended by itself; start_error is what Scrapy says when the spider's start() has raised.
+# Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
 
 
@@ -42,7 +42,7 @@ class Command(CrawlCommand):
             sys.exit(BAD_INPUT)
 
     def _check(self, args: list[str]) -> None:
-        """:raises SettingsError: the arguments are not the name of one spider"""
+        """:raises SettingsError: the arguments are not the name of exactly one spider"""
         assert self.settings is not None
         names = sorted(get_spider_loader(self.settings).list())
         if not args:
@@ -62,7 +62,7 @@ class Command(CrawlCommand):
         crawler = self.crawler_process.create_crawler(args[0])
         crawl: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
         self.crawler_process.start()
-        # The interpreter looks for cyclic garbage once more as it ends, among all there is: 0.3 s after a small crawl.
+        # The interpreter collects cyclic garbage once more as it exits, which is slow here.
         gc.freeze()
         error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
         if isinstance(error, KrowlError):
@@ -78,7 +78,7 @@ class Command(CrawlCommand):
             self.exitcode = BAD_INPUT
         elif failure is not None:
             way = way_out(failure, Job.of(crawler).folder.path)
-            why = told(failure)
+            why = error_text(failure)
             print(f"krowlspider: the crawl could not be kept on disk: {why}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED
         else:
@@ -87,6 +87,9 @@ class Command(CrawlCommand):
 
 
 def _raise_open_files() -> None:
-    """Take as many open files as the machine allows: each connection is one, and 1,024 is the usual soft limit."""
+    """Raise the soft limit of open files to the hard limit.
+
+    Each connection is an open file, and the usual soft limit is only 1,024.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

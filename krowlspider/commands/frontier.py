@@ -1,4 +1,4 @@
-"""``scrapy frontier JOBDIR``: look into a crawl's frontier, change it by hand, repair it."""
+"""``scrapy frontier JOBDIR``: inspect, change or repair the frontier of a crawl."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ import plyvel
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from krowlspider.commands import frontiertext
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
-from krowlspider.commands.files import STDIO, drop_output, read_lines, written
 from krowlspider.commands.importing import import_into
-from krowlspider.errors import JobError, KrowlError, for_want_of_room, told
-from krowlspider.frontier.edit import drop_host, forget_host
-from krowlspider.frontier.exchange import export_lines
-from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.hostview import look_at_host
-from krowlspider.frontier.owner import check_owner
-from krowlspider.frontier.repair import gone, is_there, repair, way_out
-from krowlspider.frontier.store import STORE_ERRORS, LevelStore, NoRoomError, StoreError
-from krowlspider.frontier.view import look
-from krowlspider.job import pace_rule
-from krowlspider.jobfolder import JobFolder, JobInUseError, sync_folder
+from krowlspider.config.validation import validate
+from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder
+from krowlspider.crawl.parts import delay_policy
+from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
+from krowlspider.frontier.admin.edit import drop_host, forget_host
+from krowlspider.frontier.admin.export import export_lines
+from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
+from krowlspider.frontier.admin.view import look
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.store.owner import check_owner
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
 from krowlspider.urls.canonical import IdentityHasher, normalise
 from krowlspider.urls.host import host_of
-from krowlspider.validation import validate
+from krowlspider.views import frontier
+from krowlspider.views.files import STDIO, drop_output, read_lines, written
 
 if TYPE_CHECKING:
     import argparse
 
-    from krowlspider.jobfolder import JobHead
+    from krowlspider.crawl.folder import JobHead
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options that do more than to look at the whole.
+# Options whose value is a file.
 _FILES = ("export", "import_file")
+# Options for more than an overview; they cannot be used while a crawl runs.
 _ACTIONS = ("host", "export", "import_file", "drop_host", "forget", "repair")
 
 
@@ -89,7 +90,7 @@ class Command(ScrapyCommand):
             folder = JobFolder.existing(args[0])
             self._run(folder, opts)
         except BrokenPipeError:
-            # Whoever read it has read enough.
+            # The reader of the output has closed it.
             drop_output()
         except (KrowlError, OSError, *STORE_ERRORS) as error:
             where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
@@ -97,12 +98,12 @@ class Command(ScrapyCommand):
             way = way_out(error, folder.path) if folder else ""
             if full and not isinstance(error, StoreError):
                 way = ": make room on its disk, and do it again"
-            print(f"krowlspider: {where}{told(error)}{way}", file=sys.stderr)
+            print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED if full else BAD_INPUT
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
         """:raises KrowlError: the command line or a setting is wrong
-        :raises UsageError: there is not one JOBDIR
+        :raises UsageError: there is not exactly one JOBDIR
         """
         for name in args:
             if name.startswith("-"):
@@ -118,7 +119,7 @@ class Command(ScrapyCommand):
                 raise KrowlError(f"{option} is given an empty name: give {wanted}")
         assert self.settings is not None
         checked = self.settings.copy()
-        # Nothing is fetched here.
+        # This command fetches nothing, so it needs no real contact.
         checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
         validate(checked)
 
@@ -131,7 +132,7 @@ class Command(ScrapyCommand):
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
                 ) from error
             status = folder.read_status()
-            self._say(opts, {"running": status}, frontiertext.running(folder, status))
+            self._say(opts, {"running": status}, frontier.running(folder, status))
             return
         try:
             if opts.repair:
@@ -148,7 +149,7 @@ class Command(ScrapyCommand):
     def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
         hasher = IdentityHasher(head.seed)
         report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
-        self._say(opts, report.as_dict(), frontiertext.repaired(report, folder.path))
+        self._say(opts, report.as_dict(), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
 
@@ -158,8 +159,8 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         if opts.host:
             name = _host(opts.host)
-            one = look_at_host(store, name, pace_rule(self.settings), time.time(), _MOST)
-            self._say(opts, one.as_dict(), frontiertext.one_host(one))
+            one = look_at_host(store, name, delay_policy(self.settings), time.time(), _MOST)
+            self._say(opts, one.as_dict(), frontier.one_host(one))
         elif opts.export:
             count = 0
             with written(opts.export) as file:
@@ -178,8 +179,8 @@ class Command(ScrapyCommand):
         elif opts.forget:
             self._forget(folder, store, opts)
         else:
-            view = look(store, pace_rule(self.settings), time.time(), _MOST)
-            self._say(opts, view.as_dict(), frontiertext.whole(view))
+            view = look(store, delay_policy(self.settings), time.time(), _MOST)
+            self._say(opts, view.as_dict(), frontier.whole(view))
 
     def _forget(self, folder: JobFolder, store: LevelStore, opts: argparse.Namespace) -> None:
         def remove_filter() -> None:
@@ -199,7 +200,10 @@ class Command(ScrapyCommand):
 
 
 def _host(name: str) -> str:
-    """The host of a name or a URL, as the frontier calls it."""
+    """Return the host of a name or a URL, as written in the frontier.
+
+    :raises JobError: ``name`` is not the name of a host
+    """
     url = normalise(name if "://" in name else f"http://{name}")
     if url is None:
         raise JobError(f"{name!r} is not the name of a host")
@@ -207,7 +211,5 @@ def _host(name: str) -> str:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether there was no room for the frontier on its disk."""
-    if isinstance(error, KrowlError):
-        return False
-    return isinstance(error, NoRoomError) or for_want_of_room(error)
+    """Return whether the disk had no room for the frontier."""
+    return not isinstance(error, KrowlError) and for_want_of_room(error)

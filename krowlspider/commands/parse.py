@@ -1,4 +1,4 @@
-"""``scrapy parse``, on Scrapy's own components."""
+"""``scrapy parse`` with Scrapy's own components."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.commands.parse import Command as ScrapyCommand
 
-from krowlspider.singlepage import use_scrapys_own
+from krowlspider.commands.single_page import use_scrapys_own
 
 if TYPE_CHECKING:
     import argparse

@@ -1,4 +1,7 @@
-"""``scrapy ring``: the nodes of a cluster, what waits for each, and who owns a URL; its signal, and whom it waits for."""
+"""``scrapy ring``: show the nodes of a cluster, their inboxes and the owner of a URL.
+
+It also sends the cluster signal, and makes the cluster forget a node that is gone.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Command(ScrapyCommand):
     def long_desc(self) -> str:
         return (
             f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=... -s KROWL_CLUSTER=..., or"
-            " -s KROWL_RING=... . Exit code 1: a node or a server does not answer, the nodes do not agree on the ring, or"
+            " -s KROWL_STATIC_NODES=... . Exit code 1: a node or a server does not answer, the nodes do not agree on the ring, or"
             " one is gone; 2: bad input"
         )
 
@@ -53,8 +56,9 @@ class Command(ScrapyCommand):
         )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        # Each command of Scrapy imports this file; the clients of Consul and Redis are for this one alone.
-        from krowlspider.ringview.show import show  # noqa: PLC0415
+        # Every Scrapy command imports this file, but only this one needs the clients of Consul and
+        # Redis.
+        from krowlspider.views.ring.show import show  # noqa: PLC0415
 
         assert self.settings is not None
         try:

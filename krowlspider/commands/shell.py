@@ -1,4 +1,4 @@
-"""``scrapy shell``, on Scrapy's own components."""
+"""``scrapy shell`` with Scrapy's own components."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.commands.shell import Command as ScrapyCommand
 
-from krowlspider.singlepage import use_scrapys_own
+from krowlspider.commands.single_page import use_scrapys_own
 
 if TYPE_CHECKING:
     import argparse

@@ -15,35 +15,36 @@ from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
 from krowlspider import __version__
-from krowlspider.archive.cdxj import WARC
-from krowlspider.archive.check import check_folder
 from krowlspider.archive.disk import OPEN, lock_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.indexes import indexes_in, make_indexes, merge
-from krowlspider.archive.mend import mend_folder
-from krowlspider.archive.upload import Destination
-from krowlspider.archive.uploader import upload_folder
-from krowlspider.archive.uploadnotes import uploaded
-from krowlspider.archive.uploadstore import BucketError
-from krowlspider.archive.wacz import pack
-from krowlspider.commands import warccat, warctext
+from krowlspider.archive.index.cdxj import WARC
+from krowlspider.archive.index.indexes import indexes_in, make_indexes, merge
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.archive.tools.wacz import pack
+from krowlspider.archive.upload.notes import uploaded
+from krowlspider.archive.upload.store import BucketError
+from krowlspider.archive.upload.upload import Destination
+from krowlspider.archive.upload.uploader import upload_folder
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
-from krowlspider.commands.files import STDIO, drop_output, written
+from krowlspider.config.validation import validate
+from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, lacks_room
-from krowlspider.job import warc_folder
-from krowlspider.jobfolder import JobFolder
-from krowlspider.validation import validate
+from krowlspider.views import captures
+from krowlspider.views import warc as views_warc
+from krowlspider.views.files import STDIO, drop_output, written
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator
 
-    from krowlspider.archive.uploader import UploadStats
+    from krowlspider.archive.upload.uploader import UploadStats
 
-# Something is wrong with what was looked at, or it is not there; the command itself went well.
+# Exit code: the command itself worked, but it found a problem or something missing.
 FOUND_WRONG = 1
 _MERGED = "index.cdxj"
-# Each word, what it is followed by, and the options that go with it.
+# Each subcommand, its usage, and the options that it accepts.
 _WORDS = {
     "index": ("<JOBDIR> [-o FILE]", {"output"}),
     "check": ("<JOBDIR>", set[str]()),
@@ -86,7 +87,7 @@ class Command(ScrapyCommand):
             word, *names = self._checked(args, opts)
             getattr(self, f"_{word}")(*names, opts)
         except BrokenPipeError:
-            # Whoever read it has read enough.
+            # The reader of the output has closed it.
             drop_output()
         except (KrowlError, ArchiveError, RecordError, OSError) as error:
             full = lacks_room(error)
@@ -95,8 +96,10 @@ class Command(ScrapyCommand):
             self.exitcode = STORAGE_FAILED if full else BAD_INPUT
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> list[str]:
-        """:raises KrowlError: the command line or a setting is wrong
-        :raises UsageError: there are not as many words as there should be
+        """Return ``args`` once they are checked: a subcommand and its positional arguments.
+
+        :raises KrowlError: the command line or a setting is wrong
+        :raises UsageError: the number of positional arguments is wrong
         """
         for name in args:
             if name.startswith("-"):
@@ -119,7 +122,7 @@ class Command(ScrapyCommand):
                 )
         assert self.settings is not None
         checked = self.settings.copy()
-        # Nothing is fetched here.
+        # This command fetches nothing, so it needs no real contact.
         checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
         validate(checked)
         return args
@@ -137,7 +140,7 @@ class Command(ScrapyCommand):
         folder = self._folder(name)
         with bar("checking", _size(folder.glob("*.warc.gz"))) as told:
             report = check_folder(folder, told)
-        self._say(warctext.checked(report, folder))
+        self._say(views_warc.checked(report, folder))
         if report.problem_count:
             self.exitcode = FOUND_WRONG
 
@@ -153,11 +156,11 @@ class Command(ScrapyCommand):
             made = _index_missing(folder)
         finally:
             os.close(lock)
-        self._say(warctext.mended(report, made))
+        self._say(views_warc.mended(report, made))
 
     def _cat(self, url: str, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
-        wanted = warccat.wanted(url)
+        wanted = captures.wanted(url)
         indexes = indexes_in(folder)
         if indexes.missing:
             print(
@@ -166,13 +169,13 @@ class Command(ScrapyCommand):
                 file=sys.stderr,
             )
         try:
-            found = warccat.captures(indexes.there, wanted)
+            found = captures.captures(indexes.there, wanted)
             if opts.all:
-                self._say(warctext.captures(found))
+                self._say(views_warc.captures(found))
                 return
-            chosen = warccat.choose(found, wanted, opts.at)
-            content = warccat.read(folder, indexes.there, chosen, payload=opts.payload)
-        except warccat.NotThereError as error:
+            chosen = captures.choose(found, wanted, opts.at)
+            content = captures.read(folder, indexes.there, chosen, payload=opts.payload)
+        except captures.NotThereError as error:
             print(f"krowlspider: {error}", file=sys.stderr)
             self.exitcode = FOUND_WRONG
             return
@@ -193,7 +196,7 @@ class Command(ScrapyCommand):
             out,
             software=f"krowlspider {__version__}",
             created=time.time(),
-            decode=warccat.decoded,
+            decode=captures.decoded,
             watch=bar,
         )
         self._say(f"{len(packed.warcs):,} files, {packed.pages:,} pages in {out}")
@@ -225,9 +228,9 @@ class Command(ScrapyCommand):
             self.exitcode = FOUND_WRONG
 
     def _folder(self, name: str) -> Path:
-        """Where the WARC files are, of a crawl or by themselves.
+        """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes.
 
-        :raises KrowlError: there are none
+        :raises KrowlError: there are no WARC files
         """
         assert self.settings is not None
         path = Path(name)
@@ -249,7 +252,10 @@ class Command(ScrapyCommand):
 
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar on standard error of a step of ``total`` bytes, if that is a terminal."""
+    """Show a progress bar for ``total`` bytes on standard error, if that is a terminal.
+
+    Yield a function to call with the number of bytes done since its last call.
+    """
     with tqdm(
         total=total, desc=what, unit="B", unit_scale=True, disable=None, leave=False
     ) as shown:
@@ -257,7 +263,7 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
 
 
 def _index_missing(folder: Path) -> int:
-    """Write the indexes that are not there; how many."""
+    """Write the missing indexes, and return the number of files that lacked one."""
     missing = indexes_in(folder).missing
     with bar("indexing", _size(missing)) as told:
         make_indexes(missing, told)
@@ -265,18 +271,18 @@ def _index_missing(folder: Path) -> int:
 
 
 def _left_out(folder: Path, packed: set[str]) -> str:
-    """What is not among the files that were packed, and why; empty when all are."""
+    """Return which files are not in the package, and why, as text; empty if none are missing."""
     there = uploaded(folder)
     here = {path.name for path in folder.glob(f"*{WARC}")}
     known = {*indexes_in(folder).away, *(name for name in there if name.endswith(WARC))}
     away = known - here - packed
     places = {there[name].rpartition("/")[0] for name in away if name in there}
     still_open = len(list(folder.glob(f"*{WARC}{OPEN}")))
-    return warctext.left_out(folder, len(away), places, still_open + len(here - packed))
+    return views_warc.left_out(folder, len(away), places, still_open + len(here - packed))
 
 
 def _size(paths: Iterable[Path]) -> int:
-    """Bytes of those that are still there."""
+    """Return the bytes of all files together, without those that are gone by now."""
     size = 0
     for path in paths:
         with suppress(FileNotFoundError):
@@ -285,7 +291,10 @@ def _size(paths: Iterable[Path]) -> int:
 
 
 def _writable(name: str | Path) -> Path:
-    """:raises KrowlError: no file of this name can be written"""
+    """Return the path of a file to write.
+
+    :raises KrowlError: no file of this name can be written
+    """
     path = Path(name)
     if path.is_dir():
         raise KrowlError(f"{path} cannot be written: it is a folder")

@@ -1,3 +1,6 @@
-"""Fetching: DNS, the address guard, HTTP/1.1 exchanges kept byte for byte. Knows nothing of Scrapy."""
+"""Fetch URLs: DNS, the address guard, and HTTP/1.1 exchanges kept byte for byte.
+
+This package does not depend on Scrapy.
+"""
 
 from __future__ import annotations

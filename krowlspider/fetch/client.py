@@ -1,4 +1,4 @@
-"""The HTTP/1.1 client: one call, one exchange."""
+"""The HTTP/1.1 client: each call makes one exchange."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
+from krowlspider.fetch.http.reader import ResponseReader
+from krowlspider.fetch.http.request import build_request, split_target
 from krowlspider.fetch.memory import Held, Memory
-from krowlspider.fetch.onebyone import OneByOne
+from krowlspider.fetch.one_by_one import OneByOne
 from krowlspider.fetch.pool import Pool
-from krowlspider.fetch.reader import ResponseReader
-from krowlspider.fetch.request import build_request, split_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from krowlspider.fetch.dial import Admit
-    from krowlspider.fetch.dns import Resolver
+    from krowlspider.fetch.dns.resolver import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
-    from krowlspider.fetch.loopclock import LoopClock
+    from krowlspider.fetch.loop_clock import LoopClock
 
 
 class Client:
-    """Fetches over kept-alive HTTP/1.1 connections. Times in seconds.
+    """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds.
 
-    ``connect_timeout`` holds for each address tried, TLS included; ``first_byte_timeout`` from the
-    request sent; an answer that has begun is to come at ``rate_min`` bytes a second (0: at any
-    rate); at most ``max_idle`` idle connections are kept, each for ``idle_timeout``. ``clock``
-    counts all times but the last. It and the resolver are the caller's to close.
+    ``connect_timeout`` holds for each address tried, TLS included. ``first_byte_timeout`` counts
+    from the request sent. An answer that has begun must come at ``rate_min`` bytes a second or more
+    (0: at any rate). At most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
+    ``clock`` measures all of these but ``idle_timeout``. The caller owns ``clock`` and ``resolver``
+    and closes them.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Client:
         self._rate_min = rate_min
         self._large = OneByOne(clock.loop)
         self._busy: set[Connection] = set()
-        # Times that `hang_up` was called.
+        # The number of calls of `hang_up`.
         self._hung_up = 0
 
     async def fetch(
@@ -71,17 +72,21 @@ class Client:
         linked: bool = False,
         held: Held | None = None,
     ) -> Exchange:
-        """Make one exchange within ``timeout`` s, its body at most ``max_size`` bytes as received.
+        """Make one exchange within ``timeout`` seconds and return it.
 
-        ``admit`` is asked whether the request may go to an address, before it does; ``linked`` is
-        as of `Dialer.dial`. What is received is counted in ``held``, which stays the caller's.
+        ``url`` is WHATWG-normalised. Redirects, cookies and content codings are left to the caller.
 
-        ``url`` is WHATWG-normalised. Redirects, cookies and content codings are the caller's.
-        A kept-alive connection that dies is a ConnectionLost like any other: the server may have read the
-        request, and the next one is to wait its turn.
-        Raises FetchError (with the partial exchange once there was a head), AddressBusy when it may
-        go to none of the host's addresses, ValueError for a request that cannot be written, and
-        what ``observer`` raises.
+        ``max_size`` caps the body in bytes as received. ``admit`` is called before the request is
+        sent, and returns whether it may go to an address. ``linked`` is as in `Dialer.dial`. The
+        bytes received are counted in ``held``, which the caller releases.
+
+        A kept-alive connection that dies raises ConnectionLost, and the request is not sent again.
+        The server may have read it, and the next request must wait for the host's delay.
+
+        :raises FetchError: the fetch failed; it holds the partial exchange once there was a head
+        :raises AddressBusy: the request may go to none of the host's addresses now
+        :raises ValueError: the request cannot be written
+        :raises Exception: whatever ``observer`` raises, StopFetch aside
         """
         begun = self._clock.time()
         deadline = begun + timeout
@@ -112,16 +117,19 @@ class Client:
         return await self._on(connection, order, max_size, observer)
 
     def hang_up(self) -> None:
-        """Close every connection; exchanges under way, and those that still connect, fail with ConnectionLost."""
+        """Close every connection.
+
+        Exchanges in flight, and those that still connect, fail with ConnectionLost.
+        """
         self._hung_up += 1
         for connection in list(self._busy):
             connection.close()
         self._pool.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close every connection, and wait until the transports have closed their sockets."""
         self.hang_up()
-        # Transports close their sockets on the loop's next turn.
+        # Transports close their sockets on the next turn of the event loop.
         await asyncio.sleep(0)
 
     async def _on(
@@ -133,7 +141,7 @@ class Client:
                 order, ResponseReader(order.method, max_size, observer)
             )
         except BaseException:
-            # A cancelled caller too: what comes now would be read as the next answer.
+            # Also when the caller was cancelled: later bytes would be read as the next answer.
             connection.close()
             raise
         finally:

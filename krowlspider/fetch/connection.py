@@ -1,4 +1,4 @@
-"""One connection to one server: sends a request, times it, hands the bytes to a reader."""
+"""One connection to one server: it sends requests, times them and feeds a reader."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from ssl import SSLObject
 
-    from krowlspider.fetch.loopclock import LoopClock, Timer
-    from krowlspider.fetch.onebyone import OneByOne
-    from krowlspider.fetch.reader import ResponseReader
-    from krowlspider.fetch.request import Origin
+    from krowlspider.fetch.http.reader import ResponseReader
+    from krowlspider.fetch.http.request import Origin
+    from krowlspider.fetch.loop_clock import LoopClock, Timer
+    from krowlspider.fetch.one_by_one import OneByOne
 
 
-# Seconds between two looks at how much of an answer has come. One that is slow lasts one to two of
-# them.
+# Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
 RATE_PERIOD = 10.0
-# Bytes of a response that is put together in a turn of its own.
+# Bytes from which a response is joined in a turn of the event loop of its own.
 LARGE = 256 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """One exchange to be made. ``begun`` and ``deadline`` are times of a `LoopClock`, ``rate_min``
-    the bytes a second that an answer is to come at, once it has begun."""
+    """One exchange to make.
+
+    ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
+    second of an answer that has begun; 0 means any.
+    """
 
     url: str
     method: str
@@ -53,18 +55,21 @@ class Order:
     held: Held = field(default_factory=lambda: Held(Memory()))
     rate_min: int = 0
     large: OneByOne | None = None
-    """Where a body over LARGE waits for its turn; None: it is put together at once."""
+    """Queue in which a response over LARGE waits to be joined; None: join it at once."""
 
 
 class Connection(asyncio.Protocol):
-    """Serves one exchange at a time. Between two it is idle: anything heard then closes it."""
+    """Serves one exchange at a time.
+
+    Between two exchanges it is idle, and anything received then closes it.
+    """
 
     def __init__(self, clock: LoopClock, origin: Origin, address: str) -> None:
         self.origin = origin
         self.address = address
         self.closed = False
         self.fault: FetchError | None = None
-        """What the server did that the host is blamed for, be it while idle."""
+        """The error for which the host is blamed, even if it happened while idle."""
         self.dialled = Dialled()
         self._clock = clock
         self._transport: asyncio.Transport | None = None
@@ -78,21 +83,22 @@ class Connection(asyncio.Protocol):
         self._started = 0.0
         self._sent = 0.0
         self._first_byte: float | None = None
-        # Until when a first byte may come, and what had come at the last look; -1: nothing.
+        # The deadline of the first byte, and the bytes received at the last check (-1: none).
         self._first_byte_at = 0.0
         self._looked_at = -1
-        # Whether the exchange has ended, and waits for its turn to be put together.
+        # Whether the exchange has ended and only waits to be joined.
         self._is_over = False
 
     @property
     def answered(self) -> bool:
-        """Whether any byte has come back for the last request sent."""
+        """Return whether any byte has come back for the last request sent."""
         return self._first_byte is not None
 
     def exchange(self, order: Order, reader: ResponseReader) -> asyncio.Future[Exchange]:
-        """Send a request. The future ends with the exchange, or with a FetchError.
+        """Send a request; return a future of its exchange.
 
-        Cancelling the future does not close the connection: call ``close``.
+        The future fails with FetchError, or with what the observer raised. Cancelling it does not
+        close the connection: call ``close`` for that.
         """
         assert self._outcome is None
         outcome = self._outcome = self._clock.loop.create_future()
@@ -112,7 +118,7 @@ class Connection(asyncio.Protocol):
         return outcome
 
     def close(self) -> None:
-        """Close at once: nothing waits for a peer's goodbye. A pending exchange fails."""
+        """Close at once, without waiting for the peer. A pending exchange fails."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -175,12 +181,14 @@ class Connection(asyncio.Protocol):
             self._fail(_lost(exc), "disconnect")
 
     def _finish(self) -> None:
-        """All of a response is here."""
+        """End the exchange: its response is complete."""
         self._at_its_turn(partial(self._succeed, ""))
 
     def _at_its_turn(self, work: Callable[[], None]) -> None:
-        """Do the last work on an exchange: at once, or where that has many bytes to join, in a turn
-        of its own. Nothing else ends the exchange from now on."""
+        """Do the last work on an exchange: at once, or queued if it has many bytes to join.
+
+        After it is queued, nothing else ends the exchange.
+        """
         order, reader = self._order, self._reader
         assert order is not None
         if order.large is None or reader is None or reader.received < LARGE:
@@ -192,7 +200,7 @@ class Connection(asyncio.Protocol):
             order.large(work)
 
     def _plan(self, now: float) -> None:
-        """Set the timer to what is due next; ``now`` is the clock's."""
+        """Set the timer to the next event that is due. ``now`` is the clock's time."""
         order = self._order
         assert order is not None
         at, due = order.deadline, self._all_due
@@ -211,12 +219,12 @@ class Connection(asyncio.Protocol):
             self._fail(FirstByteTimeout("no answer in time"))
 
     def _rate_due(self) -> None:
-        """Fail an answer that had begun at the last look and has come too slowly since."""
+        """Fail an answer that had begun at the last check and has come too slowly since."""
         assert self._order is not None
         assert self._reader is not None
         received = self._reader.received
         slow = received - self._looked_at < self._order.rate_min * RATE_PERIOD
-        # One that had to wait for room in memory is not the host's to answer for.
+        # A wait for room in our memory is not the host's fault.
         if not self._order.held.has_waited() and slow and self._looked_at >= 0:
             self._fail(TooSlow("the answer came too slowly"), "time")
             return
@@ -226,7 +234,7 @@ class Connection(asyncio.Protocol):
     def _all_due(self) -> None:
         assert self._order is not None
         if self._order.held.waited:
-            # It may not be the host that took too long.
+            # The wait for room in memory may be the cause, not the host.
             self._fail(LocalExhausted("no room in memory for the rest of it in time"), "time")
         else:
             self._fail(TotalTimeout("the fetch took too long"), "time")
@@ -245,7 +253,7 @@ class Connection(asyncio.Protocol):
         if truncated and isinstance(error, FetchError):
             self._at_its_turn(partial(self._fail_now, error, truncated))
             if self._is_over and self._transport is not None:
-                # Nothing more is to come meanwhile.
+                # No more data may come while the exchange waits to be joined.
                 self.closed = True
                 self._transport.abort()
         else:

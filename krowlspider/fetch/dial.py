@@ -1,4 +1,4 @@
-"""Opening a connection: name to addresses, past the guard, TCP, TLS."""
+"""Open a connection: resolve the name, check the addresses, then TCP and TLS."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
-from krowlspider.fetch.slices import Slices
-from krowlspider.fetch.tls import Channel
+from krowlspider.fetch.tls.channel import Channel
+from krowlspider.fetch.tls.slices import Slices
 from krowlspider.urls.ports import BLOCKED
 
 if TYPE_CHECKING:
-    from krowlspider.fetch.dns import Resolver
+    from krowlspider.fetch.dns.resolver import Resolver
     from krowlspider.fetch.guard import AddressGuard
-    from krowlspider.fetch.loopclock import LoopClock
-    from krowlspider.fetch.request import Origin
+    from krowlspider.fetch.http.request import Origin
+    from krowlspider.fetch.loop_clock import LoopClock
 
-# A dead host with a long list of addresses must not hold a slot for each in turn.
+# Addresses tried for each host: a dead host with many must not hold a slot for each in turn.
 ADDRESSES_TRIED = 3
-# For TLS 1.2: all suites with AES or ChaCha20 and a certificate, those with forward secrecy first,
-# on each build of Python alike; keys and signatures of any strength, as no certificate is judged
-# either. None with DHE, as in browsers: the server chooses the modulus, and one of 10,000 bits
-# takes over a second.
+# TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
+# no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
-# Servers from before RFC 5746 are talked to as well: SSL_OP_LEGACY_SERVER_CONNECT, which has a name from Python 3.12 on.
+# SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
 _LEGACY_SERVERS = 0x4
-# What connect(2) says at once of this side's network.
+# Errors of connect(2) about this machine's network.
 _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
 
 def crawler_tls() -> ssl.SSLContext:
-    """TLS that records who answered, and judges nobody: a page behind a bad certificate is a page."""
+    """Return a TLS context that records certificates and verifies none.
+
+    A page behind a bad certificate is still a page.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -60,18 +61,20 @@ def crawler_tls() -> ssl.SSLContext:
     return context
 
 
-# Whether a request may go to an address now.
+# Returns whether a request may go to an address now.
 Admit = Callable[[str], bool]
 
 
 def anywhere(address: str) -> bool:
-    """Room everywhere."""
+    """Return True: a request may go to any address."""
     return True
 
 
 class Dialer:
-    """Opens connections. ``connect_timeout`` (s) is for TCP and TLS together, at each address, by
-    ``clock``."""
+    """Opens connections.
+
+    ``connect_timeout`` is in seconds of ``clock``, for TCP and TLS together, at each address.
+    """
 
     def __init__(
         self,
@@ -92,13 +95,14 @@ class Dialer:
     async def dial(
         self, origin: Origin, deadline: float, admit: Admit = anywhere, *, linked: bool = False
     ) -> Connection:
-        """A fresh connection to ``origin`` before ``deadline`` (of the clock), at an address that
-        ``admit`` lets it to.
+        """Return a new connection to ``origin``, at an address for which ``admit`` is true.
 
-        ``linked`` says that the port was found by a link: only so many of them are asked at an
-        address. The guard judges the very address that is connected to, so no second look-up can
-        slip another past it. Raises FetchError: of several addresses, what befell the first;
-        AddressBusy when there was room at none.
+        ``deadline`` is a time of the clock. ``linked`` means that a link led to the port: only a
+        limited number of such ports are requested at each address. The guard checks the very
+        address that is connected to, so a second look-up cannot bypass it.
+
+        :raises FetchError: dialling failed; of several addresses, the failure of the first
+        :raises AddressBusy: ``admit`` was false for every address
         """
         if origin.port in BLOCKED:
             raise PortForbidden(f"port {origin.port} is of another protocol")
@@ -139,7 +143,7 @@ class Dialer:
         try:
             raise failure
         finally:
-            # It holds this frame.
+            # The exception holds this frame, so the local name would make a reference cycle.
             del failure
 
     def _with_room(self, addresses: list[str], port: int) -> list[str]:
@@ -182,8 +186,8 @@ class Dialer:
             await channel.secured
         except BaseException:
             channel.abort()
-            # By this frame, what was raised would hold the channel, which holds it: 40 kB of OpenSSL's until the next
-            # full collection.
+            # The exception holds this frame and, through the channel, itself. That would keep 40 kB
+            # of OpenSSL memory until the next full collection.
             del channel
             raise
         connected = channel.connected
@@ -192,13 +196,16 @@ class Dialer:
 
 
 def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:
-    """What an error of connecting to ``address``, of the handshake too where ``secure``, means."""
+    """Return the error class for an OSError raised while connecting to ``address``.
+
+    With ``secure``, the error may also come from the TLS handshake.
+    """
     if isinstance(error, ConnectionRefusedError):
         return ConnectRefused
     if isinstance(error, ssl.SSLError):
         return TLSFailed
     if isinstance(error, ConnectionError):
-        # Past the refusal above, it is almost always the handshake that is cut short, where there is one.
+        # It is no refusal here, so with TLS it is almost always a handshake cut short.
         return TLSFailed if secure else ConnectionReset
     if error.errno in EXHAUSTED:
         return LocalExhausted
@@ -208,16 +215,21 @@ def connect_failure(error: OSError, address: str, *, secure: bool) -> type[Fetch
 
 
 def _is_told(error: OSError) -> bool:
-    """Whether a router on the way said so (ICMP), as each may of addresses that nobody has: asyncio
-    words what connect(2) itself says otherwise."""
+    """Return whether a router on the way reported the error (ICMP).
+
+    Any router may, for an address that nobody has. asyncio words an error of connect(2) itself
+    differently.
+    """
     return str(error.strerror).startswith("Connect call failed")
 
 
 def _server_name(host: str) -> str:
-    """What SNI is made from; OpenSSL sends none for an address.
+    """Return the name for SNI; OpenSSL sends none for an address.
 
-    Raises TLSFailed for a name that SNI cannot carry, before there is a socket: asyncio would
-    notice only after connecting, and leave that open.
+    The check runs before there is a socket: asyncio would notice only after connecting, and leave
+    the socket open.
+
+    :raises TLSFailed: SNI cannot carry the name
     """
     name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
     try:

@@ -1,4 +1,4 @@
-"""Every way a fetch can fail. ``kind`` is the word under which the failure is counted."""
+"""Every way a fetch can fail. ``kind`` is the name under which a failure is counted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
 
 
-# This process or machine has no more of what a socket needs: descriptors, buffers, memory.
+# Errors of a process or machine that lacks descriptors, buffers or memory for a socket.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class FetchError(Exception):
-    """A fetch failed. ``exchange`` is what had been received, once a head had been parsed."""
+    """A fetch failed. ``exchange`` is the partial exchange, if a head had been parsed."""
 
     kind: ClassVar[str] = "fetch"
 
@@ -24,43 +24,50 @@ class FetchError(Exception):
 
 
 class LocalExhausted(FetchError):
-    """This side has no descriptor, buffer or memory left for a socket: nothing is said of the host."""
+    """This machine lacks a descriptor, buffer or memory: nothing is known of the host."""
 
     kind = "local"
 
 
 class NetworkDown(FetchError):
-    """This side has no network: no route at all, no interface, no address to send from."""
+    """This machine has no network: no route at all, no interface, no address to send from."""
 
     kind = "network_down"
 
 
 class NameFailed(FetchError):
-    """No address for a name; each class below says why. Itself: the resolver was closed meanwhile."""
+    """A name has no address; each subclass names the cause.
+
+    The class itself is raised when the resolver was closed meanwhile, or for another error of
+    c-ares.
+    """
 
     kind = "dns_error"
 
 
 class NameNotFound(NameFailed):
-    """The DNS says that the name does not exist (NXDOMAIN). No other class says so."""
+    """The DNS answered that the name does not exist (NXDOMAIN). No other class means this."""
 
     kind = "dns_nxdomain"
 
 
 class NameWithoutAddress(NameFailed):
-    """The name exists, and has neither IPv4 nor IPv6 address (NODATA)."""
+    """The name exists, but has neither an IPv4 nor an IPv6 address (NODATA)."""
 
     kind = "dns_no_address"
 
 
 class NameMalformed(NameFailed):
-    """No name of the DNS: an empty label, one over 63 bytes, 255 in all (RFC 1035, section 2.3.4)."""
+    """The name is invalid in the DNS: an empty label, one over 63 bytes, or 255 in all.
+
+    Source: RFC 1035, section 2.3.4.
+    """
 
     kind = "dns_bad_name"
 
 
 class NameServerFailed(NameFailed):
-    """Name servers answered that they cannot tell: SERVFAIL, REFUSED, NOTIMP, or an answer without sense."""
+    """Name servers answered with SERVFAIL, REFUSED or NOTIMP, or with an invalid answer."""
 
     kind = "dns_servfail"
 
@@ -72,13 +79,13 @@ class NameTimeout(NameFailed):
 
 
 class NameServersDown(NameFailed):
-    """No name server can be reached: their hosts refuse, or there is no way to them."""
+    """No name server can be reached: their hosts refuse, or there is no route to them."""
 
     kind = "dns_down"
 
 
 class AddressBusy(Exception):
-    """A request was not sent, because too many are on their way to the host's ``address``. Not a failed fetch."""
+    """A request was not sent: too many are in flight to ``address``. No fetch has failed."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address} has as many requests as it may")
@@ -86,14 +93,14 @@ class AddressBusy(Exception):
 
 
 class AddressForbidden(FetchError):
-    """The address is not one of the public internet, nor allowed by configuration."""
+    """The address is neither of the public internet nor allowed by configuration."""
 
     kind = "address_forbidden"
     remedy: ClassVar[str] = "KROWL_ALLOW_ADDRESSES opens networks that are not public."
 
 
 class PortForbidden(AddressForbidden):
-    """The port is of another protocol, or links have led to too many ports of the address."""
+    """The port belongs to another protocol, or links led to too many ports of the address."""
 
     kind = "port"
     remedy = "See KROWL_PORTS."
@@ -106,30 +113,33 @@ class ConnectRefused(FetchError):
 
 
 class ConnectTimeout(FetchError):
-    """No connection, TLS included, within the connect timeout."""
+    """No connection, TLS included, was made within the connect timeout."""
 
     kind = "connect_timeout"
 
 
 class ConnectFailed(FetchError):
-    """The network refused the connection: host unreachable, filtered, an address without a meaning.
+    """The network refused the connection: host unreachable, filtered, or an invalid address.
 
-    Host unreachable is here and not in NetworkDown: a router near the host says it in the same word as our
-    own machine when its gateway is gone. So is no route for IPv6, which many machines never have.
+    Host unreachable is not NetworkDown. A router near the host reports it with the same error as
+    our own machine when its gateway is gone. The same holds for no route for IPv6, which many
+    machines never have.
     """
 
     kind = "connect_failed"
 
 
 class TLSFailed(FetchError):
-    """The TLS handshake failed, or was cut short, by a reset too: asyncio tells both alike. Or TLS
-    caused too much work, at any time."""
+    """The TLS handshake failed or was cut short, or TLS caused too much work at any time.
+
+    A reset during the handshake counts too: asyncio reports both alike.
+    """
 
     kind = "tls"
 
 
 class FirstByteTimeout(FetchError):
-    """The request was sent, and not one byte came back in time."""
+    """The request was sent, and no byte came back in time."""
 
     kind = "first_byte_timeout"
 
@@ -141,25 +151,25 @@ class TotalTimeout(FetchError):
 
 
 class TooSlow(TotalTimeout):
-    """The answer had begun, and came at less than the minimum rate."""
+    """The answer had begun, but came at less than the minimum rate."""
 
     kind = "too_slow"
 
 
 class ConnectionLost(FetchError):
-    """The server closed the connection before the end of its response."""
+    """The connection ended before the response did, or before the request was sent."""
 
     kind = "disconnect"
 
 
 class ConnectionReset(ConnectionLost):
-    """The connection was broken off (RST), while connecting or within an exchange."""
+    """The connection was reset (RST), while connecting or within an exchange."""
 
     kind = "reset"
 
 
 class ProtocolBroken(FetchError):
-    """What the server sent is not HTTP/1, or cannot be framed without guessing."""
+    """The data from the server is not HTTP/1, or cannot be framed without guessing."""
 
     kind = "protocol"
 
@@ -171,6 +181,6 @@ class TooLarge(FetchError):
 
 
 class DecodeFailed(FetchError):
-    """The body is not what its Content-Encoding says."""
+    """The body is not in its Content-Encoding, or decoding costs more than its bounds."""
 
     kind = "decode"

@@ -1,4 +1,4 @@
-"""What one fetch leaves behind, and how a caller watches it while it runs."""
+"""The record of one fetch, and the observer of a fetch in progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """What opening a connection took: the look-up of the name, TCP, and TLS (0 without it); seconds."""
+    """Seconds that opening a connection took: name look-up, TCP, and TLS (0 without it)."""
 
     name: float = 0.0
     connect: float = 0.0
@@ -21,7 +21,7 @@ class Dialled:
 class Exchange:
     """One request and its final response, verbatim for the archive and parsed for the crawler.
 
-    A partial one (``truncated`` not empty) holds whatever had been received when it ended.
+    A partial exchange (``truncated`` is not empty) holds what had been received when it ended.
     """
 
     url: str
@@ -29,16 +29,18 @@ class Exchange:
     request_bytes: bytes
     """Exactly as sent."""
     response_bytes: bytes
-    """Exactly as received, from the final response's status line to its end; interim (1xx) responses
-    and bytes after the end are not part of it."""
+    """The bytes received, from the final response's status line to its end.
+
+    Interim (1xx) responses and bytes after the end are left out.
+    """
     head_length: int
     """``response_bytes[:head_length]`` is the status line, the headers and the blank line."""
     status: int
     reason: bytes
     version: str
-    """"1.1", or "1.0" for a server that says so."""
+    """``1.0`` if the server sent that, else ``1.1``."""
     headers: Headers
-    """In order, names in the server's own case, values stripped."""
+    """In order, with names in the server's own case and values stripped."""
     body: bytes
     """Transfer coding removed, content coding kept: the payload of WARC 1.1, section 6.3.2."""
     address: str
@@ -46,31 +48,36 @@ class Exchange:
     started: float
     """Epoch seconds (wall clock) when the request began to be sent."""
     latency: float
-    """Seconds from the request sent to the first byte of any answer; as all here, by a
-    `LoopClock`."""
+    """Seconds of a `LoopClock` from the request sent to the first byte of any answer."""
     duration: float
-    """Seconds from the call of ``fetch()`` to the end."""
+    """Seconds of a `LoopClock` from the call of ``fetch()`` to the end."""
     truncated: str
-    """"", "length", "time" or "disconnect": the values of WARC-Truncated."""
+    """Empty, or a value of WARC-Truncated: ``length``, ``time`` or ``disconnect``."""
     tls: tuple[str, str] | None
-    """Protocol version and cipher, None for plain HTTP."""
+    """Protocol version and cipher; None for plain HTTP."""
     certificate: bytes | None
-    """The server's certificate, DER."""
+    """The server's certificate in DER; None for plain HTTP."""
     reused: bool
     """Whether the connection had served an earlier exchange."""
     dialled: Dialled
-    """What it took to open the connection, however long ago."""
+    """The times of opening the connection, however long ago."""
 
 
 class StopFetch(Exception):
-    """Raised by an observer that has seen enough: the fetch ends, keeping what there is."""
+    """Raised by an observer to end the fetch; what was received is kept."""
 
 
 class Observer(Protocol):
-    """Watches a response arrive. Called on the event loop, between reads; must not block."""
+    """Watches a response arrive. Called on the event loop between reads; must not block."""
 
     def headers(self, status: int, headers: Headers) -> None:
-        """The final response's head is here. May raise StopFetch."""
+        """Handle the final response's head.
+
+        :raises StopFetch: to end the fetch
+        """
 
     def data(self, chunk: bytes) -> None:
-        """A piece of the body, transfer coding removed. May raise StopFetch."""
+        """Handle a piece of the body, with the transfer coding removed.
+
+        :raises StopFetch: to end the fetch
+        """

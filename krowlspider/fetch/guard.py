@@ -1,4 +1,7 @@
-"""Which addresses may be connected to. A link must not lead the crawler into its own network."""
+"""Decide which addresses may be connected to.
+
+A link must not lead the crawler into its own network.
+"""
 
 from __future__ import annotations
 
@@ -13,43 +16,43 @@ from krowlspider.fetch.errors import EXHAUSTED, AddressForbidden, LocalExhausted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# By IANA's registries of special-purpose addresses (RFC 6890, section 2.2) and of multicast.
-# ``is_global`` of Python is not asked: what it says of a block depends on the version.
+# IANA's registries of special-purpose (RFC 6890, section 2.2) and multicast addresses. Python's
+# ``is_global`` is not used: its result for a block depends on the Python version.
 SPECIAL_V4 = tuple(
     IPv4Network(block)
     for block in (
         "0.0.0.0/8",  # this network: RFC 791, section 3.2
         "10.0.0.0/8",  # private: RFC 1918
-        "100.64.0.0/10",  # between a provider and its customers: RFC 6598
+        "100.64.0.0/10",  # carrier-grade NAT: RFC 6598
         "127.0.0.0/8",  # loopback: RFC 1122, section 3.2.1.3
-        "169.254.0.0/16",  # link-local, and the metadata of clouds: RFC 3927
+        "169.254.0.0/16",  # link-local, and cloud metadata: RFC 3927
         "172.16.0.0/12",  # private: RFC 1918
-        "192.0.0.0/24",  # IETF protocols, the router's port control among them: RFC 6890, RFC 7723
+        "192.0.0.0/24",  # IETF protocols, with Port Control Protocol anycast: RFC 6890, RFC 7723
         "192.0.2.0/24",  # documentation: RFC 5737
-        "192.88.99.0/24",  # the nearest 6to4 relay, once: RFC 7526
+        "192.88.99.0/24",  # former 6to4 relay anycast: RFC 7526
         "192.168.0.0/16",  # private: RFC 1918
-        "198.18.0.0/15",  # benchmarks: RFC 2544
+        "198.18.0.0/15",  # benchmarking: RFC 2544
         "198.51.100.0/24",  # documentation: RFC 5737
         "203.0.113.0/24",  # documentation: RFC 5737
         "224.0.0.0/4",  # multicast: RFC 5771
         "240.0.0.0/4",  # reserved, and limited broadcast: RFC 1112, section 4; RFC 8190
     )
 )
-# The only IPv6 space given out for global unicast (IANA IPv6 address space registry): the other
-# special blocks are outside of it. 6to4 and Teredo are judged by the IPv4 addresses in them.
+# The only IPv6 space assigned for global unicast (IANA IPv6 address space registry); other special
+# blocks lie outside it. 6to4 and Teredo are judged by the IPv4 addresses in them.
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 SPECIAL_V6 = tuple(
     IPv6Network(block)
     for block in (
-        "2001::/23",  # IETF protocols, benchmarks (RFC 5180) and ORCHID (RFC 7343) among them: RFC 2928
+        "2001::/23",  # IETF protocols, with benchmarking (RFC 5180), ORCHID (RFC 7343): RFC 2928
         "2001:db8::/32",  # documentation: RFC 3849
         "3fff::/20",  # documentation: RFC 9637
     )
 )
 NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
-IPV4_COMPATIBLE = IPv6Network("::/96")  # RFC 4291, section 2.5.5.1; holds :: and ::1 too
+IPV4_COMPATIBLE = IPv6Network("::/96")  # RFC 4291, section 2.5.5.1; contains :: and ::1 too
 JUDGED = 65_536  # verdicts remembered, about 150 bytes each
-# Seconds they hold: an address may become one of this machine's.
+# Seconds for which verdicts hold: an address may become one of this machine's.
 VERDICTS_LAST = 300.0
 _DISCARD = 9  # any port
 
@@ -58,10 +61,12 @@ _Address = IPv4Address | IPv6Address
 
 
 class AddressGuard:
-    """Lets through globally routable unicast addresses, and those of ``allow`` (CIDR networks).
+    """Permits globally routable unicast addresses, and those in ``allow`` (CIDR networks).
 
-    ``own`` says of an address whether it is this machine's: what listens there is not for
-    strangers' links. Raises ValueError, naming it, for an entry of ``allow`` that is not a network.
+    ``own`` returns whether an address is one of this machine's: its services are not for links from
+    strangers. ``clock`` returns monotonic seconds.
+
+    :raises ValueError: an entry of ``allow`` is not a network; the message names the entry
     """
 
     def __init__(
@@ -78,9 +83,9 @@ class AddressGuard:
         self._judge_anew = clock() + VERDICTS_LAST
 
     def permits(self, address: str) -> bool:
-        """Whether an address may be used; what is not an address may not.
+        """Return whether an address may be used; False for text that is not an address.
 
-        :raises LocalExhausted: as of `is_own`
+        :raises LocalExhausted: as for `is_own`
         """
         if (now := self._clock()) >= self._judge_anew:
             self._judge_anew = now + VERDICTS_LAST
@@ -98,7 +103,11 @@ class AddressGuard:
         return all(_public(each) and not self._own(each) for each in embedded or (address,))
 
     def check(self, address: str) -> None:
-        """Raise AddressForbidden unless ``address`` (text of an IPv4 or IPv6 address) may be used."""
+        """Check that ``address``, the text of an IPv4 or IPv6 address, may be used.
+
+        :raises AddressForbidden: it may not
+        :raises LocalExhausted: as for `is_own`
+        """
         if not self.permits(address):
             raise AddressForbidden(f"{address} is not a public address")
 
@@ -111,12 +120,11 @@ def _network(cidr: str) -> IPv4Network | IPv6Network:
 
 
 def is_own(address: _Address) -> bool:
-    """Whether an address is one of this machine's interfaces.
+    """Return whether an address is one of this machine's interfaces.
 
-    A datagram socket that is connected to such an address has the same for its own end; nothing is
-    sent.
+    A datagram socket connected to such an address has it as its own local address. Nothing is sent.
 
-    :raises LocalExhausted: there is no socket left to tell
+    :raises LocalExhausted: there is no socket left to find out
     """
     text = str(address)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
@@ -127,12 +135,12 @@ def is_own(address: _Address) -> bool:
     except OSError as error:
         if error.errno in EXHAUSTED:
             raise LocalExhausted(f"{text} cannot be judged: {error}") from error
-        # No way there.
+        # There is no route to the address.
         return False
 
 
 def _embedded(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses that packets to this IPv6 address end up at."""
+    """Return the IPv4 addresses that packets to this IPv6 address end up at."""
     if isinstance(address, IPv4Address):
         return ()
     if address.ipv4_mapped is not None:

@@ -1,9 +1,8 @@
-"""One account of the bytes of bodies in memory: being received, decoded, read, waiting for the
-archive.
+"""Account for the bytes of bodies in memory: received, decoded, read, or waiting for the archive.
 
-Over its line, bodies that are not small wait: reading from their sockets is paused. Over its limit
-no new request is begun. The one that has waited longest goes on all the same, until its page is
-over, so that one always comes to its end.
+Over ``line``, bodies that are not small wait: reading from their sockets is paused. Over ``limit``
+no new request begins. The fetch that has waited longest goes on all the same until its page is
+over, so that one always ends.
 """
 
 from __future__ import annotations
@@ -15,19 +14,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Bytes that a fetch may hold however full the account is, as received and once more as its body: an
-# ordinary page is never kept waiting by large ones.
+# Bytes that a fetch may hold however full the account is, counted as received and again as its
+# body. Ordinary pages never wait for large ones.
 SMALL = 256 * 1024
-# The part of the limit that is left to small ones, at most.
+# At most one part in this many of the limit is kept free for small fetches.
 _FOR_SMALL = 4
-# What a transfer that goes on is expected to add before it is asked again: one read of a socket,
+# Bytes that a transfer is expected to add before the next check: one read of a socket, counted
 # twice.
 READ = 512 * 1024
 
 
 class Memory:
-    """At most ``limit`` bytes, and what was under way when it was reached: one read of each of
-    ``most`` fetches at a time, and one body."""
+    """Account of at most ``limit`` bytes, plus what is in progress when the limit is reached.
+
+    That is one read of each of ``most`` fetches at a time, and one body.
+    """
 
     __slots__ = ("_kept_out", "_runner", "_waiting", "held", "limit", "line", "on_room", "waits")
 
@@ -35,17 +36,17 @@ class Memory:
         self.limit = limit
         self.line = limit - min(limit / _FOR_SMALL, most * SMALL) if limit < inf else inf
         self.held = 0
-        # Times that a body, or the next request, had to wait.
+        # The number of times that a body, or the next request, had to wait.
         self.waits = 0
-        # Called when requests may begin again.
+        # Called when requests may begin again after a refusal.
         self.on_room: Callable[[], None] | None = None
-        # What each needs, and how it goes on; first come, first served.
+        # The bytes each fetch needs and the callback that resumes it; first come, first served.
         self._waiting: OrderedDict[Held, tuple[int, Callable[[], None]]] = OrderedDict()
         self._runner: Held | None = None
         self._kept_out = False
 
     def admits(self) -> bool:
-        """Whether a new request may begin; ``on_room`` is called when it may again."""
+        """Return whether a new request may begin. If not, ``on_room`` is called once it may."""
         if self.held <= self.limit:
             return True
         if not self._kept_out:
@@ -54,18 +55,18 @@ class Memory:
         return False
 
     def grow(self, size: int) -> None:
-        """Bytes were put into memory: `shrink` is to be called when they are gone."""
+        """Count ``size`` bytes put into memory. Call `shrink` when they are gone."""
         self.held += size
 
     def shrink(self, size: int) -> None:
-        """Bytes are gone; those who wait go on as far as there is room."""
+        """Count ``size`` bytes as gone; fetches that wait go on as far as there is room."""
         self.held -= size
         if self._waiting or self._kept_out:
             self._room_made()
 
     @property
     def keeps_out(self) -> bool:
-        """Whether a request has been kept from beginning, and none may yet."""
+        """Return whether `admits` has refused a request and none may begin yet."""
         return self._kept_out
 
     def _wait(self, held: Held, need: int, go_on: Callable[[], None]) -> None:
@@ -100,8 +101,10 @@ class Memory:
 
 
 class Held:
-    """What one fetch holds, from its first byte until its page is over. ``waited`` tells that it
-    had to wait for others."""
+    """The bytes that one fetch holds, from its first byte until its page is over.
+
+    ``waited`` is true if it has waited for others and `has_waited` has not cleared that.
+    """
 
     __slots__ = ("memory", "size", "waited")
 
@@ -111,17 +114,17 @@ class Held:
         self.waited = False
 
     def receive(self, size: int) -> None:
-        """Count bytes that were received: they are to be the response, and once more its body."""
+        """Count ``size`` received bytes twice: for the response and for its body."""
         self.size += 2 * size
         self.memory.held += 2 * size
 
     def become(self, size: int) -> None:
-        """Hold so many bytes, instead of what it held."""
+        """Hold ``size`` bytes instead of the bytes held before."""
         before, self.size = self.size, size
         self.memory.shrink(before - size)
 
     def must_wait(self, more: int = 0) -> bool:
-        """Whether it may not go on to hold so many bytes more now: it is to `wait`."""
+        """Return whether the fetch must `wait` before it holds ``more`` bytes."""
         memory = self.memory
         return (
             memory.held + more > memory.line
@@ -130,21 +133,23 @@ class Held:
         )
 
     def wait(self, need: int, go_on: Callable[[], None]) -> None:
-        """Have ``go_on`` called when there is room for as much as it needs, or it is the one that
-        goes on all the same: perhaps at once."""
+        """Call ``go_on`` when there is room for ``need`` bytes; perhaps at once.
+
+        One fetch goes on without room: the first in line, if no other does so already.
+        """
         self.waited = True
         self.memory._wait(self, need, go_on)
 
     def has_waited(self) -> bool:
-        """Whether it had to wait since this was last asked, or does so now."""
+        """Return whether the fetch waits now, or has waited since the last call."""
         waited, self.waited = self.waited, self in self.memory._waiting
         return waited
 
     def leave(self) -> None:
-        """It waits no more."""
+        """Stop waiting."""
         self.memory._leave(self)
 
     def over(self) -> None:
-        """It holds nothing any more."""
+        """Release all that the fetch holds."""
         self.memory._over(self)
         self.size = 0

@@ -9,14 +9,15 @@ if TYPE_CHECKING:
     import asyncio
 
     from krowlspider.fetch.connection import Connection
-    from krowlspider.fetch.loopclock import LoopClock
-    from krowlspider.fetch.request import Origin
+    from krowlspider.fetch.http.request import Origin
+    from krowlspider.fetch.loop_clock import LoopClock
 
 
 class Pool:
-    """At most ``max_idle`` idle connections, the longest idle closed first, none past ``idle_timeout`` s.
+    """Keeps at most ``max_idle`` idle connections, each for at most ``idle_timeout`` seconds.
 
-    One an origin: a host has one request in transit, so a second would never be used.
+    Over ``max_idle``, the connection that was idle longest is closed. One connection is kept for
+    each origin: a host has one request in flight, so a second would never be used.
     """
 
     def __init__(self, clock: LoopClock, *, max_idle: int, idle_timeout: float) -> None:
@@ -24,7 +25,7 @@ class Pool:
         self._loop = clock.loop
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
-        # In the order in which they fell idle, which is the order in which they expire.
+        # In the order in which connections became idle, which is the order in which they expire.
         self._idle: OrderedDict[Origin, tuple[Connection, float]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -32,9 +33,10 @@ class Pool:
         return len(self._idle)
 
     def take(self, origin: Origin) -> Connection | None:
-        """An open idle connection to ``origin``, which is the caller's from now on.
+        """Return an open idle connection to ``origin``, or None; the caller owns it from now on.
 
-        Raises its ``fault``, if the server has misbehaved meanwhile.
+        :raises FetchError: the ``fault`` of the connection, if the server misbehaved while it was
+            idle
         """
         connection, _ = self._idle.pop(origin, (None, 0.0))
         if connection is None:
@@ -44,14 +46,13 @@ class Pool:
         if connection.closed:
             return None
         if self._clock.held_long:
-            # Its server may have closed it, which nobody could read.
+            # The server may have closed it, and the held event loop could not read that.
             connection.close()
             return None
         return connection
 
     def put(self, connection: Connection) -> None:
-        """Keep an idle connection. A closed one is forgotten, unless it has a ``fault`` to tell
-        of."""
+        """Keep an idle connection; drop a closed one, unless its ``fault`` is to be raised."""
         if connection.closed and connection.fault is None:
             return
         displaced, _ = self._idle.pop(connection.origin, (None, 0.0))
@@ -64,7 +65,7 @@ class Pool:
             self._arm()
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         while self._idle:
             self._close_oldest()
         if self._timer is not None:
@@ -81,7 +82,7 @@ class Pool:
 
     def _expire(self) -> None:
         self._timer = None
-        # A loop may fire a timer within its clock's resolution before the time; uvloop's is 1 ms.
+        # An event loop may fire a timer early by its clock's resolution; uvloop's is 1 ms.
         now = self._loop.time() + 0.001
         while self._idle and next(iter(self._idle.values()))[1] <= now:
             self._close_oldest()

@@ -1,1 +1,16 @@
-"""The frontier: host table and heap, per-host queues, leases, seen set, and the stores they are kept in."""
+"""The frontier: every URL that a crawl knows and has not finished.
+
+The life of a URL:
+
+1. `frontier.Frontier.queue` writes its seen mark and its queue entry in one batch. A URL that
+   another node owns gets an outbox entry in place of the queue entry.
+2. Its host gets a place in the heap of hosts, ordered by the next-fetch time (`hosts`).
+3. `pop_host` returns a host that is due and has room in its domain, address and origin; `pop`
+   leases its next entry. Host and URL are in flight now.
+4. `release` sets the next-fetch time of the host, counted from the end of the request.
+5. `acknowledge` ends the lease once the page's records and links are written. The next commit
+   removes the entry from disk, after the fsync of the archive.
+6. A retry is `replace`: the entry goes back to its host with its new counts.
+
+A process that dies between 3 and 5 fetches the URL again: at least once, never lost.
+"""

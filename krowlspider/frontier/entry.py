@@ -1,18 +1,18 @@
-"""A queued URL, and how it is kept on disk."""
+"""A queued URL, and its format on disk."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
 
-from krowlspider.frontier.schema import host_in
+from krowlspider.frontier.store.schema import host_in
 
 _ENTRY_HEAD = Struct(">BH")
 _TRIES = Struct(">BBBB")
 _DUE = Struct(">d")
 _LENGTH = Struct(">H")
 _CHAIN_LENGTH = Struct(">I")
-# What an entry's first byte says of the rest.
+# Flags in an entry's first byte: which fields follow.
 _BARE = 1
 _DELAYED = 2
 _TRIED = 4
@@ -21,28 +21,34 @@ _HTTPS = 16
 _WHOLE = 32
 _CHAINED = 64
 _LED = 128
-# What a URL on the entry's own host begins with in a chain, in place of scheme and host. No URL begins so.
+# In a chain, a digit replaces scheme and host of a URL on the entry's own host. No URL begins with
+# a digit.
 _HERE = {"0": "http", "1": "https"}
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A queued URL and how it was come by.
+    """A queued URL, and what is known of it.
 
-    ``url`` is fetched as it stands. ``redirects``, ``retries`` and ``distress`` count hops and tries so far,
-    ``strikes`` how often the process died while it worked on the page. ``due`` is the earliest time of the next
-    try in seconds of the job clock, 0 for at once. ``bare`` marks a seed given without a scheme, which falls back
-    from https to http. ``request`` is empty for a page of the broad spider, else a whole serialised Scrapy request.
-    ``chain`` are the URLs whose redirects led here, the first one first; a whole request has them in its meta.
-    ``via`` is the URL of the page or sitemap that named it, ``hop`` one letter for how (L a link, M a sitemap), both
-    empty where that is not kept.
+    - ``url``: fetched exactly as it is.
+    - ``depth``: its depth in the crawl; 0 for a seed.
+    - ``redirects``, ``retries``, ``throttling``: redirects, failed tries and throttled tries so
+      far.
+    - ``strikes``: how often the process died while it worked on the page.
+    - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for at once.
+    - ``bare``: a seed that was given without a scheme; it falls back from https to http.
+    - ``request``: a whole serialised Scrapy request; empty for a page of the broad spider.
+    - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
+      its meta instead.
+    - ``via``: the URL of the page or sitemap that named it. ``hop``: one letter for how (L for a
+      link, M for a sitemap). Both are empty where that is not kept.
     """
 
     url: str
     depth: int = 0
     redirects: int = 0
     retries: int = 0
-    distress: int = 0
+    throttling: int = 0
     strikes: int = 0
     due: float = 0.0
     bare: bool = False
@@ -52,13 +58,16 @@ class Entry:
     hop: str = ""
 
     def encode(self, host: str) -> bytes:
-        """As it is kept under a key of its host: a flag byte, the depth, and what is not as usual. Of a URL that
-        begins with the host, only the rest is kept: it is most of what is on disk."""
+        """Return the entry as it is stored under a key of its host: a flag byte, the depth, and the
+        fields that differ from the default.
+
+        Of a URL that begins with the host, only the rest is stored: URLs fill most of the disk.
+        """
         scheme, path = _parted(self.url, host)
         url = (self.url if path is None else path).encode()
-        tried = self.redirects or self.retries or self.distress or self.strikes
+        tried = self.redirects or self.retries or self.throttling or self.strikes
         if not (tried or self.bare or self.due or self.request or self.chain or self.via):
-            # As nearly all are.
+            # The short way: nearly all entries are so.
             flags = (scheme == "https") * _HTTPS | (path is None) * _WHOLE
             return _ENTRY_HEAD.pack(flags, min(self.depth, 0xFFFF)) + url
         parts = [
@@ -75,7 +84,7 @@ class Entry:
             )
         ]
         if tried:
-            counts = (self.redirects, self.retries, self.distress, self.strikes)
+            counts = (self.redirects, self.retries, self.throttling, self.strikes)
             parts.append(_TRIES.pack(*(min(count, 0xFF) for count in counts)))
         if self.due:
             parts.append(_DUE.pack(self.due))
@@ -91,15 +100,16 @@ class Entry:
 
     @classmethod
     def decode(cls, data: bytes, host: str) -> Entry:
+        """Return the entry that `encode` stored under a key of ``host``."""
         flags, depth = _ENTRY_HEAD.unpack_from(data)
         at = _ENTRY_HEAD.size
         if not flags & ~_HTTPS:
-            # As nearly all are.
+            # The short way: nearly all entries are so.
             return cls(f"{'https' if flags else 'http'}://{host}{data[at:].decode()}", depth)
         entry = cls("", depth, bare=bool(flags & _BARE))
         if flags & _TRIED:
             counts = _TRIES.unpack_from(data, at)
-            entry.redirects, entry.retries, entry.distress, entry.strikes = counts
+            entry.redirects, entry.retries, entry.throttling, entry.strikes = counts
             at += _TRIES.size
         if flags & _DELAYED:
             (entry.due,) = _DUE.unpack_from(data, at)
@@ -130,7 +140,8 @@ class Entry:
 
 
 def _parted(url: str, host: str) -> tuple[str, str | None]:
-    """The scheme of a URL, and what follows the host if that is ``host``."""
+    """Return the scheme of a URL, and what follows the host; None in its place if the host is not
+    ``host``."""
     scheme, _, rest = url.partition("://")
     length = len(host)
     here = rest.startswith(host) and rest[length : length + 1] == "/"
@@ -138,15 +149,17 @@ def _parted(url: str, host: str) -> tuple[str, str | None]:
 
 
 def _shortened(url: str, host: str) -> str:
+    """Return a URL as a chain stores it: on ``host``, without scheme and host."""
     scheme, path = _parted(url, host)
     return url if path is None else f"{'1' if scheme == 'https' else '0'}{path}"
 
 
 def _lengthened(text: str, host: str) -> str:
+    """Return the URL that `_shortened` has shortened."""
     scheme = _HERE.get(text[0])
     return text if scheme is None else f"{scheme}://{host}{text[1:]}"
 
 
 def entry_of(key: bytes, value: bytes) -> Entry:
-    """The entry of a queue or poison key."""
+    """Return the entry under a queue or poison key."""
     return Entry.decode(value, host_in(key))

@@ -1,8 +1,9 @@
-"""The frontier: which URL of which host is fetched next, kept so that nothing is lost.
+"""The frontier: which URL of which host is fetched next, kept so that no URL is lost.
 
-A URL's seen mark and its queue entry are one batch. A popped entry stays on disk, as a lease, until it is
-acknowledged: a restart finds it where it was. Acknowledgements are collected and leave in one synced batch
-(`begin_commit`), which the caller writes after the pages' records are durable.
+A URL's seen mark and its queue entry are written in one batch. A popped entry stays on disk, as a
+lease, until it is acknowledged: after a restart it is still queued. Acknowledgements are collected
+and written in one synced batch (`begin_commit`). The caller writes that batch once the pages'
+records are durable.
 """
 
 from __future__ import annotations
@@ -13,53 +14,55 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.domainload import DomainLoad
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.handover import Part, put_poison, stays
-from krowlspider.frontier.hosts import (
+from krowlspider.frontier.hosts.domain_load import DomainLoad
+from krowlspider.frontier.hosts.host import (
+    DEFERRED,
     IDLE,
-    PUT_OFF,
     RESTING,
+    Health,
     Host,
     Queue,
-    State,
     level_of,
     origin_of,
 )
-from krowlspider.frontier.linkedports import LinkedPorts
+from krowlspider.frontier.hosts.linked_ports import LinkedPorts
+from krowlspider.frontier.hosts.scheduling import HostScheduler
 from krowlspider.frontier.outbox import Foreign, Outbox, foreign_mark
-from krowlspider.frontier.queues import entries, entry_keys
-from krowlspider.frontier.schema import (
+from krowlspider.frontier.part import Part, put_poison, stays
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import entries, entry_keys
+from krowlspider.frontier.store.schema import (
     after_all,
     authorities_of,
     host_in,
     split_queue_key,
     whole_microseconds,
 )
-from krowlspider.frontier.turns import HostTurns, Limits
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from krowlspider.frontier.seen import SeenSet
-    from krowlspider.frontier.store import Batch, Store
-    from krowlspider.politeness.pace import PaceRule
+    from krowlspider.frontier.hosts.limits import Limits
+    from krowlspider.frontier.seen.seen_set import SeenSet
+    from krowlspider.frontier.store.store import Batch, Store
+    from krowlspider.politeness.delay import DelayPolicy
 
-# Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads across what
-# LevelDB keeps of it. Queues are read by key, and need none.
+# Acknowledged entries after which the consumed part of the heap on disk is compacted: a start reads
+# across what LevelDB keeps of it. Queues are read by key, and need no compaction.
 COMPACT_EVERY = 500_000
-# Entries of a host read together when it is popped, which takes 35 µs however many they are; and bytes of the longest that
-# is kept in memory until it is.
+# Entries of a host that are read together when it is popped.
 _AHEAD = 4
-# The priority of what a stranger's page names of a host for which so many are queued: with few, one
-# queue serves all.
+# The priority of URLs that another domain's page names, once the host has _STRANGERS_IN_LINE
+# entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
+# Bytes of the longest entry that is kept in memory until it is popped.
 _AHEAD_BYTES = 512
-# Pages done or dropped that a host is taken over with: half of what its record holds, so that what is fetched here has room.
+# The most pages done or dropped that a host is taken over with: half of what its record holds,
+# which leaves room for more here.
 _COUNT_MAX = 0x7FFFFFFF
 
 
@@ -73,13 +76,14 @@ class Lease:
     entry: Entry
 
 
-# A lease that is over, and the reason its entry was dropped, if it was.
+# A lease that has ended, and the reason its entry was dropped; None where it was not dropped.
 Acknowledged = tuple[Lease, str | None]
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A URL that may become a queue entry. ``key`` is its identity; None is queued without a seen mark."""
+    """A URL that may become a queue entry. ``key`` is its identity; with None, the URL is queued
+    without a seen mark."""
 
     host: str
     key: bytes | None
@@ -89,7 +93,7 @@ class Candidate:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Acknowledgements on their way to disk. ``write`` blocks for an fsync: call it off the event loop."""
+    """Acknowledgements on their way to disk. ``also`` is upkeep that follows them."""
 
     batch: Batch
     acknowledged: list[Acknowledged]
@@ -97,21 +101,23 @@ class Commit:
     also: list[Callable[[], None]]
 
     def write(self) -> None:
+        """Write the batch and do the upkeep. This blocks for an fsync: call it off the event
+        loop."""
         self.batch.write()
         for work in self.also:
             work()
 
 
-class Frontier(HostTurns):
-    """Queues of all hosts over a store, and the hosts' turns. ``monotonic`` and ``wall`` are clocks in seconds,
-    ``boot`` is as of `HostTurns`."""
+class Frontier(HostScheduler):
+    """The queues of all hosts over a store, and the scheduling of the hosts. ``monotonic`` and
+    ``wall`` are clocks in seconds; ``boot`` is as in `HostScheduler`."""
 
     def __init__(
         self,
         store: Store,
         seen: SeenSet,
         limits: Limits,
-        rule: PaceRule,
+        rule: DelayPolicy,
         *,
         monotonic: Callable[[], float],
         wall: Callable[[], float],
@@ -128,19 +134,19 @@ class Frontier(HostTurns):
         self._consumed = 0
         self._open()
 
-    # --- opening and closing ---
-
     def _open(self) -> None:
+        """Read the counters and the poisoned hosts, mark the store as open, and start
+        scheduling."""
         saved = self._store.get(schema.COUNTERS)
         self.counters.update(json.loads(saved) if saved else {})
         clean = self._store.get(schema.CLEAN)
         if clean is None:
-            # The last process died.
+            # The store was not closed: the last process died.
             self._catch_up()
         known: dict[str, Any] = json.loads(clean or b"{}")
         self.queued = self._tally.queued
-        # To look for a host's poison where there is none would walk over all that was deleted behind it. Few: each of
-        # their pages has cost three processes.
+        # Few hosts have poison. To search for that of any other host would walk over all keys that
+        # were deleted behind it.
         self.poisoned = {host_in(key) for key in self._store.keys(schema.POISON)}
         self.outbox = Outbox(self._store, self._limits.outbox, known.get("outbox"))
         batch = self._store.batch(sync=True)
@@ -149,16 +155,16 @@ class Frontier(HostTurns):
         self._tally.put(batch)
         self._put_totals(batch, self.counters)
         batch.write()
-        self.start_turns(known.get("unsure"))
+        self.start_scheduling(known.get("unsure"))
 
     def _catch_up(self) -> None:
-        """Have the records of the last commit's hosts say what it left of their queues: the process may have died
-        before it wrote them."""
+        """Correct the records of the last commit's hosts from their queues on disk: the process may
+        have died before it wrote the records."""
         batch = self._store.batch()
         for name in json.loads(self._store.get(schema.ACKNOWLEDGED) or b"[]"):
             record = self._store.get(schema.host_key(name))
             if record is None:
-                # Forgotten by hand since.
+                # The host was forgotten by hand since.
                 continue
             host = Host.decode(name, record)
             heads: dict[int, int] = {}
@@ -176,7 +182,8 @@ class Frontier(HostTurns):
         batch.write()
 
     def close(self) -> None:
-        """Mark the store as closed in order, and close it. Leases stay queued for the next start."""
+        """Mark the store as cleanly closed, and close it. Leased entries stay queued for the next
+        start."""
         batch = self._store.batch(sync=True)
         self._record_changed(batch)
         self._put_totals(batch, self.counters)
@@ -192,15 +199,14 @@ class Frontier(HostTurns):
         self._load.put(batch)
         self.put_clock(batch)
 
-    # --- discovery ---
-
     def add(
         self,
         candidates: Iterable[Candidate],
         foreign: Sequence[Foreign] = (),
         decided: Sequence[bytes] = (),
     ) -> int:
-        """Queue those that are not known: see `queue`."""
+        """Queue the candidates that are not known, as `queue` does, and return how many were
+        queued."""
         unknown = [
             candidate
             for candidate in candidates
@@ -209,11 +215,12 @@ class Frontier(HostTurns):
         return self.queue(unknown, foreign, decided)
 
     def _is_known(self, host: str, key: bytes) -> bool:
+        """Return whether an identity is known, as `knows`."""
         return self.knows((key,), lambda _: host)[0]
 
     def knows(self, keys: Sequence[bytes], host_at: Callable[[int], str]) -> list[bool]:
-        """Which identities are known; ``host_at`` tells the host of the one at a place. Those that are, are counted as
-        ``known``."""
+        """Return for each identity whether it is known, in the order of ``keys``. ``host_at``
+        returns the host of the identity at an index. The known ones are counted as ``known``."""
         known = self.seen.known_among(keys, host_at)
         if count := sum(known):
             self.counters["known"] += count
@@ -226,21 +233,25 @@ class Frontier(HostTurns):
         decided: Sequence[bytes] = (),
         via: str = "",
     ) -> int:
-        """Queue candidates that are not known, but for those that are among them twice, and mark them seen, in one
-        batch. Returns how many were queued.
+        """Queue candidates that are not known, and mark them seen, in one batch. Return how many
+        were queued.
 
-        Those a cap refuses are counted as ``dropped/host_queue``, ``dropped/frontier``,
-        ``dropped/domain_share`` and
-        ``dropped/domain_budget``, those of a retired host as ``dropped/crawl_delay``: they are not marked seen.
+        A candidate that is given twice is queued once. Those that a cap refuses are not marked
+        seen. They are counted as ``dropped/host_queue``, ``dropped/frontier``,
+        ``dropped/domain_share`` or ``dropped/domain_budget``, those of a retired host as
+        ``dropped/crawl_delay``.
 
-        ``foreign`` ones go into the outbox, as `forward` says, in the same batch; ``decided`` are keys of outbox entries
-        that `Outbox.rebucket` gave back, which leave it with the batch. ``via`` is the host of the
-        page on which all were found, the origin of those hosts that are new.
+        - ``foreign``: URLs that go into the outbox in the same batch, as in `_forward`.
+        - ``decided``: keys of outbox entries that `Outbox.rebucket` returned; they leave the outbox
+          with the batch.
+        - ``via``: the host of the page on which all candidates were found: the origin of those
+          hosts that are new.
         """
         self._evict()
         self._recall_missing(candidates)
         batch = self._store.batch()
-        # In the order in which they came, not by address in memory: the same crawl twice is the same.
+        # In the order of arrival, not by address in memory: the same crawl twice gives the same
+        # result.
         by_host: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             by_host.setdefault(candidate.host, []).append(candidate)
@@ -273,8 +284,11 @@ class Frontier(HostTurns):
     def _admitted(
         self, host: Host, candidates: list[Candidate], *, by_stranger: bool
     ) -> list[Candidate]:
-        """Those of one host's candidates that are queued; the others are counted. What a stranger's
-        page names comes after the host's own, and leaves it half of its room."""
+        """Return the candidates of one host that are queued, and count the others.
+
+        With ``by_stranger``, another domain's page names them. Then they go behind the host's own,
+        once some entries are queued, and leave the host half of its room.
+        """
         room, refusal = self._room(host, by_stranger=by_stranger)
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
@@ -295,8 +309,9 @@ class Frontier(HostTurns):
         return taken
 
     def _room(self, host: Host, *, by_stranger: bool) -> tuple[int, str]:
-        """How many more entries a host may have, and why not more."""
-        if host.state is State.RETIRED:
+        """Return how many more entries a host may have, and which cap it is: the name of its
+        ``dropped/`` counter."""
+        if host.health is Health.RETIRED:
             return 0, "crawl_delay"
         most = self._limits.host_queue
         here = (most // 2 if by_stranger else most) - host.queued
@@ -309,18 +324,12 @@ class Frontier(HostTurns):
             else (of_domain, "domain_share")
         )
 
-    def forward(self, items: Iterable[Foreign]) -> int:
-        """Put what is new into the outbox, mark it as sent to its owner, in one batch. Returns how many were put,
-        which are counted as ``foreign``; known ones as ``known``, those for which the outbox has no room as
-        ``dropped/outbox``: they are not marked."""
-        batch = self._store.batch()
-        put = self._forward(items, batch)
-        self.seen.end_batch(batch)
-        batch.write()
-        return put
+    def _forward(self, items: Iterable[Foreign], batch: Batch) -> None:
+        """Put new items into the outbox and mark them as sent to their owner.
 
-    def _forward(self, items: Iterable[Foreign], batch: Batch) -> int:
-        put = 0
+        Items put are counted as ``foreign``, known ones as ``known``. Those for which the outbox
+        has no room are counted as ``dropped/outbox``, and not marked.
+        """
         in_batch: set[tuple[str, bytes]] = set()
         for item in items:
             if item.key is not None:
@@ -328,7 +337,8 @@ class Frontier(HostTurns):
                 if mark in in_batch or self.seen.known(*mark):
                     self.counters["known"] += 1
                     continue
-            # What is known elsewhere as sent here is not found again.
+            # Without a key, it goes in even then: its finder has marked it as sent, and would not
+            # send it again.
             if self.outbox.full and item.key is not None:
                 self.counters["dropped/outbox"] += 1
                 continue
@@ -336,20 +346,20 @@ class Frontier(HostTurns):
                 in_batch.add(mark)
                 self.seen.mark(mark[0], mark[1:])
             self.outbox.put(item.owner, item.host, item.message, batch)
-            put += 1
-        self.counters["foreign"] += put
-        return put
+            self.counters["foreign"] += 1
 
     def _recall_missing(self, candidates: list[Candidate]) -> None:
+        """Read the candidates' hosts into memory that are not there."""
         hosts = self.hosts
         missing = {candidate.host for candidate in candidates if candidate.host not in hosts}
         if missing:
             self._recall(sorted(missing))
 
     def _append(self, host: Host, candidates: Sequence[Candidate], batch: Batch) -> None:
-        """Queue entries; `_record` of their host in the same batch follows."""
+        """Put entries into a host's queues and into the batch. The caller adds `_record` of the
+        host to the same batch."""
         if not candidates:
-            # It would be given a turn for nothing.
+            # Without an entry, the host would be scheduled for nothing.
             return
         name = host.name
         prefix = schema.host_key(name)
@@ -360,32 +370,32 @@ class Frontier(HostTurns):
             priority = max(-most, min(candidate.priority, most)) if candidate.priority else 0
             tries = 0
             if entry.due:
-                tries = entry.retries + entry.distress
+                tries = entry.retries + entry.throttling
             else:
                 at_once = True
             sequence = host.append(priority, tries)
             batch.put(schema.queue_key(prefix, priority, sequence), entry.encode(name))
         self.queued += len(candidates)
         self._load.add(host.domain or domain_of(name), len(candidates))
-        if host.turn is IDLE:
+        if host.state is IDLE:
             host.due = max(host.due, whole_microseconds(self.now()))
             self._line_up(host)
-        elif host.turn is RESTING and host.ready < host.due and at_once:
+        elif host.state is RESTING and host.ready < host.due and at_once:
             self._hurry(host)
-        elif host.turn is PUT_OFF:
-            self._put_off_queued += len(candidates)
+        elif host.state is DEFERRED:
+            self._deferred_queued += len(candidates)
 
     def _hurry(self, host: Host) -> None:
-        """A host that rests for a retry has something that need not wait for it."""
+        """Make a host due earlier: it rests until a retry, and has an entry now that need not wait
+        for that."""
         due = whole_microseconds(max(host.ready, self.now()))
         if due < host.due:
             host.due = due
             self._line_up(host)
 
-    # --- popping ---
-
     def pop(self, host: Host) -> Lease | None:
-        """Lease the next entry of a host; None when it has none that is due. The entry stays on disk."""
+        """Lease the next entry of a host, and return the lease; None when no entry is due. The
+        entry stays on disk."""
         now = self.now()
         ahead, host.ahead = host.ahead, None
         gaps = not ahead and host.has_gaps
@@ -396,7 +406,8 @@ class Frontier(HostTurns):
                     ahead = self._read_ahead(host.name, level, queue, 1 if gaps else _AHEAD)
                 saved = ahead.pop()[2]
                 if saved is None:
-                    # Acknowledged before a restart, while an older one of the host was not.
+                    # It was acknowledged before a restart, while an older entry of the host was
+                    # not.
                     queue.head += 1
                     continue
                 entry = Entry.decode(saved, host.name)
@@ -411,8 +422,9 @@ class Frontier(HostTurns):
     def _read_ahead(
         self, name: str, level: int, queue: Queue, most: int
     ) -> list[tuple[int, int, bytes | None]]:
-        """The next entries of a host's queue, as `Host.ahead`; no more behind one that is missing, or before a
-        long one."""
+        """Read up to ``most`` next entries of a host's queue, and return them in the form of
+        `Host.ahead`. Nothing is read behind a missing entry, nor from a long one on, unless that is
+        the first."""
         prefix = schema.host_key(name)
         key = schema.queue_key(prefix, level >> 8, queue.head)
         if most == 1:
@@ -432,6 +444,7 @@ class Frontier(HostTurns):
         return found
 
     def _lease(self, host: Host, priority: int, sequence: int, entry: Entry) -> Lease:
+        """Count an entry as leased, and return its lease."""
         host.queued -= 1
         self.queued -= 1
         self.leased += 1
@@ -439,23 +452,22 @@ class Frontier(HostTurns):
         return Lease(host, priority, sequence, entry)
 
     def unpop(self, lease: Lease) -> None:
-        """Undo the pop that gave this lease, before any other pop of its host."""
+        """Undo the pop that returned this lease. No other pop of its host may come in between."""
         lease.host.queues[level_of(lease.priority, lease.sequence)].head = lease.sequence
         lease.host.queued += 1
         self.queued += 1
         lease.host.leased.remove((lease.priority, lease.sequence))
         self.leased -= 1
 
-    # --- acknowledging ---
-
     def acknowledge(self, lease: Lease, dropped: str | None = None) -> None:
-        """The entry has been dealt with, or dropped for a reason; the next commit counts it and removes it from
-        disk."""
+        """Record that an entry is done, or ``dropped`` for a reason. The next commit counts it and
+        removes it from disk."""
         self._acknowledged.append((lease, dropped))
 
     def replace(self, lease: Lease, entry: Entry) -> None:
-        """Put a leased entry back, changed, in one batch with its removal: at the end of its queue, or where it
-        has a time of its own among the retries of that time."""
+        """Put a leased entry back, changed, in one batch with the removal of the old one. It goes
+        to the end of its queue; with a due time of its own, to the queue for its number of
+        tries."""
         batch = self._store.batch()
         batch.delete(self.key_of(lease))
         again = Candidate(lease.host.name, None, entry, lease.priority)
@@ -465,9 +477,9 @@ class Frontier(HostTurns):
         batch.write()
 
     def begin_commit(self) -> Commit:
-        """Collect what has been acknowledged since the last commit.
+        """Return a commit of all acknowledgements since the last one.
 
-        Their records must be durable before ``write``; after it, `end_commit` follows.
+        The pages' records must be durable before its ``write``. After it, call `end_commit`.
         """
         self._revive()
         acknowledged, self._acknowledged = self._acknowledged, []
@@ -477,14 +489,15 @@ class Frontier(HostTurns):
             batch.delete(self.key_of(lease))
             counted["done" if dropped is None else f"dropped/{dropped}"] += 1
         if acknowledged:
-            # Their records follow in a batch of their own: a start after a death looks for what that one missed.
+            # The hosts' records follow in a batch of their own: a start after a death corrects
+            # those that are missing.
             names = {lease.host.name for lease, _ in acknowledged}
             batch.put(schema.ACKNOWLEDGED, json.dumps(sorted(names)).encode())
         self._put_totals(batch, self.counters + counted)
         return Commit(batch, acknowledged, counted, self._upkeep(len(acknowledged)))
 
     def _upkeep(self, acknowledged: int) -> list[Callable[[], None]]:
-        """Work for the thread that writes the commit, when it is due."""
+        """Return the upkeep that is due, for the thread that writes the commit."""
         also: list[Callable[[], None]] = []
         if self.seen.due_to_save():
             also.append(partial(self.seen.save, self.seen.snapshot()))
@@ -497,7 +510,8 @@ class Frontier(HostTurns):
         return also
 
     def end_commit(self, commit: Commit) -> None:
-        """The commit is on disk: its leases are over, and the hosts' records can move on."""
+        """Finish a commit that is on disk: end its leases, count them, and write the records of
+        their hosts."""
         for lease, dropped in commit.acknowledged:
             self._end_lease(lease)
             self._note(lease.host)
@@ -514,19 +528,19 @@ class Frontier(HostTurns):
         self.counters.update(commit.counters)
 
     def key_of(self, lease: Lease) -> bytes:
-        """The key of a lease's entry in the store."""
+        """Return the key of a lease's entry in the store."""
         return schema.queue_key(schema.host_key(lease.host.name), lease.priority, lease.sequence)
 
     def _end_lease(self, lease: Lease) -> None:
+        """End a lease in memory: the entry is removed from disk too."""
         lease.host.end_lease(lease.priority, lease.sequence)
         self._load.take(lease.host.domain)
         self.leased -= 1
 
-    # --- hosts that come and go ---
-
     def give_up_host(self, host: Host, identify: Callable[[Entry], bytes | None]) -> int:
-        """Another frontier has taken over all of a sealed host: remove it, but for its seen marks, which
-        `SeenSet.remove_marks` is to remove then. Returns how many entries stay, because no other may read them."""
+        """Remove a sealed host that another frontier has taken over, except its seen marks: the
+        caller removes those by `SeenSet.remove_marks`. Return how many entries stay, because no
+        other job can read them."""
         name = host.name
         batch = self._store.batch()
         kept: list[bytes] = []
@@ -541,10 +555,11 @@ class Frontier(HostTurns):
             for authority, record in zip(
                 both := authorities_of(name), self.robots_of(both), strict=True
             ):
-                # A deletion of nothing would be gone through like any other by who looks for a record behind it.
+                # Delete only what exists: whoever searches behind a deleted key has to walk over
+                # it.
                 if record is not None:
                     batch.delete(schema.robots_key(authority))
-            batch.delete(schema.put_off_key(name))
+            batch.delete(schema.deferred_key(name))
         self.seen.forget(name, batch)
         self._keep_queued(host, [key for key in kept if key[:1] == schema.QUEUE])
         self._budget.end_batch(batch)
@@ -560,7 +575,8 @@ class Frontier(HostTurns):
         return len(kept)
 
     def entries(self, name: str) -> Iterator[tuple[str, bytes, bytes]]:
-        """All that a host has queued, then its poison: ``queued`` or ``poison``, key and value."""
+        """Yield all queued entries of a host, then its poison, as (``queued`` or ``poison``, key,
+        value)."""
         for key, value in entries(self._store, name):
             yield "queued", key, value
         if name in self.poisoned:
@@ -568,12 +584,12 @@ class Frontier(HostTurns):
                 yield "poison", key, value
 
     def _keep_queued(self, host: Host, keys: list[bytes]) -> None:
-        """These entries of a host are all that is left of it."""
+        """Reduce a host to the entries with these keys, in its queues and in all counts."""
         gone = host.queued - len(keys)
         self.queued -= gone
         self._load.take(domain_of(host.name), gone)
-        if host.turn is PUT_OFF:
-            self._put_off_queued -= gone
+        if host.state is DEFERRED:
+            self._deferred_queued -= gone
         if self._budget.most:
             self._budget.charge(domain_of(host.name), -gone - host.done)
         host.queued, host.done, host.dropped = len(keys), 0, 0
@@ -584,8 +600,10 @@ class Frontier(HostTurns):
             queue.tail = sequence + 1
 
     def take_over(self, part: Part, batch: Batch) -> None:
-        """Put a part of a host that another frontier hands over into this one, and write the batch. What is queued goes
-        behind what this one has of it, but for what this one knows; what the other has done is not fetched here.
+        """Take over one part of a host that another frontier hands over, and write the batch.
+
+        Its entries go behind those queued here, except the ones known here. What the other frontier
+        has done is removed from the queue here.
         """
         self._evict()
         host = self.host(part.name)
@@ -610,43 +628,44 @@ class Frontier(HostTurns):
         if part.poison:
             put_poison(self._store, part, batch)
             self.poisoned.add(host.name)
-        if host.turn is RESTING and host.queued:
-            # Its time may be another.
+        if host.state is RESTING and host.queued:
+            # Its next-fetch time may have changed.
             self._line_up(host)
-        elif host.turn is RESTING and host.errands:
+        elif host.state is RESTING and host.robots_fetches:
             self._due_again(host)
-        elif host.turn is RESTING:
-            # All that it had was done there.
+        elif host.state is RESTING:
+            # The other frontier has done all that was queued here.
             self._stand_idle(host)
-        elif host.turn is PUT_OFF:
-            batch.put(schema.put_off_key(host.name), b"")
+        elif host.state is DEFERRED:
+            batch.put(schema.deferred_key(host.name), b"")
         self._budget.end_batch(batch)
         self.seen.end_batch(batch)
         self._record(host, batch)
         batch.write()
 
     def _merge(self, host: Host, other: Host) -> None:
-        """The slower pace and the later times of both."""
-        if self._rule.delay(other.pace) > self._rule.delay(host.pace):
-            host.pace = other.pace
+        """Keep the slower rate and the later times of both hosts, and add up their counts."""
+        if self._rule.delay(other.rate) > self._rule.delay(host.rate):
+            host.rate = other.rate
         host.due = max(host.due, whole_microseconds(other.due))
-        if host.turn is not PUT_OFF or host.ready:
-            # Else it is put off for the next round.
+        if host.state is not DEFERRED or host.ready:
+            # A ``ready`` of 0 means deferred until the next round: it stays.
             host.ready = max(host.ready, whole_microseconds(other.ready))
         host.done = min(host.done + other.done, _COUNT_MAX)
         host.dropped = min(host.dropped + other.dropped, _COUNT_MAX)
         if self._budget.most:
             self._budget.charge(domain_of(host.name), other.done)
-        if host.state is State.NEW and host.turn in (IDLE, RESTING):
-            host.become(other.state)
-            if other.state is State.DEAD:
-                host.turn = PUT_OFF
+        if host.health is Health.NEW and host.state in (IDLE, RESTING):
+            host.set_health(other.health)
+            if other.health is Health.DEAD:
+                host.state = DEFERRED
                 host.ready = host.due if other.ready else 0.0
-                self._put_off_queued += host.queued
+                self._deferred_queued += host.queued
                 self._rest_apart(host)
 
     def _withdraw(self, host: Host, part: Part, batch: Batch) -> None:
-        """Take out of a host's queue what the other frontier has done."""
+        """Remove the entries from a host's queue that the other frontier has done, except leased
+        ones."""
         doubtful = self.seen.marked_among(host.name, part.done)
         if not doubtful or not host.queued:
             return
@@ -659,39 +678,39 @@ class Frontier(HostTurns):
             host.queued -= 1
             self.queued -= 1
             self._load.take(domain_of(host.name))
-            if host.turn is PUT_OFF:
-                self._put_off_queued -= 1
+            if host.state is DEFERRED:
+                self._deferred_queued -= 1
             if self._budget.most:
                 self._budget.give_back(domain_of(host.name))
             self.counters["known"] += 1
 
-    # --- robots.txt records, and figures ---
-
     def robots(self, authority: str) -> bytes | None:
-        """The stored robots.txt record of an authority (``scheme://host[:port]``)."""
+        """Return the stored robots.txt record of an authority (``scheme://host[:port]``); None
+        without one."""
         return self._store.read((schema.robots_key(authority),))[0]
 
     def robots_of(self, authorities: Sequence[str]) -> list[bytes | None]:
-        """The stored records of authorities in ascending order, as `robots`."""
+        """Return the stored records of authorities, as `robots`. The authorities are in ascending
+        order."""
         return self._store.read(map(schema.robots_key, authorities))
 
     def put_robots(self, authority: str, record: bytes) -> None:
-        """Keep a robots.txt record."""
+        """Write a robots.txt record to the store."""
         batch = self._store.batch()
         batch.put(schema.robots_key(authority), record)
         batch.write()
 
     @property
     def hopeful(self) -> bool:
-        """Whether entries are queued that can be fetched before the next round."""
-        return self.queued > self._put_off_queued or self._round is not None
+        """Return whether queued entries may be fetched before the next round."""
+        return self.queued > self._deferred_queued or self._round is not None
 
     @property
-    def put_off_queued(self) -> int:
-        """Entries of hosts that are put off."""
-        return self._put_off_queued
+    def deferred_queued(self) -> int:
+        """Return how many entries of deferred hosts are queued."""
+        return self._deferred_queued
 
     @property
     def pending(self) -> int:
-        """Entries queued or leased."""
+        """Return how many entries are queued or leased."""
         return self.queued + self.leased

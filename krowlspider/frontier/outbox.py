@@ -1,6 +1,7 @@
-"""The outbox: messages for other nodes, kept until their owners have taken them, first in, first out.
+"""The outbox: messages for other nodes, kept until their owners have taken them, first in, first
+out.
 
-What is sent is removed afterwards, so a message may arrive twice and is never lost.
+A message is removed after it was sent. So it may arrive twice, and is never lost.
 """
 
 from __future__ import annotations
@@ -12,29 +13,31 @@ from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest
 
-from krowlspider.frontier import schema
-from krowlspider.frontier.schema import KEY_SIZE, outbox_key, outbox_prefix, split_outbox_key
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import KEY_SIZE, outbox_key, outbox_prefix, split_outbox_key
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from krowlspider.frontier.store import Batch, Store
+    from krowlspider.frontier.store.store import Batch, Store
 
-# Entries looked at in one step of `Outbox.rebucket`: about 3 ms where all of them move.
+# Entries looked at in one step of `Outbox.rebucket`: bounds the time that it takes.
 _STEP = 500
-# Entries removed after which the consumed part is compacted: a start reads across what LevelDB keeps of it.
+# Entries removed after which the consumed part is compacted: a start reads across what LevelDB
+# keeps of it.
 _COMPACT_EVERY = 500_000
 
 
-# What the marks of foreign URLs have before the owner, where those of ours have the host: no host begins so.
+# Stands before the owner in the marks of foreign URLs, where our own marks have the host. No host
+# begins with it.
 FOREIGN = ">"
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A URL of another node. ``key`` is its identity, None for one that is sent whether it is known or not;
-    ``message`` is opaque here."""
+    """A URL of another node. ``key`` is its identity; with None, it is sent whether it is known or
+    not. ``message`` is opaque here."""
 
     owner: str
     host: str
@@ -44,15 +47,17 @@ class Foreign:
 
 @lru_cache(maxsize=4096)
 def _space(owner: str) -> tuple[str, int]:
+    """Return the name under which an owner's marks are kept, and the mask of its keys."""
     name = FOREIGN + owner
     return name, xxh3_64_intdigest(name.encode())
 
 
 def foreign_mark(owner: str, key: bytes) -> tuple[str, bytes]:
-    """The name, which no host can have, and the key by which an identity is marked as sent to an owner.
+    """Return the name and the key that mark an identity as sent to an owner. No host can have that
+    name.
 
-    The filter knows no hosts, so the key is another than that of the URL itself: when its host becomes ours, or
-    another's, it is not known yet.
+    The filter of the seen set knows no hosts, so the key differs from that of the URL itself. When
+    its host becomes ours, or another node's, the URL is not known yet.
     """
     name, mask = _space(owner)
     return name, (int.from_bytes(key, "big") ^ mask).to_bytes(KEY_SIZE, "big")
@@ -60,8 +65,9 @@ def foreign_mark(owner: str, key: bytes) -> tuple[str, bytes]:
 
 @dataclass(slots=True, eq=False)
 class _Bucket:
-    """One owner's entries: sequences from ``head`` up to, not including, ``tail``, ``count`` of them. ``lent`` are
-    those that were handed out, and not removed since."""
+    """The entries of one owner. Their sequences run from ``head`` up to, not including, ``tail``;
+    ``count`` of them exist. ``lent`` are the sequences that were handed out, and not removed
+    since."""
 
     prefix: bytes
     head: int = 0
@@ -71,8 +77,8 @@ class _Bucket:
 
 
 class Outbox:
-    """Entries by owner. ``most`` is the cap of all together, 0 for none; ``saved`` are the `gauges` of a clean end,
-    without which all keys are counted: 0.4 µs each."""
+    """Entries by owner. ``most`` caps all of them together, 0 for no cap. ``saved`` is what
+    `gauges` returned at a clean close; without it, all keys are counted."""
 
     def __init__(self, store: Store, most: int, saved: dict[str, list[int]] | None):
         self._store = store
@@ -87,6 +93,7 @@ class Outbox:
         self.depth = sum(self.depths().values())
 
     def _count(self) -> None:
+        """Count all entries on disk."""
         for key in self._store.keys(schema.OUTBOX):
             owner, sequence = split_outbox_key(key)
             bucket = self._bucket(owner)
@@ -102,20 +109,20 @@ class Outbox:
         return bucket
 
     def gauges(self) -> dict[str, list[int]]:
-        """What a clean end saves."""
+        """Return head, tail and count by owner, which a clean close saves."""
         return {
             owner: [bucket.head, bucket.tail, bucket.count]
             for owner, bucket in self._buckets.items()
             if bucket.count
         }
 
-    # --- in ---
-
     @property
     def full(self) -> bool:
+        """Return whether the cap is reached."""
         return 0 < self._most <= self.depth
 
     def put(self, owner: str, host: str, message: bytes, batch: Batch) -> None:
+        """Put an entry for an owner into the batch, behind its others."""
         self._append(owner, b"%b\0%b" % (host.encode(), message), batch)
 
     def _append(self, owner: str, value: bytes, batch: Batch) -> None:
@@ -125,42 +132,43 @@ class Outbox:
         bucket.count += 1
         self.depth += 1
 
-    # --- out ---
-
     def owners(self) -> list[str]:
-        """The nodes for which there are entries."""
+        """Return the nodes for which there are entries."""
         return [owner for owner, bucket in self._buckets.items() if bucket.count]
 
     def depths(self) -> dict[str, int]:
-        """Entries by owner."""
+        """Return how many entries there are for each owner."""
         return {owner: bucket.count for owner, bucket in self._buckets.items() if bucket.count}
 
     def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
-        """Key and message of an owner's first entries. They stay until `remove`."""
+        """Return key and message of an owner's first entries, ``most`` at most. They stay until
+        `remove`."""
         bucket = self._bucket(owner)
         found = []
         for key, value in islice(self._from(bucket, bucket.head), most):
             bucket.lent.add(split_outbox_key(key)[1])
             found.append((key, value.partition(b"\0")[2]))
         if found:
-            # What is behind it has been removed, and is not walked over again.
+            # The keys before it were removed: they are not walked over again.
             bucket.head = split_outbox_key(found[0][0])[1]
         return found
 
     def _from(self, bucket: _Bucket, sequence: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield key and value of a bucket's entries from a sequence on."""
         after = outbox_key(bucket.prefix, sequence - 1) if sequence else b""
         return self._store.items(bucket.prefix, after)
 
     def remove(self, owner: str, keys: Iterable[bytes]) -> int:
-        """The owner has taken entries that `head` gave; how many of them were still there. The others were put into
-        another bucket since, or decided here."""
+        """Remove entries that `head` returned and the owner has taken. Return how many of them were
+        still there: others were moved to another bucket, or handled here."""
         batch = self._store.batch()
         removed = self.take_out(keys, batch)
         batch.write()
         return removed
 
     def take_out(self, keys: Iterable[bytes], batch: Batch) -> int:
-        """Remove entries that `head` or `rebucket` gave, where they are still there."""
+        """Remove entries that `head` or `rebucket` returned, with the batch. Return how many of
+        them were still there."""
         removed = 0
         for key in keys:
             owner, sequence = split_outbox_key(key)
@@ -178,21 +186,22 @@ class Outbox:
         self._removed += 1
 
     def consumed(self) -> bool:
-        """Whether so much was removed, since this last said so, that the range is to be compacted."""
+        """Return whether the consumed range is to be compacted: enough entries were removed since
+        this last returned True."""
         due = self._removed >= _COMPACT_EVERY
         if due:
             self._removed = 0
         return due
 
-    # --- a new ring ---
-
     def rebucket(
         self, owner_of: Callable[[str], str | None]
     ) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Put each entry into the bucket of its new owner, some at each step; others may use the outbox in between.
+        """Move each entry into the bucket of its new owner, some in each step. Others may use the
+        outbox in between.
 
-        ``owner_of`` says who owns a domain, None for us. Key and message of those that are ours now are yielded, to
-        be decided: they stay where they are until `take_out`, in the batch that queues them.
+        ``owner_of`` returns the owner of a domain, None for this node. Yield in each step key and
+        message of the entries that are ours now. They stay where they are until `take_out`, in the
+        batch that queues them.
         """
         for owner, bucket in list(self._buckets.items()):
             at, end = bucket.head, bucket.tail
@@ -208,7 +217,8 @@ class Outbox:
         end: int,
         owner_of: Callable[[str], str | None],
     ) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Where to go on, and what is ours now."""
+        """Move the entries of one step. Return the sequence to continue at, and key and message of
+        those that are ours now."""
         batch = self._store.batch()
         ours = []
         found = list(islice(self._from(bucket, at), _STEP))

@@ -1,9 +1,9 @@
-"""Poison: a URL whose processing kills the process again and again is set aside.
+"""Poison: a URL whose page kills the process again and again is set aside.
 
-The page whose code runs is marked in a small file that is mapped into memory: what is written there
-survives the death of the process by a signal, a segfault or the kernel's hand, and costs no system
-call. The event loop runs one piece of code at a time, and so does the thread that decodes bodies: a
-mark for each suffices, and nobody is blamed for having been in transit.
+The page at work is marked in a small file that is mapped into memory. What is written there
+survives the death of the process by a signal, a segfault or the kernel, and costs no system call.
+The event loop runs one piece of code at a time, and so does the thread that decodes bodies. So one
+mark for each suffices, and no page is blamed only for being in flight.
 """
 
 from __future__ import annotations
@@ -18,54 +18,57 @@ from struct import Struct
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from zlib import crc32
 
-from krowlspider.frontier import schema
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.schema import host_in
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import host_in
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Batch, Store
+    from krowlspider.frontier.store.store import Batch, Store
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Once may be a kill from outside that met the page by chance, twice the same chance again.
+# One death may be a kill from outside that met the page by chance; three are not.
 POISON_STRIKES = 3
-# The marks' files in a crawl's folder: of the event loop, and of the thread that decodes.
+# The files of the marks in a crawl's folder: of the event loop, and of the thread that decodes.
 MARK = "working"
 THREAD_MARK = "decoding"
-# One page of memory: a queue key has the 2,048 characters of a URL at most, and 14 bytes. A URL
-# behind it is cut.
+# One page of memory: a queue key has at most 14 bytes and the 2,048 characters of a URL. The URL
+# that follows it in a mark is cut.
 _SIZE = 4096
 _MAGIC = b"krowlspider mark 1\n"
 MARK_AT = 64
 # Length and checksum, before the key: a process may die halfway through writing it.
 _HEAD = Struct(">HI")
-# Where the file says when the event loop last turned, for the watchdog: a float of the machine's
-# own form.
+# Where the file has the last heartbeat of the event loop, for the watchdog: a float in the
+# machine's byte order.
 BEAT_AT = _SIZE - 8
 _BEAT = Struct("=d")
 _ROOM = BEAT_AT - MARK_AT
 
 
 def mark_of(key: bytes, url: str = "") -> bytes:
-    """What the file holds while the page of a queue entry is worked on; ``url`` is for the
-    watchdog's log. The key of a host record marks work that is for the host, and for none of its
-    pages: nobody is blamed for that."""
+    """Return the mark of a queue entry, which the file holds while work on its page goes on.
+    ``url`` is for the watchdog's log.
+
+    The key of a host record marks work for the host and none of its pages: no page is blamed for
+    that.
+    """
     mark = b"%b%b%b\0" % (_HEAD.pack(len(key), crc32(key)), key, url.encode())
     return mark[:_ROOM]
 
 
-# What it holds between pages.
+# The mark between pages.
 NOTHING = mark_of(b"")
 
 
 def boot_id() -> bytes:
-    """Which run of the machine this is; empty where the system does not say."""
+    """Return an id of this run of the machine; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except FileNotFoundError:
@@ -73,7 +76,7 @@ def boot_id() -> bytes:
 
 
 class WorkMark:
-    """The mark of one crawl, blank when made; ``now`` is what it holds.
+    """The mark of one crawl, blank when it is created. ``now`` is the mark that the file holds.
 
     :raises OSError: the file cannot be written
     """
@@ -82,7 +85,7 @@ class WorkMark:
         blank = (_MAGIC + boot).ljust(_SIZE, b"\0")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # Written whole, not left with a hole: a full disk is an error here, and would be a signal later.
+            # Written whole, without a hole: a full disk raises here, and would be a signal later.
             os.ftruncate(descriptor, _SIZE)
             os.pwrite(descriptor, blank, 0)
             self._map: mmap | bytearray = mmap(descriptor, _SIZE)
@@ -92,53 +95,58 @@ class WorkMark:
         self._beat = 0.0
 
     def put(self, mark: bytes) -> bytes:
-        """Change the mark, in 0.1 µs; return the one before."""
+        """Change the mark, and return the one before."""
         before, self.now = self.now, mark
         self._map[MARK_AT : MARK_AT + len(mark)] = mark
         return before
 
     def during(self, mark: bytes, do: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Do one piece of work on a page under its mark."""
+        """Call ``do`` under the mark of a page, and return its result."""
         after = self.put(mark)
         try:
             return do(*args, **kwargs)
         except SystemExit:
-            # The work ends the process: the mark stays.
+            # The call ends the process: the mark stays.
             after = mark
             raise
         finally:
             self.put(after)
 
     def beat(self, now: float) -> None:
-        """Say that the event loop turns, ``now`` in seconds of the monotonic clock. With inf it
-        says so for good."""
+        """Write the event loop's heartbeat: ``now`` in seconds of the monotonic clock. With inf, it
+        holds for good."""
         self._beat = max(self._beat, now)
         _BEAT.pack_into(self._map, BEAT_AT, self._beat)
 
     def close(self) -> None:
-        """Leave the file blank. What still runs marks nothing any more: the next process may hold the file."""
+        """Leave the file blank. Code that still runs marks nothing after this: the next process may
+        hold the file."""
         self.put(NOTHING)
         self._map = bytearray(_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What the mark of the last process said: the ``entry`` it was at work on when it died, its strikes counted,
-    if it is still queued or was now set aside; ``damaged`` when the file cannot be read and nobody is blamed."""
+    """The page that the mark of the last process names. ``entry`` is the one at work when it died,
+    with its strikes counted, if it is still queued or was set aside now. ``damaged`` means that the
+    file cannot be read: no page is blamed."""
 
     entry: Entry | None = None
     damaged: bool = False
 
     @property
     def poisoned(self) -> bool:
+        """Return whether the entry has enough strikes to be set aside."""
         return self.entry is not None and self.entry.strikes >= POISON_STRIKES
 
 
 def blame(store: Store, path: Path, boot: bytes) -> Blame:
-    """Strike the page that a dead process was at work on. To be called before anything is popped.
+    """Count a strike against the page that a dead process was at work on. Return a `Blame`. Call
+    this before anything is popped.
 
-    The strike is on disk before a new `WorkMark` blanks the file. A process that dies between the two counts it
-    twice; the other order would lose it, and a page that kills at once could do so for ever.
+    The strike is on disk before a new `WorkMark` blanks the file. A process that dies between the
+    two counts it twice. The other order would lose it, and a page that kills at once could do so
+    for ever.
     """
     try:
         key = _left(path, boot)
@@ -150,7 +158,8 @@ def blame(store: Store, path: Path, boot: bytes) -> Blame:
 
 
 def _left(path: Path, boot: bytes) -> bytes:
-    """The key that a process left in its mark; empty without one, and after a power loss, which is nobody's doing.
+    """Return the key that a process left in its mark. It is empty without a mark, and after the
+    machine restarted: a power loss is no page's fault.
 
     :raises ValueError: the file is not a mark, or was cut or torn
     """
@@ -159,7 +168,7 @@ def _left(path: Path, boot: bytes) -> bytes:
     except FileNotFoundError:
         return b""
     if not data:
-        # Made, and not yet written.
+        # Created, and not yet written.
         return b""
     if len(data) != _SIZE or not data.startswith(_MAGIC):
         raise ValueError(f"{path} is not a mark")
@@ -173,9 +182,10 @@ def _left(path: Path, boot: bytes) -> bytes:
 
 
 def strike(store: Store, key: bytes) -> Entry | None:
-    """Count a strike against a queue entry, in its place; one that has enough goes to the poison range.
+    """Count a strike against a queue entry, in its place. An entry with enough strikes moves to the
+    poison range. All is one synced batch.
 
-    Returns the entry, or None when it is not queued any more. One synced batch.
+    Return the entry, or None when it is not queued any more.
     """
     saved = store.get(key)
     if saved is None:
@@ -192,7 +202,8 @@ def strike(store: Store, key: bytes) -> Entry | None:
 
 
 def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
-    """Take an entry out of its host's queue: one less queued, one more dropped, as host record and counters say."""
+    """Move an entry from its host's queue to the poison range. Host record and counters then have
+    one entry less queued, and one more dropped."""
     batch.delete(key)
     name = host_in(key)
     batch.put(free_place(store, key), entry.encode(name))
@@ -212,13 +223,13 @@ def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     counters: Counter[str] = Counter(json.loads(saved) if saved else {})
     counters["dropped/poison"] += 1
     batch.put(schema.COUNTERS, json.dumps(counters).encode())
-    # It counts the entry as queued.
+    # The tally still counts the entry as queued: have the start count anew.
     batch.delete(schema.TALLY)
 
 
 def free_place(store: Store, key: bytes) -> bytes:
-    """The key of a queue entry in the poison range, or the next that is free: a lane of retries begins again at its
-    first sequence, where another may have been set aside before."""
+    """Return the key of a queue entry in the poison range, or the next free one. A lane of retries
+    begins again at its first sequence, so an earlier entry may have that key."""
     place = schema.POISON + key[len(schema.QUEUE) :]
     while store.get(place) is not None:
         place = place[:-8] + (int.from_bytes(place[-8:], "big") + 1).to_bytes(8, "big")

@@ -1,4 +1,4 @@
-"""How politely a host is treated: the pace of its fetches, and what its robots.txt allows.
+"""Decide how often a host is fetched and which of its paths robots.txt allows.
 
-This room is pure: time and bytes are handed in, decisions are handed back.
+This package is pure: callers pass in time and bytes, and get decisions back.
 """

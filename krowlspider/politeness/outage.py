@@ -1,8 +1,8 @@
-"""Whose fault it is when many hosts fail at once: theirs, or that of our own network or resolver.
+"""Decide whether failures of many hosts are theirs, or an outage of our network or resolver.
 
-A host is not to be punished for what happens on our side. One failure does not tell the two apart;
-many hosts failing while none answers does, if they answered before and have nothing in common. Then
-there is an outage: requests pause, but for a probe now and then, until something answers.
+A host is not blamed for a failure on our side. One failure does not show the cause. Many failures
+without one answer do, if the hosts answered before and share neither domain nor network. Then an
+outage begins: requests pause, except for a probe now and then, until a host answers.
 """
 
 from __future__ import annotations
@@ -12,40 +12,37 @@ from enum import Enum
 from ipaddress import IPv4Address, ip_address, ip_network
 from math import inf
 
-# Registrable domains, and as many address blocks, of which a host must fail, with not one answer
-# between. Lists of old seeds have three dead hosts of five: twenty in a row by chance are rare then
-# (0.6^20 is 4 in 100,000), and harmless, as the next answer ends it. Whoever wants to feign an
-# outage needs as many networks.
+# Domains, and as many address blocks, that must fail without an answer between. Chance hardly does
+# it with three dead hosts of five, and feigning it takes as many networks.
 HOSTS = 20
-# The same for what a host can hardly cause.
+# Hosts that must fail in a way that a host can hardly cause.
 HOSTS_CERTAIN = 5
-# Hosts noted at a time: those whose failing proves nothing are forgiven with the others.
+# Hosts noted at a time. Hosts whose failures prove nothing are noted too, to be forgiven.
 NOTED = 50 * HOSTS
-# Seconds in which they must fail: as long as a fetch takes that fails slowest (DOWNLOAD_TIMEOUT), so that those
-# under way when the network went count together.
+# Seconds in which they must fail: the longest a fetch takes to fail (DOWNLOAD_TIMEOUT). So all
+# requests in flight when the network fails count together.
 WINDOW = 60.0
-# Seconds without any answer that an outage takes: requests that one owner's hosts left hanging fail
-# at one moment.
+# Seconds without any answer before an outage can begin: requests that one owner's hosts leave
+# unanswered time out together.
 QUIET = 8.0
-# Prefixes that one owner has: what the smallest announcements of BGP are, and one site's share of
-# IPv6.
+# Prefixes that one owner holds: the smallest BGP announcement, and one site's share of IPv6.
 _BLOCK_V4, _BLOCK_V6 = 24, 48
-# Seconds between probes: an outage is noticed to be over within them, and a network that comes back is not flooded.
+# Seconds between probes. They bound how late the end of an outage is noticed, and keep a network
+# that comes back from being flooded.
 PROBE_EVERY = 5.0
-# Seconds of an outage in which every host is forgiven: a router or resolver that restarts is back
-# by then. After as many in which no host could be asked that answered before, nothing speaks for an
-# outage any more.
+# Seconds of an outage in which every host is forgiven: a router or resolver restarts in less. After
+# as many without a probe of a host that answered before, the caller gives up.
 PATIENCE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something on our side that can fail, and the kinds of failure (``krowlspider/fetch/errors.py``) by which it
-    shows.
+    """A part of our side that can fail, and the failure kinds that show it.
 
-    ``suspect``: what the host may have caused as well; ``certain``: what it can hardly have; ``sure``: what no host has
-    to do with, so that one failure tells; ``refuted_by``: what only a host that was reached can cause, which is as good
-    as an answer; ``quiet``: seconds without any answer that it takes, once there was one.
+    The kinds are those of ``krowlspider/fetch/errors.py``. ``suspect``: the host may also be the
+    cause. ``certain``: a host is hardly the cause. ``sure``: no host is the cause, so one failure
+    begins an outage. ``refuted_by``: only a host that was reached can cause it, so it counts as an
+    answer. ``quiet``: seconds since the last answer before suspect failures can begin an outage.
     """
 
     suspect: frozenset[str]
@@ -55,10 +52,10 @@ class Fault:
     quiet: float = 0.0
 
 
-# What befalls a request that was on its way: it shows something of a host only that answered
-# before.
+# Failures of a request already sent. They are evidence only for a host that answered before.
 SILENCE = frozenset({"first_byte_timeout", "total_timeout"})
-# All that a request needs. Resets and early ends are neither evidence: a gateway that restarts sends them too.
+# The whole network. Resets and early ends are no evidence either way: a gateway that restarts sends
+# them too.
 NETWORK = Fault(
     suspect=frozenset(
         {
@@ -66,7 +63,7 @@ NETWORK = Fault(
             "dns_servfail",
             "connect_timeout",
             "connect_failed",
-            # Requests on the wire, or on a kept-alive connection, when the network goes.
+            # Requests sent, also on a kept-alive connection, when the network fails.
             *SILENCE,
         }
     ),
@@ -75,8 +72,8 @@ NETWORK = Fault(
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),
     quiet=QUIET,
 )
-# The DNS alone, for its verdicts: hosts whose addresses are remembered go on answering, and would never ask it whether
-# its outage is over, so this one must pause nothing. Success is an answer of the DNS (``ResolverStats.answered``).
+# The DNS alone. Its outage pauses nothing: hosts with cached addresses still answer and never ask
+# the DNS. Success is an answer of the DNS (``ResolverStats.answered``).
 RESOLVER = Fault(
     suspect=frozenset({"dns_timeout", "dns_servfail"}),
     certain=frozenset({"dns_down"}),
@@ -85,21 +82,23 @@ RESOLVER = Fault(
 
 
 class State(Enum):
+    """Whether an outage is in force."""
+
     UP = "up"
     OUTAGE = "outage"
 
 
 class Verdict(Enum):
-    """What a failure means for its host."""
+    """How a failure counts for its host."""
 
     COUNT = "count"
-    """Its own: count it against the host as always."""
+    """The host's failure: count it against the host."""
     FORGIVE = "forgive"
-    """Ours: no strike for the host, no try used up."""
+    """Our failure: it is no strike for the host and uses up no try."""
     BEGIN = "begin"
-    """An outage begins with it: forgive it, and those in ``struck``."""
+    """An outage begins: forgive this failure, and those in ``struck``."""
     END = "end"
-    """Its own, and the host was reached: the outage is over."""
+    """The host's failure, but the host was reached: the outage is over."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,40 +109,41 @@ class _Failures:
 
 
 class OutageWatch:
-    """Told how each request ended; says whether it was our fault, and when requests may go out.
+    """Decide from the result of each request whose fault it was and when requests may go out.
 
-    Times are monotonic seconds, never going back. Holds at most ``NOTED`` hosts, and as many in ``struck``.
+    Times are monotonic seconds and never go back. At most ``NOTED`` hosts are held, and as many in
+    ``struck``.
     """
 
     def __init__(self, fault: Fault = NETWORK) -> None:
         self._fault = fault
-        # By the time of the last failure, since the last success.
+        # Failures since the last success, ordered by the time of a host's last failure.
         self._failed: dict[str, _Failures] = {}
-        # What speaks for an outage: of each address block when a host failed last, and of which
+        # Evidence of an outage: for each address block, the time of its last failure and the
         # domain.
         self._evidence: dict[str, tuple[float, str]] = {}
         self._answered = -inf
         self._state = State.UP
         self.struck: dict[str, int] = {}
-        """Hosts to the failures that were counted against them, wrongly, before the last outage was noticed."""
+        """Failures by host that were wrongly counted before the last outage was noticed."""
         self.since = 0.0
-        """When the last outage began."""
+        """The time at which the last outage began."""
         self.next_probe = 0.0
-        """During an outage, when the next request may go out."""
+        """During an outage, the time at which the next request may go out."""
 
     @property
     def state(self) -> State:
         return self._state
 
     def succeeded(self, now: float) -> bool:
-        """A host answered, be it with an error of HTTP. Whether that ends an outage."""
+        """Record an answer of a host, HTTP errors included; return whether it ended an outage."""
         self._answered = now
         ended = self._state is State.OUTAGE
         self._begin_anew()
         return ended
 
     def give_up(self) -> None:
-        """Nothing is left that could tell whether an outage goes on: as if there were none."""
+        """End the outage without an answer, because no host is left that could show its end."""
         self._begin_anew()
 
     def failed(
@@ -156,14 +156,15 @@ class OutageWatch:
         domain: str = "",
         block: str = "",
     ) -> Verdict:
-        """A request to ``host`` failed. ``tells``: its failing is evidence, as it answered its last
-        request; hosts never reached, or dead already, prove nothing. ``domain``: its registrable
-        domain, empty where it has one of its own; ``block``: where it is, as of `block_of`, empty
-        where that is not known.
+        """Record a failed request to ``host`` and return its verdict.
 
-        A crawl of which only dead hosts are left looks like an outage, and has to come to its end. So hosts are forgiven
-        for ``PATIENCE`` s only, then they are struck, by one probe at a time. What is certainly our fault is forgiven
-        for ever.
+        ``tells``: the failure is evidence, because the host answered its last request. Hosts never
+        reached, or already dead, prove nothing. ``domain`` is the registrable domain; empty means
+        the host itself. ``block`` is the result of `block_of` for its address, empty when unknown.
+
+        A crawl with only dead hosts left looks like an outage, and must still end. So suspect
+        failures are forgiven for ``PATIENCE`` seconds only; then each probe that fails counts.
+        Failures that are ``certain`` are always forgiven during an outage.
         """
         if kind in self._fault.refuted_by:
             return Verdict.END if self.succeeded(now) else Verdict.COUNT
@@ -179,11 +180,14 @@ class OutageWatch:
         return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 
     def open(self, now: float) -> bool:
-        """Whether a request may go out: any while there is no outage, else one probe each ``PROBE_EVERY`` s."""
+        """Return whether a request may go out.
+
+        Without an outage any may; during one, a probe every ``PROBE_EVERY`` seconds.
+        """
         return self._state is State.UP or now >= self.next_probe
 
     def sent(self, now: float) -> None:
-        """A request went out: during an outage it was the probe."""
+        """Record that a request went out. During an outage it was the probe."""
         self.next_probe = now + PROBE_EVERY
 
     def __len__(self) -> int:
@@ -218,7 +222,7 @@ class OutageWatch:
             return False
         self._state = State.OUTAGE
         self.since, self.next_probe = now, now + PROBE_EVERY
-        # This one's last failure is forgiven by the verdict; the ones before it were counted.
+        # The verdict forgives this host's last failure; only its earlier ones were counted.
         self._failed[host].strikes -= 1
         self.struck = {name: failures.strikes for name, failures in self._failed.items()}
         if not self.struck[host]:
@@ -226,21 +230,23 @@ class OutageWatch:
         return True
 
     def _all_fail(self, now: float) -> bool:
-        """Whether hosts of many owners fail, and none answers."""
+        """Return whether hosts of many owners fail and none answers."""
         if len(self._evidence) < HOSTS or now < self._answered + self._fault.quiet:
             return False
         return len({domain for _, domain in self._evidence.values()}) >= HOSTS
 
     def _certain(self, kind: str) -> bool:
-        """Whether enough hosts fail in a way that they can hardly have caused."""
+        """Return whether enough hosts fail in a way that they can hardly have caused."""
         if kind not in self._fault.certain:
             return False
         return sum(failures.certain for failures in self._failed.values()) >= HOSTS_CERTAIN
 
 
 def block_of(address: str) -> str:
-    """The block that an address shares with others of one owner: /24, or /48 of IPv6. Empty for one
-    that is not public: an intranet's hosts are all in one."""
+    """Return the block that an address shares with others of one owner: /24, or /48 for IPv6.
+
+    Return an empty string for an address that is not public: an intranet's hosts share one block.
+    """
     ip = ip_address(address)
     if not ip.is_global:
         return ""

@@ -1,8 +1,8 @@
-"""What a robots.txt says: RFC 9309, and the mistakes of those who write them.
+"""Parse robots.txt by RFC 9309, and tolerate the common mistakes in such files.
 
-Lines are read as Google's parser reads them, whose answers site owners know: a missing colon, a
-misspelt name, a name with more letters. tests/politeness/test_robots_google.py says where this
-differs from it, and why.
+Lines are read as Google's parser reads them, because site owners know its results. It accepts a
+missing colon, a misspelt name and a name with extra letters. The differences from it, and their
+reasons, are in tests/politeness/test_robots_google.py.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from enum import Enum
 from functools import lru_cache
 from typing import Self
 
-from krowlspider.politeness.pathrules import PathRules
+from krowlspider.politeness.path_rules import PathRules
 
-# Bytes of a robots.txt that are read: RFC 9309, section 2.5, asks for at least 500 KiB.
+# Bytes of a robots.txt that are parsed. RFC 9309, section 2.5, requires at least 500 KiB.
 BODY_MAX = 500 * 1024
 
 
 class Ruling(Enum):
-    """What the status of a robots.txt answer says before its body is read: RFC 9309, section 2.3.1.
+    """The meaning of the status of a robots.txt response, before its body is read.
 
-    RETRY disallows everything until a later fetch is answered otherwise.
+    Source: RFC 9309, section 2.3.1. RETRY disallows everything until a later fetch gets another
+    ruling.
     """
 
     RULES = "rules"
@@ -35,7 +36,10 @@ class Ruling(Enum):
 
 
 def judge(status: int) -> Ruling:
-    """The ruling of an HTTP status. 429 is the host in distress, not a site without robots.txt."""
+    """Return the ruling for an HTTP status.
+
+    429 is RETRY: it is throttling by the host, and does not mean that the site has no robots.txt.
+    """
     if 200 <= status < 300:
         return Ruling.RULES
     if 300 <= status < 400:
@@ -45,9 +49,8 @@ def judge(status: int) -> Ruling:
     return Ruling.RETRY
 
 
-# The name and the value of each line that has a name we know. A line ends at LF, its text at "#" or
-# NUL. More may follow the name before the colon, as in "Allowed:"; where there is no colon, or the
-# only ones are in the value, one word may follow it.
+# Name and value of each known line. Text ends at LF, "#" or NUL. The name may have a suffix
+# ("Allowed:"). Without a colon, or with one only in the value, the value is one word.
 _LINES = re.compile(
     rb"^[ \t\v\f]*+"
     rb"(user[ -]?agent|allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw"
@@ -58,16 +61,16 @@ _LINES = re.compile(
     rb"([^\n#\0]*+)",
     re.IGNORECASE | re.MULTILINE,
 )
-# RFC 9309, section 2.2.1: a product token is of letters, "_" and "-"; what follows is ignored.
+# RFC 9309, section 2.2.1: a product token has letters, "_" and "-"; the rest is ignored.
 _TOKEN = re.compile(r"[A-Za-z_-]+|\*(?=\s|$)")
 _ALL = "*"
-# A byte order mark, one that lost its end too.
+# A UTF-8 byte order mark, complete or truncated.
 _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _Group:
-    """What the groups of one product token say together; ``named`` when there is any."""
+    """The merged rules of all groups for one product token; ``named`` if there is such a group."""
 
     def __init__(self) -> None:
         self.named = False
@@ -76,10 +79,10 @@ class _Group:
 
 
 class _Reader:
-    """Tells the lines of a robots.txt by the groups they belong to: ours, and everyone's.
+    """Assigns the lines of a robots.txt to two groups: the one for our token and the one for ``*``.
 
-    A crawl delay, request rate or visit time closes the user agents of a group just as a rule does:
-    that is what their authors mean.
+    A crawl delay, request rate or visit time ends the list of user agents of a group, as a rule
+    does. The authors of such files mean it so.
     """
 
     def __init__(self, token: str):
@@ -106,7 +109,7 @@ class _Reader:
         if self._closed:
             self._current, self._closed = [], False
         group = self._groups.get(_token(agent))
-        # Once, however often it is named: each rule is added to each group here.
+        # A repeated name must not add the group twice: each rule is added to each group here.
         if group is not None and group not in self._current:
             group.named = True
             self._current.append(group)
@@ -141,7 +144,7 @@ def _seconds(value: str, otherwise: float | None) -> float | None:
     return delay if math.isfinite(delay) and delay >= 0 else otherwise
 
 
-# Characters, and parts of rules between wildcards, that take 200 bytes.
+# Characters of a text, and wildcards, that count as one more unit of 200 bytes in memory.
 _SIZED = 200
 _WILDCARDS_SIZED = 2
 
@@ -153,12 +156,12 @@ class RobotsRules:
 
     def __init__(self, rules: dict[str, bool], crawl_delay: float | None, sitemaps: list[str]):
         self._rules = PathRules(rules) if rules else None
-        # Seconds; None when nothing sensible is asked for.
+        # Seconds; None when robots.txt asks for no valid delay.
         self.crawl_delay = crawl_delay
-        # As written, repeats too: neither normalised nor checked.
+        # As written, with repeats, neither normalised nor checked.
         self.sitemaps = sitemaps
-        # Of what is kept in memory, in 200 bytes: one for each rule and sitemap, as most are short, and what long ones and
-        # the parts between wildcards take more.
+        # Memory in units of 200 bytes: one for each rule and sitemap, more for long texts and
+        # wildcards.
         texts = [*rules, *sitemaps]
         self.size = (
             len(texts)
@@ -168,7 +171,7 @@ class RobotsRules:
 
     @classmethod
     def parse(cls, body: bytes, agent: str) -> Self:
-        """Read a robots.txt; any bytes will do. ``agent`` is the product token of the crawler."""
+        """Parse a robots.txt body of any bytes. ``agent`` is the product token of the crawler."""
         reader = _Reader(_token(agent))
         reader.read(_readable(body))
         group = reader.ours if reader.ours.named else reader.everyones
@@ -176,18 +179,13 @@ class RobotsRules:
 
     @classmethod
     def allow_all(cls) -> Self:
-        """The rules of a site without robots.txt."""
+        """Return the rules of a site without robots.txt."""
         return cls({}, None, [])
 
-    @classmethod
-    def disallow_all(cls) -> Self:
-        """The rules of a site whose robots.txt cannot be had."""
-        return cls({"/": False}, None, [])
-
     def allowed(self, url: str) -> bool | None:
-        """Whether a normalised URL may be fetched. /robots.txt itself always may.
+        """Return whether a normalised URL may be fetched; /robots.txt itself always may.
 
-        None, when that takes too long to decide, means no.
+        None means no: deciding would take too long.
         """
         if self._rules is None:
             return True
@@ -196,9 +194,10 @@ class RobotsRules:
 
 
 def _readable(body: bytes) -> bytes:
-    """What is read of a body, in UTF-8 as far as it has an encoding, its lines ended by LF.
+    """Return the part of a body that is parsed, with lines that end at LF.
 
-    The last line of a cut body is left out: half a rule is another rule.
+    A UTF-16 body becomes UTF-8, and a byte order mark is removed. The last line of a body that is
+    cut at ``BODY_MAX`` is left out, because half a rule is a different rule.
     """
     cut = len(body) > BODY_MAX
     body = body[:BODY_MAX]
@@ -208,18 +207,21 @@ def _readable(body: bytes) -> bytes:
     return body[: body.rfind(b"\n") + 1] if cut else body
 
 
-# Of zlib. At the default level some bodies of 500 KiB take 50 ms, at this one 5.
+# The zlib level. At the default level some bodies of 500 KiB hold the event loop too long.
 _LEVEL = 1
 
 
 @lru_cache(1)
 def _compress(body: bytes) -> bytes:
-    """Many hosts may redirect to one robots.txt: its body is compressed once for all of them."""
+    """Return the compressed body. The cache serves many hosts that redirect to one robots.txt."""
     return zlib.compress(body[: BODY_MAX + 1], _LEVEL)
 
 
 def _decompress(data: bytes) -> bytes:
-    """The body that `_compress` got, at most what it kept; zlib.error for anything else."""
+    """Return the body that `_compress` kept.
+
+    :raises zlib.error: ``data`` is anything else
+    """
     inflate = zlib.decompressobj()
     body = inflate.decompress(data, BODY_MAX + 1)
     if not inflate.eof and len(body) <= BODY_MAX:
@@ -227,16 +229,17 @@ def _decompress(data: bytes) -> bytes:
     return body
 
 
-# The form of encoded records; others are refused, not guessed at.
+# Version of the encoded record. Records of other versions are refused.
 _VERSION = 1
 
 
 @dataclass(slots=True)
 class RobotsRecord:
-    """What was fetched as the robots.txt of an authority, to be kept on disk.
+    """The result of fetching the robots.txt of an authority, stored on disk.
 
-    ``ruling`` is a value of Ruling; ``fetched`` and ``expires``, when it is to be fetched again, are
-    epoch seconds; ``status`` is the HTTP status, 0 without an answer; ``body`` is as received.
+    ``ruling`` is a value of Ruling. ``fetched`` and ``expires`` are epoch seconds; the file is
+    fetched again after ``expires``. ``status`` is the HTTP status, or 0 without a response.
+    ``body`` is as received.
     """
 
     ruling: str
@@ -246,13 +249,19 @@ class RobotsRecord:
     body: bytes
 
     def encode(self) -> bytes:
-        """A line of JSON, then the body compressed, cut one byte past what `parse` reads."""
+        """Return a line of JSON, then the compressed body.
+
+        The body is cut one byte past what `parse` reads.
+        """
         head = [_VERSION, self.ruling, self.fetched, self.expires, self.status]
         return json.dumps(head).encode() + b"\n" + _compress(self.body)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """What `encode` made; ValueError for anything else."""
+        """Return the record that `encode` wrote.
+
+        :raises ValueError: ``data`` is anything else
+        """
         head, _, body = data.partition(b"\n")
         try:
             version, ruling, fetched, expires, status = json.loads(head)

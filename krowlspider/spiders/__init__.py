@@ -1,1 +1,1 @@
-"""The spiders of krowlspider: broad.py is the one for whole webs."""
+"""The spiders of krowlspider; broad.py crawls whole webs."""

@@ -1,4 +1,4 @@
-"""The broad spider: seeds in, pages archived, links followed."""
+"""The broad spider: it crawls from seeds, archives pages and follows their links."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.engine.listeners import wants_items
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
-from krowlspider.listeners import wants_items
-from krowlspider.scheduler import Scheduler
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.duplicates import DuplicateBodies
-from krowlspider.urls.headers import read_links, read_robots_tag
 from krowlspider.urls.host import host_of
-from krowlspider.urls.links import Page, read_page, reading_plan, refusals_in
-from krowlspider.urls.scope import Scope
+from krowlspider.urls.page.headers import read_links, read_robots_tag
+from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
+from krowlspider.urls.rules.duplicates import DuplicateBodies
+from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.traps import Traps
 from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
-from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -44,63 +44,70 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Lines read from the seeds file between two turns of the event loop, about 2 ms to read and 8 ms to queue.
+# Seeds read and queued between two turns of the event loop, so that no turn is long.
 _SEED_CHUNK = 500
-# Seconds between two looks whether there is room on the disk again.
+# Seconds between two checks for free space on the disk.
 _PAUSED = 1.0
-# Links queued between two turns of the event loop, 6 to 20 ms when all lead to new hosts.
+# Links queued between two turns of the event loop, so that no turn is long.
 _LINKS_AT_ONCE = 500
-# Times as long as one of these took that the next waits, of all pages with more.
+# Pause after each further batch of links of a huge page, as a multiple of the batch's time.
 _RESTS = 3
-# Bad seed lines that are logged each; the rest is counted.
+# Bad seed lines logged as warnings; further ones are counted and logged at DEBUG.
 _BAD_SEEDS_LOGGED = 20
-# Bytes looked at to tell a text file from a binary one.
+# Bytes read to distinguish a text file from a binary file.
 _PROBE = 8192
+# Bytes of a line that are read; the rest of the line is skipped.
 _LINE_MAX = 65536
 _GZIP_MAGIC = b"\x1f\x8b"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 _NEEDLESS_SPIDER_MIDDLEWARES = (
-    # It joins by itself.
-    "middlewares.joining.Joining",
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
-# Its redirects are links like any other.
-_NEEDLESS_DOWNLOADER_MIDDLEWARES = ("middlewares.redirect.RedirectMiddleware",)
+_NEEDLESS_DOWNLOADER_MIDDLEWARES = (
+    # The broad spider queues redirect targets as links, and checks scope before it queues a URL.
+    "middlewares.redirect.RedirectMiddleware",
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
+)
 
 
 class BroadSpider(Spider):
-    """Crawls from seeds to whatever they link to.
+    """Crawls from seeds, and follows the links of each page.
 
     Arguments (``-a name=value``):
 
-    ``seeds``       file of seeds, one a line (domain or URL, ``#`` comments), plain or gzip
-    ``max_pages``   pages to fetch in this run, then stop; 0 is no limit
-    ``max_depth``   hops from a seed; 0 is no limit
-    ``allow``       regular expression a URL must match to be queued; several separated by blanks
-    ``deny``        regular expression a URL must not match; several separated by blanks
-    ``same_host``   1: only links to the page's own host
-    ``same_domain`` 1: only links to the page's own registrable domain
+    ``seeds``       file of seeds, one per line (domain or URL, ``#`` comments), plain or gzip
+    ``max_pages``   pages to fetch in this run before it stops; 0 means no limit
+    ``max_depth``   hops from a seed; 0 means no limit
+    ``allow``       regular expression that a URL must match to be queued; separate several by
+                    spaces: one of them must match
+    ``deny``        regular expression that a URL must not match; separate several by spaces
+    ``same_host``   1: follow only links to the page's own host
+    ``same_domain`` 1: follow only links to the page's own registrable domain
     """
 
     name = "broad"
+    _sitemaps: SitemapReader
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Leave out the middlewares that have nothing to do with what this spider yields, up to 20 µs of a page each: it
-        takes every status, and its links are no requests."""
+        """Disable the middlewares that this spider does not need, as each costs time per page.
+
+        This spider accepts every status and yields no requests. A subclass keeps all middlewares.
+        """
         super().update_settings(settings)
         if cls is not BroadSpider:
-            # Who knows what one derived from it yields.
+            # A subclass may yield requests.
             return
         for name, needless in (
             ("SPIDER_MIDDLEWARES", _NEEDLESS_SPIDER_MIDDLEWARES),
             ("DOWNLOADER_MIDDLEWARES", _NEEDLESS_DOWNLOADER_MIDDLEWARES),
         ):
-            # At the spider's priority: Scrapy sets a crawler's settings anew from its process's, the project's among them.
+            # At spider priority: Scrapy builds a crawler's settings from those of its process,
+            # which include the project's.
             wanted = {**settings.getdict(name), **dict.fromkeys(needless)}
             settings.set(name, wanted, priority="spider")
 
@@ -117,7 +124,7 @@ class BroadSpider(Spider):
         **unknown: str,
     ):
         super().__init__()
-        # scrapyd adds arguments of its own, with a leading underscore.
+        # scrapyd adds its own arguments, whose names start with an underscore.
         if wrong := sorted(name for name in unknown if not name.startswith("_")):
             raise SeedsError(
                 f"the broad spider has no argument {wrong[0]!r}; it has seeds, max_pages,"
@@ -130,11 +137,11 @@ class BroadSpider(Spider):
         self._deny = deny.split()
         self._same_host = _flag("same_host", same_host)
         self._same_domain = _flag("same_domain", same_domain)
-        self._sitemaps = SitemapReader(self)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
+        spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         spider._make_scope()
         spider._read_settings()
         crawler.signals.connect(spider._idle, signals.spider_idle)
@@ -175,12 +182,13 @@ class BroadSpider(Spider):
         assert isinstance(scheduler, Scheduler)
         return scheduler
 
-    # --- seeds ---
-
     async def start(self) -> AsyncIterator[Any]:
-        """Hand the seeds over in bulk; known ones are not queued again."""
+        """Join the cluster, if any, and queue the seeds in bulk; known seeds are not queued again.
+
+        :raises CloseSpider: there is nothing to crawl
+        """
         scheduler = self.scheduler
-        scheduler.scope = self.scope
+        scheduler.intake.scope = self.scope
         self._yields_items = type(self) is not BroadSpider or wants_items(self.crawler)
         self._plan = reading_plan(
             self._agent, follow_nofollow=self._follow_nofollow, described=self._yields_items
@@ -208,7 +216,7 @@ class BroadSpider(Spider):
         chunks = seeds.chunks()
         while chunk := await run_in_thread(next, chunks, None):
             urls, bare = chunk
-            new += self.scheduler.discover(urls, depth=0, bare=bare)
+            new += self.scheduler.intake.discover(urls, depth=0, bare=bare)
             await asyncio.sleep(0)
             while self.scheduler.paused:  # noqa: ASYNC110 - the disk tells nobody when there is room
                 await asyncio.sleep(_PAUSED)
@@ -218,23 +226,24 @@ class BroadSpider(Spider):
             "Seeds: %d read from %s, %d new, %d bad lines", seeds.good, seeds.path, new, seeds.bad
         )
 
-    # --- pages ---
-
     def page_request(self, url: str, meta: dict[str, Any]) -> Request:
-        """The request of a queued page: every status comes to `parse`, and the URL is as it was discovered. It is
-        normalised already; Scrapy's own way takes 40 µs."""
+        """Return the request for a queued page, with the URL exactly as it was discovered.
+
+        The URL is normalised already, so Scrapy's own escaping of it is skipped. `parse` receives
+        the response whatever its status is.
+        """
         meta["handle_httpstatus_all"] = meta["verbatim_url"] = True
         request = Request(url, callback=self.parse, errback=self.failed, meta=meta)
-        # Who makes a request with this one's meta has its URL escaped as ever.
+        # Scrapy escapes the URL of any other request that is made with the same meta.
         del request.meta["verbatim_url"]
         return request
 
     def only_reads(self, request: Request) -> bool:
-        """Whether its callback yields nothing, as nobody wants items."""
+        """Return whether the callback of a request yields nothing, because nobody wants items."""
         return not self._yields_items and request.callback == self.parse
 
     async def read(self, response: Response) -> Page:
-        """Hand the page's links over."""
+        """Queue the links of a page, or the target of its redirect, and return what was read."""
         meta = response.meta
         depth = meta["depth"]
         content_type = _header(response, b"Content-Type") or ""
@@ -252,7 +261,10 @@ class BroadSpider(Spider):
         return page
 
     async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
-        """Hand the page's links over, then yield its item, where anybody wants it: where it is in the archive."""
+        """Queue the links of a page, then yield its item if anybody wants items.
+
+        The item describes the page and names its place in the archive.
+        """
         page = await self.read(response)
         if not self._yields_items:
             return
@@ -260,7 +272,7 @@ class BroadSpider(Spider):
         try:
             where = await meta["krowl_warc"] if "krowl_warc" in meta else None
         except ArchiveError:
-            # It has been told, and keeps every commit from now on from acknowledging a page, this one too.
+            # The archive has reported this error; from now on no commit acknowledges any page.
             return
         chain = {"redirected_from": meta["redirect_urls"]} if "redirect_urls" in meta else {}
         yield {
@@ -280,7 +292,7 @@ class BroadSpider(Spider):
         }
 
     def _read(self, response: Response, content_type: str) -> Page:
-        """What the page and its headers say. What is not HTML has no links."""
+        """Return what a page and its headers state; a response that is not HTML has no links."""
         url = response.url
         header_links, canonical = read_links(
             _headers(response, b"Link"), url, follow_nofollow=self._follow_nofollow
@@ -300,7 +312,11 @@ class BroadSpider(Spider):
         return page
 
     async def _follow(self, page: Page, response: Response, depth: int) -> None:
-        """Hand the page's links over, unless it asks for the contrary or its host has sent it too often."""
+        """Queue the links of a page and count those left out.
+
+        Nothing is queued if the page forbids to follow links (unless KROWL_FOLLOW_NOFOLLOW is
+        set), or if its host has sent the same body more than KROWL_DUPLICATE_BODIES_MAX times.
+        """
         forbidden = page.nofollow and not self._follow_nofollow
         reasons = {
             "scheme": page.refused,
@@ -321,17 +337,19 @@ class BroadSpider(Spider):
         await self._discover(page.links, depth + 1, response.url)
 
     async def _discover(self, links: list[str], depth: int, page: str) -> None:
-        """Hand links over, in one batch as a rule; of a huge page some at a time. What is beyond the
-        first batch of all huge pages together has a quarter of the loop: new hosts take 80 µs
-        each."""
+        """Queue links at once, or in batches for a huge page.
+
+        The later batches of all huge pages together get at most a quarter of the event loop's
+        time, as each new host costs time.
+        """
         host = host_of(page)
         first, rest = links[:_LINKS_AT_ONCE], range(_LINKS_AT_ONCE, len(links), _LINKS_AT_ONCE)
-        self.scheduler.discover(first, depth=depth, via=host, page=page)
+        self.scheduler.intake.discover(first, depth=depth, via=host, page=page)
         for start in rest:
             async with self._huge_pages:
                 begun = perf_counter()
                 part = links[start : start + _LINKS_AT_ONCE]
-                self.scheduler.discover(part, depth=depth, via=host, page=page)
+                self.scheduler.intake.discover(part, depth=depth, via=host, page=page)
                 await asyncio.sleep(_RESTS * (perf_counter() - begun))
 
     def _redirect(self, response: Response, location: str, depth: int) -> None:
@@ -339,19 +357,22 @@ class BroadSpider(Spider):
         chain = (*response.meta.get("redirect_urls", ()), response.url)
         target = normalise(location, response.url)
         if target is None:
-            self.scheduler.count_dropped("url")
+            self.scheduler.intake.count_dropped("url")
         elif target in chain:
-            self.scheduler.count_dropped("redirect_loop")
+            self.scheduler.intake.count_dropped("redirect_loop")
         elif redirects > self.settings.getint("REDIRECT_MAX_TIMES"):
-            self.scheduler.count_dropped("redirects")
+            self.scheduler.intake.count_dropped("redirects")
         else:
             host = host_of(response.url)
-            self.scheduler.discover(
+            self.scheduler.intake.discover(
                 [target], depth=depth, via=host, redirects=redirects, chain=chain
             )
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[dict[str, Any]]:
-        """Hand over what a sitemap names. HTML that came in its place is a page like any other."""
+        """Queue the URLs that a sitemap names.
+
+        HTML sent instead of a sitemap is parsed as a page, up to DOWNLOAD_MAXSIZE bytes.
+        """
         if await self._sitemaps.read(response):
             return
         too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
@@ -360,7 +381,7 @@ class BroadSpider(Spider):
                 yield item
 
     def failed(self, failure: Failure) -> None:
-        """The page was not fetched; the scheduler counts it with its reason."""
+        """Do nothing: the scheduler counts the failed page with its reason."""
 
     def _idle(self) -> None:
         if self.scheduler.page_budget == 0:
@@ -368,9 +389,11 @@ class BroadSpider(Spider):
 
 
 class SeedsFile:
-    """A file of seeds, read in chunks. ``good`` and ``bad`` count its seeds and bad lines so far.
+    """A file of seeds, read in chunks.
 
-    :raises SeedsError: it is missing, unreadable or binary
+    ``good`` and ``bad`` count the seeds and the bad lines read so far.
+
+    :raises SeedsError: the file is missing, unreadable or binary
     """
 
     def __init__(self, path: Path):
@@ -397,7 +420,10 @@ class SeedsFile:
         return file
 
     def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
-        """Chunks of (URLs, those of them given without a scheme). A bad line is logged with its number."""
+        """Yield chunks as (URLs, those of them that were given without a scheme).
+
+        A bad line is skipped and logged with its number.
+        """
         seeds = self._seeds()
         while chunk := list(islice(seeds, _SEED_CHUNK)):
             yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)
@@ -415,11 +441,11 @@ class SeedsFile:
                     yield seed
 
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-        """The lines of the file; one that breaks off is read as far as it goes."""
+        """Yield the lines of the file, up to the first read error, which is logged."""
         try:
             while line := file.readline(_LINE_MAX):
                 yield line
-                # The rest of one that is too long to be a seed.
+                # Skip the rest of a line that is too long to be a seed.
                 while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
                     pass
         except (OSError, EOFError, zlib.error) as error:
@@ -448,7 +474,7 @@ def _headers(response: Response, name: bytes) -> list[str]:
     return [value.decode("utf-8", errors="replace") for value in response.headers.getlist(name)]
 
 
-# A few types are nearly all; to look one through takes 5 µs.
+# Nearly all pages have one of a few types, and the lookup is slow.
 _charset = lru_cache(maxsize=64)(http_content_type_encoding)
 
 

@@ -1,7 +1,7 @@
-"""Which sitemaps the broad spider asks for, and what it takes of them.
+"""Which sitemaps the broad spider fetches, and which URLs it takes from them.
 
-A sitemap is a page like any other to the frontier, with a callback of its own: known once, in the turn of its host,
-after its robots.txt, tried again, archived. It yields no item.
+The frontier treats a sitemap as a page with its own callback. It is deduplicated, fetched under the
+delay and robots.txt of its host, retried and archived. A sitemap yields no item.
 """
 
 from __future__ import annotations
@@ -9,55 +9,71 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import domain_of, host_of
-from krowlspider.urls.sitemap import BYTES_MAX, Sitemap
+from krowlspider.urls.page.sitemap import BYTES_MAX, Sitemap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from twisted.python.failure import Failure
 
-    from krowlspider.spiders.broad import BroadSpider
+    from krowlspider.crawl.intake import Intake
 
-# An index names sitemaps, which may be indexes, which may be indexes.
+# Levels of nested sitemap indexes that are followed.
 LEVELS_MAX = 3
-# Sitemaps taken from one robots.txt, in 20 ms. Large sites name some dozens.
+# Sitemaps taken from one robots.txt. Large sites name a few dozen.
 NAMED_MAX = 200
-# Unpacked bytes of sitemaps after which no more of one domain are read in a run; the last one is read to its end, 50 MB
-# at most. That is 0.9 million URLs as a rule, as 50,000 have 11 MB, in about 5 s of CPU. Another host's pages are not
-# to wait for one that names sitemaps without end.
+# Unpacked bytes after which no further sitemap of a domain is read in a run: a domain that names
+# sitemaps without end must not delay other hosts. The last one is read to its end, at most 50 MB.
 DOMAIN_BYTES_MAX = 4 * BYTES_MAX
-# Domains for which that is remembered, the last ones.
+# Domains whose byte count is kept; the least recently read one is forgotten first.
 _DOMAINS = 16_384
-# Between two turns of the event loop: URLs queued, 6 to 20 ms when all lead to new hosts; sitemaps, 10 ms.
+# Page URLs and sitemaps queued between two turns of the event loop, so that no turn is long.
 _URLS_AT_ONCE = 500
 _SITEMAPS_AT_ONCE = 100
 
 
 class SitemapReader:
-    """The sitemaps of one spider's crawl.
+    """Queues and reads the sitemaps of one crawl.
 
-    ``meta["krowl_sitemap"]`` of a request is the level of its sitemap, 1 for one that a robots.txt names, and the host
-    of that robots.txt. A sitemap speaks for its own domain and for the one whose robots.txt led to it.
+    ``meta["krowl_sitemap"]`` of a request is [level, host]. The level is 1 for a sitemap that a
+    robots.txt names; the host is that of this robots.txt. A sitemap may name URLs of two domains:
+    its own, and the domain of this host.
     """
 
-    def __init__(self, spider: BroadSpider):
-        self._spider = spider
-        # One is read at a time: each of its steps is a turn of the event loop.
+    def __init__(
+        self,
+        crawler: Crawler,
+        callback: Callable[[Response], AsyncIterator[Any]],
+        errback: Callable[[Failure], None],
+    ):
+        self._crawler = crawler
+        self._callback = callback
+        self._errback = errback
+        # Only one sitemap is read at a time, because each step takes a turn of the event loop.
         self._reading = asyncio.Lock()
         self._taken: OrderedDict[str, int] = OrderedDict()
 
-    def look(self, authority: str, sitemaps: list[str], depth: int) -> None:
-        """Queue the sitemaps that an authority's robots.txt names, as written there, and ``/sitemap.xml``; known ones
-        are known.
+    @property
+    def _intake(self) -> Intake:
+        scheduler = self._crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler.intake
 
-        ``depth`` is that of the page by which the crawl came there. They, and what they name, have that of its links:
-        so max_depth bounds a site's sitemaps as it bounds its pages.
+    def look(self, authority: str, sitemaps: list[str], depth: int) -> None:
+        """Queue the sitemaps that an authority's robots.txt names, and ``/sitemap.xml``.
+
+        ``sitemaps`` are the URLs as written there; known ones are not queued again. ``depth`` is
+        that of the page that waits for this robots.txt. Sitemaps, and the URLs they name, have
+        ``depth`` + 1, as links of that page have. So max_depth bounds them too.
         """
         base = authority + "/"
         named = list(dict.fromkeys(sitemaps))
@@ -75,8 +91,11 @@ class SitemapReader:
         page: str,
         chain: tuple[str, ...] = (),
     ) -> None:
-        """``of`` is the level of the sitemaps, and the host whose robots.txt led to them; ``page`` is what names them."""
-        spider = self._spider
+        """Queue the URLs of sitemaps.
+
+        ``of`` is their level, and the host whose robots.txt led to them. ``page`` is the URL of
+        the document that names them, ``chain`` the URLs whose redirects led to them.
+        """
         meta = {
             "depth": depth,
             "krowl_sitemap": list(of),
@@ -85,15 +104,16 @@ class SitemapReader:
         }
         if chain:
             meta |= {"redirect_times": len(chain), "redirect_urls": list(chain)}
-        make = partial(Request, callback=spider.parse_sitemap, errback=spider.failed, meta=meta)
-        spider.scheduler.discover(
+        make = partial(Request, callback=self._callback, errback=self._errback, meta=meta)
+        self._intake.discover(
             urls, depth=depth, via=of[1], page=page, hop="M", chain=chain, request=make
         )
 
     async def read(self, response: Response) -> bool:
-        """Queue what a sitemap names, or what it redirects to. Anything but 2xx says nothing.
+        """Queue the URLs that a sitemap names, or the target of its redirect.
 
-        False when what came is no sitemap.
+        Any other status than 2xx and redirects is ignored. Return False if a 2xx response is no
+        sitemap, else True.
         """
         if not 200 <= response.status < 300:
             location = response.headers.get(b"Location")
@@ -107,7 +127,7 @@ class SitemapReader:
                 return True
             sitemap = await self._read(response)
             self._charge(domain, max(sitemap.size, len(response.body)))
-        stats = self._spider.crawler.stats
+        stats = self._crawler.stats
         if sitemap.kind is not None:
             stats.inc_value("krowl/sitemaps/read_count")
             stats.inc_value("krowl/sitemaps/url_count", sitemap.found - len(sitemap.children))
@@ -116,7 +136,7 @@ class SitemapReader:
         return sitemap.kind is not None
 
     def _charge(self, domain: str, size: int) -> int:
-        """Count bytes that were read of a domain; all that were so far."""
+        """Add to the bytes read from a domain, and return their sum so far."""
         taken = self._taken.pop(domain, 0) + size
         self._taken[domain] = taken
         if len(self._taken) > _DOMAINS:
@@ -127,13 +147,12 @@ class SitemapReader:
         level, named_by = response.meta["krowl_sitemap"]
         depth = response.meta["depth"]
         spoken_for = {domain_of(host_of(response.url)), domain_of(named_by)}
-        scheduler = self._spider.scheduler
         sitemap = Sitemap()
         for found in sitemap.read(response.body):
             urls = self._spoken_for(found, spoken_for)
             for start in range(0, len(urls), _URLS_AT_ONCE):
                 part = urls[start : start + _URLS_AT_ONCE]
-                scheduler.discover(part, depth=depth, via=named_by, page=response.url, hop="M")
+                self._intake.discover(part, depth=depth, via=named_by, page=response.url, hop="M")
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         self._drop("url", sitemap.invalid)
@@ -153,7 +172,7 @@ class SitemapReader:
         return own
 
     def _redirect(self, response: Response, location: str) -> None:
-        """What it redirects to is a sitemap of its level, on whatever host it is."""
+        """Queue the target of a redirect as a sitemap of the same level, on any host."""
         meta = response.meta
         chain = (*meta.get("redirect_urls", ()), response.url)
         target = normalise(location, response.url)
@@ -161,7 +180,7 @@ class SitemapReader:
             self._drop("url", 1)
         elif target in chain:
             self._drop("redirect_loop", 1)
-        elif len(chain) > self._spider.settings.getint("REDIRECT_MAX_TIMES"):
+        elif len(chain) > self._crawler.settings.getint("REDIRECT_MAX_TIMES"):
             self._drop("redirects", 1)
         else:
             level, named_by = meta["krowl_sitemap"]
@@ -169,4 +188,4 @@ class SitemapReader:
 
     def _drop(self, reason: str, count: int) -> None:
         if count:
-            self._spider.scheduler.count_dropped(reason, count)
+            self._intake.count_dropped(reason, count)

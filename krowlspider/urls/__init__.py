@@ -1,4 +1,5 @@
-"""What a URL is (normal form, identity, host, domain), and which a page or seed line gives.
+"""URLs: their normal form, identity, host and domain, and reading them from pages and seed lines.
 
-This room is pure: no I/O beyond the suffix list read at import, no clock, no randomness, no Scrapy.
+This package is pure. It uses no clock, no randomness and no Scrapy, and its only I/O is to read
+the suffix list at import.
 """

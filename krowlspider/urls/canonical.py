@@ -1,7 +1,8 @@
 """The normal form of a URL, and its identity.
 
-Every URL is parsed by ada (WHATWG URL Standard). The normal form is what is fetched; the identity,
-which ignores tracking, session ids and the order of parameters, only decides what has been seen.
+Every URL is parsed by ada (WHATWG URL Standard). The normal form is fetched. The identity ignores
+tracking parameters, session ids and the order of parameters. It only decides whether a URL has been
+seen.
 """
 
 from __future__ import annotations
@@ -17,23 +18,22 @@ from krowlspider.urls.length import REFERENCE_MAX, fits, fitting
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Parameters that follow a visitor and never choose a page: Google, Meta, Microsoft, HubSpot,
-# Mailchimp, Yandex, X, TikTok, LinkedIn, Marketo, Openstat. ``ref`` is left out: sites choose pages
-# by it.
+# Parameters that track a visitor and never select a page: Google, Meta, Microsoft, HubSpot,
+# Mailchimp, Yandex, X, TikTok, LinkedIn, Marketo, Openstat. Not ``ref``, which may select a page.
 _TRACKING = (
     *("_ga", "_gl", "dclid", "gbraid", "gclid", "gclsrc", "wbraid"),
     *("fb_action_ids", "fb_action_types", "fb_source", "fbclid", "igshid"),
     *("_hsenc", "_hsmi", "hsa_[^=&]*", "mc_cid", "mc_eid", "mkt_tok", "msclkid", "utm_[^=&]*"),
     *("_openstat", "yclid", "ysclid", "li_fat_id", "ttclid", "twclid"),
 )
-# Names of session ids, whatever their value: PHP, Java, ASP, ColdFusion, osCommerce, Zen Cart. With
-# _RANDOM, those that Heritrix's and the Wayback Machine's canonicalisation leave out.
+# Session ids of PHP, Java, ASP, ColdFusion, osCommerce and Zen Cart. Together with _RANDOM, those
+# that Heritrix's and the Wayback Machine's canonicalisation remove.
 _SESSIONS = (
     *("phpsessid", "jsessionid", "aspsessionid[a-z]*", "cfid", "cftoken", "oscsid", "zenid"),
-    # Not what may be read, nor a GUID: sites name their talks so.
+    # Only a random value. A readable value or a GUID may name a conference session.
     "sess(?:ion)?_?id=(?=[a-z]*[0-9])(?=[0-9]*[a-z])[0-9a-z]{16,}",
 )
-# "sid" and "s" may as well be the number of a story, or the hash of a document: only an MD5 is a session.
+# "sid" and "s" may also be the number of a story or the hash of a document: only an MD5 counts.
 _RANDOM = "s(?:id)?=(?=[a-f]*[0-9])[0-9a-f]{32}"
 _TRACKED = re.compile(
     f"&(?:(?:{'|'.join(_TRACKING)}|(?i:{'|'.join(_SESSIONS)}))(?:=[^&]*)?|(?i:{_RANDOM}))(?![^&])"
@@ -43,10 +43,10 @@ _SCHEMES = ("https://", "http://")
 
 
 def normalise(url: str, base: str | None = None) -> str | None:
-    """The absolute http(s) URL, WHATWG-normalised, without fragment, joined to ``base`` if given.
+    """Return the absolute http(s) URL, WHATWG-normalised and without fragment.
 
-    None when it does not parse, is too long (see `krowlspider.urls.length`), has another scheme, or
-    carries a user name or password.
+    ``url`` is joined to ``base`` if given. Return None if the URL does not parse, is too long (see
+    `krowlspider.urls.length`), has another scheme, or contains a user name or password.
     """
     if not fits(url):
         return None
@@ -66,18 +66,19 @@ def normalise_all(
     refused: list[str] | None = None,
     oversize: list[str] | None = None,
 ) -> list[str]:
-    """What `normalise` makes of a page's ``hrefs``, in order, without repeats and those it refuses,
-    which are added to
-    ``refused``, or to ``oversize`` if they are too long.
+    """Return the ``hrefs`` of a page, normalised as by `normalise`, in order and without repeats.
 
-    ``base`` is an absolute URL; ValueError when it does not parse.
+    Those that `normalise` refuses are left out and added to ``refused``, or to ``oversize`` if they
+    are too long. ``base`` is an absolute URL.
+
+    :raises ValueError: ``base`` does not parse
     """
     left = [] if refused is None else refused
     parsed = can_ada.parse(base)
     found: dict[str, None] = {}
     different: Iterable[str] = dict.fromkeys(hrefs)
-    # To join them takes a hundredth of what follows, to look at each five times as long. The worst
-    # that passes takes 5 ms.
+    # One check of the joined text is far cheaper than a check of each reference. If it passes, the
+    # total length bounds the time to parse them.
     together = "".join(different)
     if len(together) > REFERENCE_MAX or not together.isascii():
         different = fitting(different, [] if oversize is None else oversize)
@@ -89,7 +90,7 @@ def normalise_all(
             continue
         if "#" in url:
             url = url[: url.index("#")]
-        # As `_accept`, which nearly none need be asked.
+        # Skip the call of `_accept` for nearly all URLs.
         if "@" in url or not url.startswith(_SCHEMES):
             accepted = _accept(url)
             if accepted is None:
@@ -100,7 +101,10 @@ def normalise_all(
 
 
 def _accept(href: str) -> str | None:
-    """``href`` is serialised by ada, so a '#' starts the fragment and a '/' ends the authority."""
+    """Return ``href`` without fragment, or None if it is not http(s) or contains a user name.
+
+    ``href`` is serialised by ada, so a '#' starts the fragment and a '/' ends the authority.
+    """
     if not href.startswith(_SCHEMES):
         return None
     if "#" in href:
@@ -111,11 +115,11 @@ def _accept(href: str) -> str | None:
 
 
 def identity(url: str) -> str:
-    """The text by which a normalised URL is known: without tracking and session ids, parameters
-    sorted by name.
+    """Return the identity of a normalised URL: the text by which a URL counts as seen.
 
-    Parameters of one name keep their order, and blanks and percent-encoding stay as they are, so
-    two URLs that a server could tell apart, but for these and the order of names, are never one.
+    Tracking parameters and session ids are removed, and parameters are sorted by name. Parameters
+    of the same name keep their order. Spaces and percent-encoding stay as they are. So two URLs
+    that a server can distinguish in any other way never share an identity.
     """
     path, mark, query = url.partition("?")
     if ";" in path:
@@ -137,7 +141,9 @@ def _name(parameter: str) -> str:
 class IdentityHasher:
     """Hashes identities to the keys of the seen set; ``seed`` (64 bits) belongs to the job.
 
-    The seed keeps a site from crafting URLs that collide with others' in every crawl.
+    The seed prevents a site from crafting URLs that collide with other URLs in every crawl.
+
+    :raises ValueError: ``seed`` is not a 64-bit number
     """
 
     def __init__(self, seed: int):
@@ -146,13 +152,16 @@ class IdentityHasher:
         self._seed = seed
 
     def key(self, url: str) -> bytes:
-        """The 8-byte key (xxh3-64, big endian) of a normalised URL. http and https differ."""
+        """Return the 8-byte key (xxh3-64, big endian) of a normalised URL.
+
+        http and https have different keys.
+        """
         return xxhash.xxh3_64_digest(identity(url).encode(), self._seed)
 
     def keys(self, urls: Iterable[str]) -> list[bytes]:
-        """`key` of each."""
+        """Return the `key` of each URL, in order."""
         digest, seed = xxhash.xxh3_64_digest, self._seed
-        # Most have nothing that `identity` would leave out, and a call takes as long as to hash them.
+        # Most URLs are their own identity, and a call of `identity` costs as much as the hash.
         return [
             digest((identity(url) if "?" in url or ";" in url else url).encode(), seed)
             for url in urls

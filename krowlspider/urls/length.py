@@ -1,7 +1,6 @@
-"""Which references are parsed: those that are not too long.
+"""Bounds on the length of references that are parsed.
 
-IDNA takes time by the square of a host's length: 200,000 characters took 14 s. All else of a URL is
-read in linear time.
+IDNA processing takes time quadratic in the length of a host; the rest of a URL takes linear time.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Characters of a reference, its fragment left out: eight times URLLENGTH_LIMIT, for blanks, line
-# ends and dot segments that parsing takes away.
+# Characters of a reference without its fragment: eight times URLLENGTH_LIMIT, as parsing removes
+# spaces, line ends and dot segments.
 REFERENCE_MAX = 16 * 1024
-# Characters of an authority outside ASCII, percent-decoded: a name has 253 at most, a root dot and
-# a port may follow.
+# Characters of a non-ASCII authority, percent-decoded: a name has at most 253, and a root dot and a
+# port may follow.
 AUTHORITY_MAX = 253 + len(".:65535")
-# Characters of authorities outside ASCII, escaped, or longer than that, that are read of a page:
-# each takes 0.7 µs at the worst. That is 15 for each of 10,000 links.
+# Characters that the wide authorities of a page may have together, 15 for each of 10,000 links. An
+# authority is wide if it is non-ASCII, percent-encoded or longer than AUTHORITY_MAX.
 WIDE_MAX = 150_000
 
-# The authority of what has one: behind a scheme or two slashes. Tabs and line ends count nowhere.
-# Behind a scheme there may be a path instead: then its first segment is taken for it.
+# The authority of a reference, after a scheme or two slashes; tabs and line ends are ignored. If a
+# path follows the scheme instead, its first segment is taken as the authority.
 _AUTHORITY = re.compile(
     r"[\0- ]*+(?:[A-Za-z][A-Za-z0-9+.\t\n\r-]*+:[/\\\t\n\r]*+|[/\\][\t\n\r]*+[/\\][/\\\t\n\r]*+)"
     r"([^/\\?#]*+)"
@@ -32,14 +31,19 @@ _AUTHORITY = re.compile(
 
 
 def fits(reference: str) -> bool:
-    """Whether a reference may be parsed. A URL that came of one may, up to REFERENCE_MAX
-    characters."""
+    """Return whether a reference is short enough to be parsed.
+
+    This holds too for a URL that was parsed from such a reference, up to REFERENCE_MAX characters.
+    """
     short = len(reference) <= AUTHORITY_MAX and reference.isascii()
     return short or _width(reference, WIDE_MAX) is not None
 
 
 def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
-    """Those references of a page that may be parsed; the others are added to ``oversize``."""
+    """Return the references of a page that may be parsed, and add the others to ``oversize``.
+
+    The references share one room of WIDE_MAX characters for their wide authorities.
+    """
     found, room = [], WIDE_MAX
     for reference in references:
         if len(reference) > AUTHORITY_MAX or not reference.isascii():
@@ -53,8 +57,10 @@ def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
 
 
 def _width(reference: str, room: int) -> int | None:
-    """The characters that its authority takes of a page's room; None for a reference that is not to
-    be parsed."""
+    """Return the characters that a reference's authority takes from a page's room.
+
+    Return None if the reference must not be parsed.
+    """
     if len(reference) > REFERENCE_MAX and "#" not in reference[: REFERENCE_MAX + 1]:
         return None
     found = _AUTHORITY.match(reference, 0, REFERENCE_MAX)
@@ -66,5 +72,6 @@ def _width(reference: str, room: int) -> int | None:
         return width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None
     if width <= AUTHORITY_MAX:
         return 0
-    # A name outside ASCII may be so long in ASCII. 16,384 characters take 2 ms at the worst.
+    # A non-ASCII name can be this long in its ASCII form, and even REFERENCE_MAX characters of
+    # ASCII are parsed quickly.
     return width if width <= room else None

@@ -1,4 +1,4 @@
-"""Ports that URLs may have."""
+"""The ports that URLs may have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Ports of other protocols, whose servers a request of HTTP must not reach: Fetch standard, section
-# 2.9, "port blocking".
+# Ports of other protocols, whose servers must receive no HTTP request: Fetch standard, section 2.9,
+# "port blocking".
 BLOCKED = frozenset(
     {
         *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95),
@@ -20,33 +20,34 @@ BLOCKED = frozenset(
     }
 )
 _PORT_MAX = 65_535
-# Hosts with a port of which the verdict is remembered, about 150 bytes each.
+# Hosts with a port for which the result is cached, about 150 bytes each.
 _REMEMBERED = 16_384
 
 
 def port_of(host: str) -> int | None:
-    """The port of a host, as `host_of` gives it; None for its scheme's own."""
+    """Return the port of a host as returned by `host_of`; None for the default of its scheme."""
     _, colon, port = host.rpartition(":")
-    # The last colon of "[::1]" is none before a port.
+    # The last colon of "[::1]" does not precede a port.
     return int(port) if colon and port.isdigit() else None
 
 
 def name_of(host: str) -> str:
-    """A host without its port."""
+    """Return a host without its port."""
     return host if port_of(host) is None else host.rpartition(":")[0]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_blocked(host: str) -> bool:
-    """Whether the port of a host is one that is never asked."""
+    """Return whether the port of a host is blocked, so that it receives no request."""
     return port_of(host) in BLOCKED
 
 
 class Ports:
     """The ports that links may lead to, given as ``8080`` or ``1024-65535``.
 
-    A single port may be asked on each host name; of those in ranges each host name has one.
-    ValueError names what is neither, and a single port that is blocked.
+    A single port is allowed on every host name. Of the ports in ranges, each host name may use one.
+
+    :raises ValueError: a text is neither a port nor a range, or a single port is blocked
     """
 
     def __init__(self, given: Iterable[str]):
@@ -65,11 +66,11 @@ class Ports:
                 self._listed.add(found.start)
 
     def lists(self, port: int) -> bool:
-        """Whether a port is given by itself."""
+        """Return whether a port is given as a single port."""
         return port in self._listed
 
     def spans(self, port: int) -> bool:
-        """Whether a port is in one of the ranges."""
+        """Return whether a port is in one of the ranges."""
         return any(port in ports for ports in self._ranges)
 
 

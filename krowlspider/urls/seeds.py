@@ -1,4 +1,4 @@
-"""The lines of a seed file."""
+"""Parse the lines of a seed file."""
 
 from __future__ import annotations
 
@@ -9,36 +9,39 @@ from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 from krowlspider.urls.ports import is_blocked, port_of
 
-# Characters of the longest seed: no longer URL is queued.
+# Characters of the longest seed; longer URLs are not queued.
 MAX_SEED = 2048
 
 _BOM = b"\xef\xbb\xbf"
 _COMMENT = re.compile(r"(?:^|\s)#.*", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# "1,google.com": the lists of the top million sites.
+# "1,google.com", as in lists of the top million sites.
 _RANKED = re.compile(r"^\d+,(?=\S)")
-# What a host can be made of: the parser lets through commas and quotes, which no name server does.
+# The characters of a host. The URL parser also accepts commas and quotes, but no name server does.
 _HOST = re.compile(r"[a-z0-9._-]+(?::\d+)?|\[.*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WHITESPACE = " \t\r\n"
 
 
 class BadSeed(ValueError):
-    """A line that is no seed; the message says why."""
+    """A line is no seed; the message is the reason."""
 
 
 @dataclass(slots=True)
 class Seed:
-    """A URL to start from, normalised. ``bare``: given without a scheme, so https is a guess."""
+    """A normalised URL to start from; ``bare`` if given without a scheme, so https is a guess."""
 
     url: str
     bare: bool
 
 
 def parse_seed(line: bytes) -> Seed | None:
-    """The seed in a line: a URL, a bare domain (with port or path), or ``rank,domain``.
+    """Return the seed in a line: a URL, a bare domain (with port or path), or ``rank,domain``.
 
-    None for a blank line or a comment: "#" at the start or after whitespace. Raises BadSeed.
+    A comment begins with "#" at the start of the line or after whitespace. Return None for a line
+    that is blank or only a comment.
+
+    :raises BadSeed: the line is neither a seed, nor blank, nor a comment
     """
     try:
         text = line.removeprefix(_BOM).decode()

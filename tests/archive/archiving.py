@@ -1,10 +1,12 @@
-"""Jobs that archive and acknowledge pages, each in a process of its own, whose system calls a `Watch` serves.
+"""Jobs that archive and acknowledge pages, each in a process of its own, whose system calls a
+`Watch` serves.
 
-``python -m tests.archive.archiving`` reads orders, one JSON object a line, forks a process for each, and prints the
-exit code of that when it has ended, negative when it was killed. An order has ``folder``, the job's; ``pages``, how
-many there are in all; and ``watch``, the address of the `Watch`. The process goes on where the one before it in the
-folder has stopped, by the job's own parts, and ends as a crawl does: with 0, or 3 when its disk has failed, or 2 when
-the folder could not be opened.
+``python -m tests.archive.archiving`` reads orders, one JSON object a line, forks a process for
+each, and prints the exit code of that when it has ended, negative when it was killed. An order has
+``folder``, the job's; ``pages``, how many there are in all; and ``watch``, the address of the
+`Watch`. The process goes on where the one before it in the folder has stopped, by the job's own
+parts, and ends as a crawl does: with 0, or 3 when its disk has failed, or 2 when the folder could
+not be opened.
 
 ``python -m tests.archive.archiving ADDRESS ...`` is the scrapy command, watched.
 """
@@ -23,14 +25,15 @@ from typing import Any
 
 from scrapy.utils.test import get_crawler
 
-from krowlspider import job, settings
-from krowlspider.archive import writer
+from krowlspider import settings
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.write import writer
+from krowlspider.crawl import job
+from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError, for_want_of_room
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.store import StoreError
-from krowlspider.job import Job
+from krowlspider.frontier.store.store import StoreError
 from krowlspider.urls.host import domain_of
 
 from .captures import Odd, capture
@@ -51,7 +54,8 @@ def url_of(number: int) -> str:
 
 
 def odd_of(number: int) -> Odd:
-    """A page that no compression makes smaller. Some have what another has, of the same commit or of one before."""
+    """A page that no compression makes smaller. Some have what another has, of the same commit or
+    of one before."""
     noise = random.Random(SAME_AS.get(number, number)).randbytes(PAGE_SIZE)
     return Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise, noise)
 
@@ -108,7 +112,8 @@ def serve() -> None:
     # A full disk is tried again at once.
     writer._TRY_AGAIN = job._TRY_AGAIN = job._TRY_AGAIN_MAX = 0.001
     logging.basicConfig(level=logging.INFO)
-    # What takes each process long the first time, and starts no thread, which a fork would leave behind.
+    # What takes each process long the first time, and starts no thread, which a fork would leave
+    # behind.
     job_in(Path())
     domain_of("a.test")
     for line in sys.stdin:

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.capture import Capture
-from krowlspider.archive.records import record_id
-from krowlspider.archive.series import SeriesOptions, WarcSeries
+from krowlspider.archive.write.capture import Capture
+from krowlspider.archive.write.records import record_id
+from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -127,7 +127,8 @@ def finished(directory: Path) -> list[Path]:
 
 
 def durable_steps(act: Callable[[], object]) -> list[str]:
-    """The calls to write, fsync, rename and unlink that ``act`` makes of the operating system, in order."""
+    """The calls to write, fsync, rename and unlink that ``act`` makes of the operating system, in
+    order."""
     steps: list[str] = []
 
     def note(frame: FrameType, event: str, called: object) -> None:

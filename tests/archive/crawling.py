@@ -3,8 +3,8 @@
 ``python -m tests.archive.crawling DIR COUNT SIZE`` hands in captures of page 0, 1, 2 ... and
 prints, after each sync, how many are durable. COUNT 0 goes on for ever. With a SIZE other than 0
 the kernel lets no file grow beyond so many bytes, until it is told otherwise. When there is no room
-it prints ``stalled``. It syncs after each capture then, so that the one cut off is the last before a sync;
-after ten captures else.
+it prints ``stalled``. It syncs after each capture then, so that the one cut off is the last before
+a sync; after ten captures else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import resource
 import sys
 from pathlib import Path
 
-from krowlspider.archive.writer import WarcWriter
+from krowlspider.archive.write.writer import WarcWriter
 
 from .captures import Odd, capture, options
 

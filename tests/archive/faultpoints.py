@@ -10,16 +10,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.cdxj import index_file, index_path, write_index
-from krowlspider.archive.check import check_folder
-from krowlspider.archive.indexes import indexes_in
-from krowlspider.archive.lookup import read_record
+from krowlspider.archive.index.cdxj import index_file, index_path, write_index
+from krowlspider.archive.index.indexes import indexes_in
+from krowlspider.archive.index.lookup import read_record
 from krowlspider.archive.members import read_member
-from krowlspider.archive.mend import mend_folder
-from krowlspider.frontier import schema
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.queues import all_entries
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.store.store import LevelStore
 
 from .archiving import PAGE_SIZE, url_of
 from .captures import ROOT, finished
@@ -57,11 +57,13 @@ def role_of(path: Path, folder: Path) -> str:
 
 
 class Plan:
-    """Lets ``fault`` happen at the first call that ``chosen`` picks, by its name (``write open file``) and whether the
-    start is over, and asks it for each call from there on, and whether that is the first.
+    """Lets ``fault`` happen at the first call that ``chosen`` picks, by its name (``write open
+    file``) and whether the start is over, and asks it for each call from there on, and whether that
+    is the first.
 
-    ``point`` is the name of the first, or None when none was picked; ``closed`` what the finished files held then;
-    ``began`` whether a file had been begun by then, which is when the start is over.
+    ``point`` is the name of the first, or None when none was picked; ``closed`` what the finished
+    files held then; ``began`` whether a file had been begun by then, which is when the start is
+    over.
     """
 
     def __init__(
@@ -93,7 +95,8 @@ class Plan:
 
 
 class EachName:
-    """Picks, run by run, the first call of each name that ``wanted`` does not refuse: in the start, and after it."""
+    """Picks, run by run, the first call of each name that ``wanted`` does not refuse: in the start,
+    and after it."""
 
     def __init__(self, wanted: Callable[[str], bool]):
         self._wanted = wanted
@@ -165,8 +168,8 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Left:
-    """What a dead process has left, looked at in a copy that is mended: how often each page is archived, the pages
-    ``acknowledged``, what is ``wrong``, and the finished files."""
+    """What a dead process has left, looked at in a copy that is mended: how often each page is
+    archived, the pages ``acknowledged``, what is ``wrong``, and the finished files."""
 
     archived: Counter[int]
     acknowledged: set[int]
@@ -222,7 +225,8 @@ def archived_in(directory: Path) -> Counter[int]:
 
 
 def dead_job(archiving: Archiving, folder: Path) -> Path:
-    """A job that was killed in the middle of its second file's first page, so that its next start has to mend."""
+    """A job that was killed in the middle of its second file's first page, so that its next start
+    has to mend."""
     pages = iter(range(100))
 
     def die(call: Call) -> Act:
@@ -236,7 +240,8 @@ def dead_job(archiving: Archiving, folder: Path) -> Path:
 
 
 def assert_goes_on(archiving: Archiving, folder: Path, plan: Plan, scratch: Path) -> Left:
-    """After a fault the archive is whole, and the next start brings the job to its end. Returns what the fault left."""
+    """After a fault the archive is whole, and the next start brings the job to its end. Returns
+    what the fault left."""
     left = Left.in_(folder, scratch)
     assert left.wrong == []
     assert left.acknowledged <= left.archived.keys()

@@ -1,10 +1,10 @@
 """A process that keeps a payload index, to be killed or starved.
 
-``python -m tests.archive.indexing DIR 0`` adds payload 0, 1, 2 ... ten at a time, and prints how many were synced
-after each sync. ``ONCE`` in place of the 0 has it add ten, sync, print, add ten more, print, and wait.
-With another number the kernel lets no file grow beyond so many bytes: when the index fails it prints the
-warning, goes on for three syncs, prints how many payloads there were, waits for a line, by when there
-should be room, adds ten more and prints how often the index failed.
+``python -m tests.archive.indexing DIR 0`` adds payload 0, 1, 2 ... ten at a time, and prints how
+many were synced after each sync. ``ONCE`` in place of the 0 has it add ten, sync, print, add ten
+more, print, and wait. With another number the kernel lets no file grow beyond so many bytes: when
+the index fails it prints the warning, goes on for three syncs, prints how many payloads there were,
+waits for a line, by when there should be room, adds ten more and prints how often the index failed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import resource
 import sys
 from pathlib import Path
 
-from krowlspider.archive.payloadindex import Original, PayloadIndex
+from krowlspider.archive.payloads.payload_index import Original, PayloadIndex
 
 MOST = 200
 BATCH = 10
@@ -58,7 +58,8 @@ def limit(size: int) -> None:
 
 def starve(directory: Path, size: int) -> None:
     def warn(text: str) -> None:
-        # Nor is there room to write the log as a table, without which the index is not opened again.
+        # Nor is there room to write the log as a table, without which the index is not opened
+        # again.
         limit(size // 100)
         print(text, flush=True)
 

@@ -1,7 +1,9 @@
-"""A real S3 server (moto's), a proxy before it that fails where it is told to, and a process that uploads.
+"""A real S3 server (moto's), a proxy before it that fails where it is told to, and a process that
+uploads.
 
-``python -m tests.archive.s3 serve`` is the server, ``... upload FOLDER URL ENDPOINT [WATCH]`` the process, which removes
-what it has uploaded. ``WATCH`` is the address of who serves its system calls.
+``python -m tests.archive.s3 serve`` is the server, ``... upload FOLDER URL ENDPOINT [WATCH]`` the
+process, which removes what it has uploaded. ``WATCH`` is the address of who serves its system
+calls.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from extensions.upload import Upload
-from krowlspider.archive.upload import Destination
-from krowlspider.archive.uploader import upload_folder
+from krowlspider.archive.upload.upload import Destination
+from krowlspider.archive.upload.uploader import upload_folder
 from tests.crawling import ROOT
 
 from .syscalls import be_watched
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 KEY_ID = "TESTKEYID"
 SECRET = "testsecret/testsecret"
-# Where the client looks for credentials; no region of the machine's own, and no proxy, may come between.
+# Where the client looks for credentials; no region of the machine's own, and no proxy, may come
+# between.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": KEY_ID,
     "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -176,7 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class S3Server:
-    """moto's S3 server on a port of its own, in a process of its own; its objects are in its memory."""
+    """moto's S3 server on a port of its own, in a process of its own; its objects are in its
+    memory."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "tests.archive.s3", "serve"]

@@ -1,9 +1,10 @@
 """The system calls of a process that change files, each looked at before the kernel makes it.
 
-Whoever looks may let it pass, have it fail, have a write stop half-way, or kill the process there. So a disk fails, is
-full, or loses its process at any named point, whatever code makes the call. It is Linux's own way (seccomp's
-user notification, since 5.9), for which neither rights nor a compiler are needed: the process asks for it itself, by
-`be_watched`, and whoever started it serves the calls by `Watch.serve`.
+Whoever looks may let it pass, have it fail, have a write stop half-way, or kill the process there.
+So a disk fails, is full, or loses its process at any named point, whatever code makes the call. It
+is Linux's own way (seccomp's user notification, since 5.9), for which neither rights nor a compiler
+are needed: the process asks for it itself, by `be_watched`, and whoever started it serves the calls
+by `Watch.serve`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ _TAKE_ROOM = {
     *("write", "pwrite64", "writev", "fallocate", "mkdir", "mkdirat"),
     *("rename", "renameat", "renameat2", "link", "linkat"),
 }
-# Of the calls that open a file, those that may change something, and those of folders, which are opened to sync them.
+# Of the calls that open a file, those that may change something, and those of folders, which are
+# opened to sync them.
 _OPENED_TO_CHANGE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_DIRECTORY
 _CREATES = os.O_CREAT
 
@@ -70,7 +72,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _filter() -> bytes:
-    """A BPF program that has the calls of the table notified, and of openat those that may change something."""
+    """A BPF program that has the calls of the table notified, and of openat those that may change
+    something."""
     plain = [number for name, number in _NUMBERS.items() if name not in {"openat", "seccomp"}]
     code = [(_LOAD, 0, 0, 0)]
     # Behind each comparison come the others, the four instructions of openat, and "allow".
@@ -86,7 +89,8 @@ def _filter() -> bytes:
 
 
 def be_watched(address: str) -> None:
-    """Have this thread's system calls, and those of all that it starts, served by the `Watch` at ``address``.
+    """Have this thread's system calls, and those of all that it starts, served by the `Watch` at
+    ``address``.
 
     :raises OSError: the kernel does not do that
     """
@@ -117,8 +121,8 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A system call that is about to be made: its name, the file or folder, whether it opens a file that is not there
-    yet, and the number of bytes it writes."""
+    """A system call that is about to be made: its name, the file or folder, whether it opens a file
+    that is not there yet, and the number of bytes it writes."""
 
     name: str
     path: Path
@@ -141,8 +145,8 @@ class Watch:
         self._door.close()
 
     def serve(self, decide: Callable[[Call], Act | int]) -> None:
-        """Serve a process until it ends. An int that ``decide`` returns is the number of the error that the call
-        fails with; it is called while the process stands still."""
+        """Serve a process until it ends. An int that ``decide`` returns is the number of the error
+        that the call fails with; it is called while the process stands still."""
         connection, _ = self._door.accept()
         with connection:
             _, listeners, _, _ = socket.recv_fds(connection, 1, 1)

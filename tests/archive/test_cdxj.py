@@ -15,12 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive import cdxj
-from krowlspider.archive.capture import NameAnswer
-from krowlspider.archive.cdxj import IndexLine, index_file, index_path, line, parse, timestamp
-from krowlspider.archive.digests import digest
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.indexes import (
+from krowlspider.archive.index import cdxj
+from krowlspider.archive.index.cdxj import IndexLine, index_file, index_path, line, parse, timestamp
+from krowlspider.archive.index.indexes import (
     MERGED_AT_ONCE,
     captures_of,
     indexes_in,
@@ -29,15 +27,17 @@ from krowlspider.archive.indexes import (
     merge,
     original_of,
 )
-from krowlspider.archive.lookup import header, read_record
-from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.records import warc_date
-from krowlspider.archive.series import WarcSeries
+from krowlspider.archive.index.lookup import header, read_record
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.write.capture import NameAnswer
+from krowlspider.archive.write.records import warc_date
+from krowlspider.archive.write.series import WarcSeries
 
 from .captures import ALL_ODD, STARTED, Odd, capture, durable_steps, finished, options, series
 
 if TYPE_CHECKING:
-    from krowlspider.archive.capture import Capture
+    from krowlspider.archive.write.capture import Capture
 
 CDXJ_INDEXER = Path(sys.executable).parent / "cdxj-indexer"
 TYPED = Odd(
@@ -323,7 +323,7 @@ def test_no_more_files_are_open_than_are_merged_at_once(tmp_path: Path) -> None:
         small_index(tmp_path / f"{number:03}.cdxj", [f"host{number}"])
     child = (
         "import resource, sys; from pathlib import Path;"
-        "from krowlspider.archive.indexes import merge, indexes_in;"
+        "from krowlspider.archive.index.indexes import merge, indexes_in;"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256));"
         "folder = Path(sys.argv[1]);"
         "print(merge(indexes_in(folder).there, folder / 'index.cdxj'))"

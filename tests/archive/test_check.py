@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive import records
-from krowlspider.archive.cdxj import index_path
-from krowlspider.archive.check import Problem, check_folder
-from krowlspider.archive.digests import digest
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.indexes import captures_of, make_indexes
-from krowlspider.archive.lookup import read_record
-from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.series import WarcSeries
+from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.index.indexes import captures_of, make_indexes
+from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.tools.check import Problem, check_folder
+from krowlspider.archive.write import records
+from krowlspider.archive.write.series import WarcSeries
 
 from .captures import ALL_ODD, STARTED, capture, options, series, written
 
@@ -187,7 +187,8 @@ def test_a_revisit_of_what_is_in_no_file_is_warned_of(tmp_path: Path) -> None:
     with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
         places = []
         for number in (1, 1, 0):
-            # A file each, and time for each capture: the second is a revisit of what is in the first.
+            # A file each, and time for each capture: the second is a revisit of what is in the
+            # first.
             files = WarcSeries(tmp_path, options(), payloads)
             page = replace(capture(number), started=STARTED + len(places))
             places.append(files.append(page))
@@ -205,7 +206,8 @@ def test_a_revisit_of_what_is_in_no_file_is_warned_of(tmp_path: Path) -> None:
 
 
 def revisited(directory: Path) -> tuple[Path, Path]:
-    """A file of two pages of one URL within a second, and one of a revisit of the later; an index each."""
+    """A file of two pages of one URL within a second, and one of a revisit of the later; an index
+    each."""
     directory.mkdir(exist_ok=True)
     with closing(PayloadIndex(directory.parent / "payloads", most=100, warn=pytest.fail)) as known:
         files = WarcSeries(directory, options(), known)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.composer import Composer
-from krowlspider.archive.digests import digest
-from krowlspider.archive.lookup import parse_record
-from krowlspider.archive.payloadindex import Original
-from krowlspider.archive.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.index.lookup import parse_record
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.write.composer import Composer
+from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 
 from .captures import CHUNKED, Odd, capture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.archive.capture import Capture
+    from krowlspider.archive.write.capture import Capture
 
 SHATTERED = bytes.fromhex(
     "255044462d312e330a25e2e3cfd30a0a0a312030206f626a0a3c3c2f57696474682032203020522f"
@@ -165,7 +165,8 @@ CAPTURES = st.lists(st.tuples(BODIES, st.sampled_from(["", "", "time"])), max_si
 def test_every_revisit_stands_for_a_whole_response_before_it_with_the_same_payload(
     described: list[tuple[bytes, str]], algorithm: str, most: int
 ) -> None:
-    """Also when not all payloads are remembered; and head and payload of the two are the answer again."""
+    """Also when not all payloads are remembered; and head and payload of the two are the answer
+    again."""
     made = composer(Known(most), algorithm)
     maker = RecordMaker(record_id(bytes(16)), algorithm)
     whole: dict[tuple[str, str], bytes] = {}

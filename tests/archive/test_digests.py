@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from warcio.utils import Digester
 
-from krowlspider.archive.digests import ALGORITHMS, digest, has_digest
+from krowlspider.archive.payloads.digests import ALGORITHMS, digest, has_digest
 
 
 def test_a_digest_is_sha1_in_base32_unless_said_otherwise() -> None:

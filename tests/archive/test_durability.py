@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.check import check_folder
-from krowlspider.archive.lookup import read_record
+from krowlspider.archive.index.lookup import read_record
 from krowlspider.archive.members import read_member
-from krowlspider.archive.mend import mend_folder
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.mend import mend_folder
 
 from .captures import ROOT, finished
 

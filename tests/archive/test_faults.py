@@ -1,8 +1,8 @@
-"""A disk that refuses any one system call of the archive: finished files stay as they are, byte for byte, and nothing
-is acknowledged that is not there.
+"""A disk that refuses any one system call of the archive: finished files stay as they are, byte for
+byte, and nothing is acknowledged that is not there.
 
-A full disk is waited for, where a write has failed; a disk that fails otherwise, or fails to sync, ends the crawl, and
-the next start mends what is left.
+A full disk is waited for, where a write has failed; a disk that fails otherwise, or fails to sync,
+ends the crawl, and the next start mends what is left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.check import check_folder
+from krowlspider.archive.tools.check import check_folder
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
@@ -77,12 +77,14 @@ def needs_room(name: str) -> bool:
 
 
 def of_archive(name: str) -> bool:
-    """Whether a call is the archive's, and one that a disk can refuse. Folders are closed that were only listed too."""
+    """Whether a call is the archive's, and one that a disk can refuse. Folders are closed that were
+    only listed too."""
     return name.endswith(ROLES) and not name.startswith("lseek") and name != "close archive"
 
 
 class FullDisk:
-    """Refuses the first call, of a write only the second half, and then some that need room, until there is some.
+    """Refuses the first call, of a write only the second half, and then some that need room, until
+    there is some.
 
     Of the calls that ``also`` names, the first after that fails: the disk is not only full.
     """
@@ -97,7 +99,9 @@ class FullDisk:
         if call.name == self._also and call.path.suffix == ".open" and self._left < TRIES:
             self._also = ""
             return errno.EIO
-        if self._left and (first or takes_room(call)):
+        # The frontier is on another disk: without room there, a crawl ends.
+        of_frontier = "frontier" in call.path.parts
+        if self._left and (first or (takes_room(call) and not of_frontier)):
             self._left -= 1
             return errno.ENOSPC
         return Act.PASS
@@ -113,7 +117,8 @@ def broken_disk(call: Call, first: bool) -> Act | int:
 
 @dataclass
 class Outcome:
-    """One run with a fault: its exit code, its plan and what it left, which is whole and has been gone on with."""
+    """One run with a fault: its exit code, its plan and what it left, which is whole and has been
+    gone on with."""
 
     code: int
     plan: Plan

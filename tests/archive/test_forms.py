@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from krowlspider.archive.digests import ALGORITHMS, digest, label, raw_digest
-from krowlspider.archive.records import RecordMaker, record_id, warc_date
+from krowlspider.archive.payloads.digests import ALGORITHMS, digest, label, raw_digest
+from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 
 from .captures import capture
 

@@ -1,9 +1,10 @@
-"""SIGKILL inside every step of write, rename, index and acknowledge: the archive is whole, and what was acknowledged is
-in it.
+"""SIGKILL inside every step of write, rename, index and acknowledge: the archive is whole, and what
+was acknowledged is in it.
 
-A step is a system call that changes something of the job, or makes a change last: named by the call and by what it is
-made on, as in ``rename open file``. Before each one of a whole run the process is killed, and in each write half-way.
-The run begins with what one left that was killed in the middle of a record, so mending has its steps as well.
+A step is a system call that changes something of the job, or makes a change last: named by the call
+and by what it is made on, as in ``rename open file``. Before each one of a whole run the process is
+killed, and in each write half-way. The run begins with what one left that was killed in the middle
+of a record, so mending has its steps as well.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def dead(archiving: Archiving, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def kill_at(archiving: Archiving, dead: Path, chosen: EachName | EachCall, act: Act) -> None:
-    """Kill one process at each step that is chosen; each goes on where the same dead one has stopped."""
+    """Kill one process at each step that is chosen; each goes on where the same dead one has
+    stopped."""
     folder = dead.with_name("again")
     while True:
         shutil.rmtree(folder, ignore_errors=True)
@@ -73,7 +75,8 @@ def is_step(name: str) -> bool:
 
 
 def is_of_pages(name: str) -> bool:
-    """A step in which records are written, finished, indexed or acknowledged, of the many of a whole run."""
+    """A step in which records are written, finished, indexed or acknowledged, of the many of a
+    whole run."""
     return is_step(name) and name.endswith(("open file", "index", "archive", "frontier log"))
 
 

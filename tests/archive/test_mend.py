@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from isal import isal_zlib
 
-from krowlspider.archive.cdxj import index_file, index_path
-from krowlspider.archive.check import check_folder
-from krowlspider.archive.mend import MendReport, mend, mend_folder
+from krowlspider.archive.index.cdxj import index_file, index_path
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.mend import MendReport, mend, mend_folder
 
 from .captures import ROOT, Odd, capture, durable_steps, finished, series
 
@@ -165,7 +165,7 @@ def test_a_file_with_a_member_that_is_no_record_is_mended_but_not_indexed(tmp_pa
 
 def test_the_draft_of_an_index_that_a_living_process_writes_stays(tmp_path: Path) -> None:
     child = (
-        "import sys; from pathlib import Path; from krowlspider.archive.cdxj import written_durably\n"
+        "import sys; from pathlib import Path; from krowlspider.archive.index.cdxj import written_durably\n"
         "with written_durably(Path(sys.argv[1])) as file:\n"
         "    file.write(b'whole'); print(flush=True); sys.stdin.readline()"
     )
@@ -196,7 +196,7 @@ def test_without_room_for_its_index_a_file_is_mended_all_the_same(tmp_path: Path
     path, ends = open_file(tmp_path)
     child = (
         "import resource, signal, sys; from pathlib import Path;"
-        "from krowlspider.archive.mend import mend;"
+        "from krowlspider.archive.tools.mend import mend;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));"
         "assert mend(Path(sys.argv[1])).records == int(sys.argv[2])"

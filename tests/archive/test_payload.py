@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.payload import is_plain, payload_of
+from krowlspider.archive.payloads.payload import is_plain, payload_of
 from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
-from krowlspider.fetch.reader import ResponseReader
+from krowlspider.fetch.http.reader import ResponseReader
 
 from .captures import ALL_ODD, REQUEST
 
@@ -105,7 +105,8 @@ def test_a_chunked_message_that_no_fetch_keeps_is_read_all_the_same(head: bytes)
 def fetched(
     wire: bytes, cuts: list[int], max_size: int = 10**6
 ) -> tuple[bytes, bytes, bool] | None:
-    """The response, its body, and whether it was whole, as the fetcher has them; None when it has no head."""
+    """The response, its body, and whether it was whole, as the fetcher has them; None when it has
+    no head."""
     reader = ResponseReader("GET", max_size)
     places = [0, *sorted(cut % (len(wire) + 1) for cut in cuts), len(wire)]
     whole = False
@@ -253,7 +254,8 @@ def agrees(wire: bytes, cuts: list[int], max_size: int = 10**6) -> None:
 def test_a_coding_that_readers_see_or_overlook_is_what_the_fetcher_took_it_for(
     head: bytes, coding: bytes
 ) -> None:
-    """Where one reader ends the head another goes on, and which of them reads depends on the rest of it."""
+    """Where one reader ends the head another goes on, and which of them reads depends on the rest
+    of it."""
     agrees(head + coding + b"\r\n" + b"5\r\nhello\r\n0\r\n\r\n", [])
 
 

@@ -1,4 +1,5 @@
-"""Which record holds a payload: found as long as it is remembered, never wrong, never in a crawl's way."""
+"""Which record holds a payload: found as long as it is remembered, never wrong, never in a crawl's
+way."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.archive.payloadindex import (
+from krowlspider.archive.payloads.payload_index import (
     WRITE_BUFFER,
     Original,
     PayloadIndex,
@@ -194,8 +195,8 @@ OPERATIONS = st.lists(
 def test_it_is_a_dict_that_may_forget_but_for_what_was_used_last(
     most: int, operations: list[tuple[str, int]]
 ) -> None:
-    """``model`` forgets nothing: what is found is in there, with the record added last and not lost before a
-    sync. ``used`` are the payloads in the order of their use."""
+    """``model`` forgets nothing: what is found is in there, with the record added last and not lost
+    before a sync. ``used`` are the payloads in the order of their use."""
     with TemporaryDirectory() as folder:
         index = PayloadIndex(Path(folder), most=most, warn=pytest.fail)
         synced: dict[int, Original] = {}

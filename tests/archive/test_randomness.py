@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from krowlspider.archive.randomness import RandomIds
+from krowlspider.archive.write.randomness import RandomIds
 
 
 def test_ids_of_several_pools_are_all_different_and_of_16_bytes() -> None:

@@ -11,19 +11,19 @@ from fastwarc.warc import ArchiveIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive import records
-from krowlspider.archive.capture import NameAnswer, Note
-from krowlspider.archive.digests import digest
-from krowlspider.archive.lookup import parse_record
-from krowlspider.archive.payload import is_plain
-from krowlspider.archive.payloadindex import Original
-from krowlspider.archive.tlsnames import cipher_suite, protocol
+from krowlspider.archive.index.lookup import parse_record
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.payload import is_plain
+from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.write import records
+from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.tls_names import cipher_suite, protocol
 from krowlspider.fetch.dial import crawler_tls
 
 from .captures import CHUNKED, REQUEST, STARTED, Odd, capture
 
 if TYPE_CHECKING:
-    from krowlspider.archive.capture import Capture
+    from krowlspider.archive.write.capture import Capture
 
 ID = records.record_id(bytes(16))
 OTHER_ID = records.record_id(bytes(15) + b"\x01")
@@ -97,7 +97,7 @@ def test_a_request_record_names_its_response_and_has_no_payload_digest() -> None
 
 
 def test_a_metadata_record_says_what_is_noted_of_a_fetch() -> None:
-    note = Note("http://example.org/", STARTED, [("via", "http://a/"), ("outlinks", "7")], ID)
+    note = FetchNote("http://example.org/", STARTED, [("via", "http://a/"), ("outlinks", "7")], ID)
     read = parse_record(MAKER.metadata(note, OTHER_ID), 0)
     fields, block = read.headers.to_dict(), read.reader.read()
     assert fields["WARC-Type"] == "metadata"
@@ -111,7 +111,7 @@ def test_a_metadata_record_says_what_is_noted_of_a_fetch() -> None:
 
 
 def test_a_metadata_record_of_a_fetch_without_response_names_none() -> None:
-    note = Note("http://example.org/", STARTED, [("error", "dns_timeout")])
+    note = FetchNote("http://example.org/", STARTED, [("error", "dns_timeout")])
     assert "WARC-Concurrent-To" not in fields_of(MAKER.metadata(note, OTHER_ID))
 
 
@@ -120,7 +120,7 @@ def test_a_metadata_record_of_a_fetch_without_response_names_none() -> None:
 )
 def test_a_note_that_would_break_its_block_is_refused(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"control character|field name"):
-        MAKER.metadata(Note("http://a/", STARTED, [(name, value)]), OTHER_ID)
+        MAKER.metadata(FetchNote("http://a/", STARTED, [(name, value)]), OTHER_ID)
 
 
 def test_an_answer_of_the_dns_is_a_resource_of_master_file_lines() -> None:
@@ -370,7 +370,7 @@ def fields_before(record: bytes, block: bytes) -> list[bytes]:
 def test_a_note_is_refused_or_is_one_record_with_a_line_for_each_of_its_fields(
     url: str, fields: list[tuple[str, str]], concurrent: str
 ) -> None:
-    note = Note(f"http://a/{url}", STARTED, fields, concurrent)
+    note = FetchNote(f"http://a/{url}", STARTED, fields, concurrent)
     try:
         record = MAKER.metadata(note, OTHER_ID)
     except ValueError:
@@ -472,7 +472,7 @@ def test_no_word_of_a_capture_ends_its_field_in_any_of_its_records(end: str) -> 
     with pytest.raises(ValueError, match="control character in WARC-Record-ID"):
         MAKER.request(fine, f"{ID}{end}")
     with pytest.raises(ValueError, match="control character in WARC-Concurrent-To"):
-        MAKER.metadata(Note("http://a/", STARTED, [], f"{ID}{end}"), OTHER_ID)
+        MAKER.metadata(FetchNote("http://a/", STARTED, [], f"{ID}{end}"), OTHER_ID)
 
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])

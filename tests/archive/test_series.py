@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from fastwarc.warc import ArchiveIterator
 
-from krowlspider.archive.capture import NameAnswer, Note
-from krowlspider.archive.cdxj import index_file, index_path
-from krowlspider.archive.check import check_folder
-from krowlspider.archive.digests import ALGORITHMS, digest, raw_digest
 from krowlspider.archive.errors import CaptureRefused
-from krowlspider.archive.lookup import read_record
-from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.series import INDEX_MAX, WarcSeries
+from krowlspider.archive.index.cdxj import index_file, index_path
+from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.payloads.digests import ALGORITHMS, digest, raw_digest
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.series import INDEX_MAX, WarcSeries
 
 from .captures import (
     ALL_ODD,
@@ -170,7 +170,6 @@ def test_stats_are_what_lies_on_the_disk(tmp_path: Path) -> None:
     assert files.stats.files == report.files == len(finished(tmp_path)) > 1
     assert files.stats.records == report.records == 20 + report.files
     assert files.stats.bytes_written == sum(path.stat().st_size for path in finished(tmp_path))
-    assert files.stats.bytes_payload == 10 * len("<p>page 0</p>")
 
 
 def test_sync_flushes_the_content_and_once_the_name(tmp_path: Path) -> None:
@@ -184,7 +183,8 @@ def test_sync_flushes_the_content_and_once_the_name(tmp_path: Path) -> None:
 
 
 def test_a_file_gets_its_final_name_only_when_its_content_is_durable(tmp_path: Path) -> None:
-    """And its index: by close, and by the capture that finds it full; the name itself is made durable last."""
+    """And its index: by close, and by the capture that finds it full; the name itself is made
+    durable last."""
     files = series(tmp_path, max_size=1)
     files.append(capture(1))
     files.sync()
@@ -332,7 +332,7 @@ def test_the_index_written_on_the_way_is_the_one_read_from_the_file(tmp_path: Pa
         files.append(capture(number, odd))
         files.append(capture(number, odd, url=f"https://www.Other.example/?b=1&a={number}"))
     files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 300.0)]))
-    files.note(Note("http://example.org/", STARTED, [("via", "http://a/")]))
+    files.note(FetchNote("http://example.org/", STARTED, [("via", "http://a/")]))
     files.close()
     payloads.close()
     (path,) = finished(tmp_path)
@@ -357,7 +357,7 @@ def test_many_lines_are_sorted_in_runs(tmp_path: Path) -> None:
 def test_notes_and_names_have_records_of_their_own(tmp_path: Path) -> None:
     files = series(tmp_path)
     files.append(capture())
-    files.note(Note("http://example.org/", STARTED, [("via", "http://a/")]))
+    files.note(FetchNote("http://example.org/", STARTED, [("via", "http://a/")]))
     files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 300.0)]))
     files.close()
     (path,) = finished(tmp_path)
@@ -371,7 +371,7 @@ def test_a_note_that_cannot_be_a_record_leaves_no_byte(tmp_path: Path) -> None:
     files = series(tmp_path)
     files.append(capture())
     with pytest.raises(CaptureRefused):
-        files.note(Note("http://a/", STARTED, [("via", "a\r\nb")]))
+        files.note(FetchNote("http://a/", STARTED, [("via", "a\r\nb")]))
     with pytest.raises(CaptureRefused):
         files.name(NameAnswer("a b", STARTED, []))
     files.close()

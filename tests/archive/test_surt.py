@@ -1,4 +1,5 @@
-"""Keys are those of the ``surt`` package, which pywb and cdxj-indexer use; it is asked for every URL here."""
+"""Keys are those of the ``surt`` package, which pywb and cdxj-indexer use; it is asked for every
+URL here."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.archive.surt import surt
+from krowlspider.archive.index.surt import surt
 from krowlspider.urls.canonical import normalise
 
 with warnings.catch_warnings():

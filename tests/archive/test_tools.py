@@ -15,11 +15,11 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from krowlspider.archive.capture import NameAnswer, Note
-from krowlspider.archive.mend import mend_folder
-from krowlspider.archive.payloadindex import PayloadIndex
-from krowlspider.archive.records import record_id
-from krowlspider.archive.series import WarcSeries
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.tools.mend import mend_folder
+from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.records import record_id
+from krowlspider.archive.write.series import WarcSeries
 from tests.replay.venv import tool
 
 from .captures import ALL_ODD, STARTED, Odd, capture, finished, options, series, written
@@ -66,7 +66,7 @@ def kinds(tmp_path: Path) -> Path:
         files.append(replace(capture(1), identity=record_id(bytes(16))))
         files.append(capture(2, unchanged))
         fields = [("via", "http://example.org/"), ("fetchTimeMs", "7")]
-        files.note(Note("http://example.org/page/1", STARTED, fields, record_id(bytes(16))))
+        files.note(FetchNote("http://example.org/page/1", STARTED, fields, record_id(bytes(16))))
         files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)]))
         files.close()
     [path] = finished(folder)
@@ -100,7 +100,8 @@ def test_warcio_finds_nothing_wrong(odd_files: list[Path], kinds: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_warcat_finds_nothing_wrong(odd_files: list[Path]) -> None:
-    """It writes each record anew to compare, and grumbles where heads change by that; only its verdict counts."""
+    """It writes each record anew to compare, and grumbles where heads change by that; only its
+    verdict counts."""
     for path in odd_files:
         result = run(tool("python"), "-m", "warcat", "verify", path)
         assert result.returncode == 0, result.stderr
@@ -113,8 +114,8 @@ def test_warcat_finds_nothing_wrong(odd_files: list[Path]) -> None:
 def test_warcat_finds_nothing_wrong_with_other_kinds_of_records(
     kinds: Path, tmp_path: Path
 ) -> None:
-    """It looks for the payload of a revisit in its own block, and stops where the payload of a resource has a digest:
-    for it these say none."""
+    """It looks for the payload of a revisit in its own block, and stops where the payload of a
+    resource has a digest: for it these say none."""
     plain = tmp_path / "plain.warc"
     records = gzip.decompress(kinds.read_bytes())
     assert records.count(b"WARC-Payload-Digest") == 3

@@ -1,4 +1,5 @@
-"""Finished files reach the bucket whole and once, whatever happens on the way, and are removed only then."""
+"""Finished files reach the bucket whole and once, whatever happens on the way, and are removed only
+then."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.upload import (
+from krowlspider.archive.upload.notes import NOTES, UploadLog, uploaded
+from krowlspider.archive.upload.store import Bucket, BucketError, local_etag
+from krowlspider.archive.upload.upload import (
     FILES_AT_ONCE,
     PART,
     PARTS_AT_ONCE,
@@ -34,9 +37,12 @@ from krowlspider.archive.upload import (
     md5,
     part_size,
 )
-from krowlspider.archive.uploader import Uploader, UploadReport, finished_files, upload_folder
-from krowlspider.archive.uploadnotes import NOTES, UploadNotes, uploaded
-from krowlspider.archive.uploadstore import Bucket, BucketError, local_etag
+from krowlspider.archive.upload.uploader import (
+    Uploader,
+    UploadReport,
+    finished_files,
+    upload_folder,
+)
 from tests.archive.s3 import (
     CREDENTIALS,
     Fate,
@@ -337,7 +343,7 @@ def test_a_note_outlives_the_process_and_holds_for_that_version_and_that_place(
     tmp_path: Path,
 ) -> None:
     file = LocalFile("a.warc.gz", 7, 123)
-    notes = UploadNotes(tmp_path, HERE)
+    notes = UploadLog(tmp_path, HERE)
     notes.open()
     notes.add(file, "etag")
     notes.close()
@@ -349,7 +355,7 @@ def test_a_note_outlives_the_process_and_holds_for_that_version_and_that_place(
         (Destination("bucket", "other"), file, False),
         (Destination("bucket", "prefix", "http://127.0.0.1:1"), file, False),
     ]:
-        notes = UploadNotes(tmp_path, where)
+        notes = UploadLog(tmp_path, where)
         notes.open()
         assert (notes.of(version) is not None) == holds
         notes.close()
@@ -359,7 +365,7 @@ def test_a_note_outlives_the_process_and_holds_for_that_version_and_that_place(
 def test_a_file_on_its_way_is_not_uploaded_but_its_object_will_be_ours(tmp_path: Path) -> None:
     file = a_file("a.warc.gz")
     for etag in (None, "etag"):
-        notes = UploadNotes(tmp_path, HERE)
+        notes = UploadLog(tmp_path, HERE)
         notes.open()
         assert (notes.of(file), notes.began(file)) == (None, etag is not None)
         assert uploaded(tmp_path) == {}
@@ -375,7 +381,7 @@ def test_without_notes_nothing_is_uploaded(tmp_path: Path) -> None:
 
 def test_a_line_cut_anywhere_is_no_note_and_spoils_none_that_follows(tmp_path: Path) -> None:
     first, second = a_file("a.warc.gz"), a_file("b.warc.gz")
-    notes = UploadNotes(tmp_path, HERE)
+    notes = UploadLog(tmp_path, HERE)
     notes.open()
     notes.add(first, "etag")
     notes.close()
@@ -383,7 +389,7 @@ def test_a_line_cut_anywhere_is_no_note_and_spoils_none_that_follows(tmp_path: P
     whole = path.read_bytes()
     for cut in range(len(whole) - 1):
         path.write_bytes(whole[:cut])
-        notes = UploadNotes(tmp_path, HERE)
+        notes = UploadLog(tmp_path, HERE)
         notes.open()
         assert notes.of(first) is None
         notes.add(second, "etag")
@@ -392,7 +398,7 @@ def test_a_line_cut_anywhere_is_no_note_and_spoils_none_that_follows(tmp_path: P
 
 
 def test_two_processes_do_not_upload_one_folder(tmp_path: Path) -> None:
-    notes, others = UploadNotes(tmp_path, HERE), UploadNotes(tmp_path, HERE)
+    notes, others = UploadLog(tmp_path, HERE), UploadLog(tmp_path, HERE)
     notes.open()
     with pytest.raises(ArchiveError, match="another process uploads"):
         others.open()
@@ -402,7 +408,7 @@ def test_two_processes_do_not_upload_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_note_for_which_there_is_no_room_leaves_no_trace(tmp_path: Path) -> None:
-    notes = UploadNotes(tmp_path, HERE)
+    notes = UploadLog(tmp_path, HERE)
     notes.open()
     notes.add(a_file("a.warc.gz"), "etag")
     before = (tmp_path / NOTES).read_bytes()
@@ -426,7 +432,7 @@ def test_notes_are_not_closed_under_a_line(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         for _ in range(5):
             (tmp_path / NOTES).unlink(missing_ok=True)
-            notes = UploadNotes(tmp_path, HERE)
+            notes = UploadLog(tmp_path, HERE)
             notes.open()
             added = [threads.submit(notes.add, file, "etag") for file in files]
             added[20].result()
@@ -537,7 +543,8 @@ def test_an_index_that_is_written_again_goes_again(
 def test_an_index_without_a_warc_file_stays_where_it_is(
     tmp_path: Path, server: S3Server, there: Destination
 ) -> None:
-    """It is one that was merged, or its WARC file is not finished; of one that was removed it goes again."""
+    """It is one that was merged, or its WARC file is not finished; of one that was removed it goes
+    again."""
     files = put(tmp_path, a=10)
     for other in ("index.cdxj", "b.cdxj", "b.warc.gz.open"):
         (tmp_path / other).write_bytes(b"x")
@@ -752,12 +759,12 @@ def test_a_file_that_takes_longer_than_the_patience_is_waited_for(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
     """Be it of one part or of two, of which none tells that the other has arrived."""
-    patience, transit = 1.5, 2.5
+    patience, in_flight = 1.5, 2.5
     files = put(tmp_path, a=400_000, bb=PART + 1000)
 
     def slow(request: Request) -> Fate:
         if request.method == "PUT" and ".warc.gz" in request.target:
-            time.sleep(transit)
+            time.sleep(in_flight)
         return Fate.PASS
 
     proxy.fate = slow

@@ -12,9 +12,9 @@ from zipfile import ZIP_STORED, ZipFile
 
 import pytest
 
-from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.wacz import Packed, pack
+from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.tools.wacz import Packed, pack
 from tests.replay.venv import tool
 
 from .captures import ROOT, Odd, capture, finished, series
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.archive.wacz import Watch
+    from krowlspider.archive.tools.wacz import Watch
 
 CREATED = 1767225600.0
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=latin-1\r\n"

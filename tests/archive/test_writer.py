@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from krowlspider.archive import writer as writer_module
-from krowlspider.archive.check import check_folder
 from krowlspider.archive.disk import LOCK
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
-from krowlspider.archive.lookup import read_record
-from krowlspider.archive.mend import MendReport, mend_folder
-from krowlspider.archive.writer import WarcWriter
+from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.mend import MendReport, mend_folder
+from krowlspider.archive.write import writer as writer_module
+from krowlspider.archive.write.writer import WarcWriter
 
 from .captures import Odd, capture, finished, options, series
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.capture import Location
+    from krowlspider.archive.write.capture import Location
 
 PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 40_000, b"x" * 40_000)
 

@@ -1,8 +1,9 @@
-"""What tests of the forwarding share: an outbox in memory, a sink for messages, and a consumer that can be killed.
+"""What tests of the forwarding share: an outbox in memory, a sink for messages, and a consumer that
+can be killed.
 
-``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: a node ``n`` that takes the spider
-``s``'s messages, and appends their URLs to FILE, synced. With a last word it says "here" at its first batch, before or
-after it has stored it, and does nothing more.
+``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: a node ``n`` that
+takes the spider ``s``'s messages, and appends their URLs to FILE, synced. With a last word it says
+"here" at its first batch, before or after it has stored it, and does nothing more.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from krowlspider.cluster.inbox import Inbox
-from krowlspider.cluster.message import Message, encode
-from krowlspider.cluster.redisio import redis_client
+from krowlspider.cluster.transport.inbox import Inbox
+from krowlspider.cluster.transport.message import Message, encode
+from krowlspider.cluster.transport.redis_connection import redis_client
 from tests.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 SPIDER, NODE = "s", "n"
 # Seconds; far above what any step takes.
 _BOUND = 30.0
-# Seconds that the loop may be late on a machine that does other things: a call that blocked would take 2.
+# Seconds that the loop may be late on a machine that does other things: a call that blocked would
+# take 2.
 LATE = 1.0
 # Ends a line of the consumer's file.
 _WHOLE = " ."
@@ -152,7 +154,8 @@ async def lag() -> AsyncIterator[list[float]]:
 
 @contextmanager
 def consumer(url: str, file: Path, stop: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """The consumer of this module in a process of its own, killed at the end; with ``stop``, it stands there already."""
+    """The consumer of this module in a process of its own, killed at the end; with ``stop``, it
+    stands there already."""
     command = [sys.executable, "-m", "tests.cluster.forwarding", url, str(file), stop]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None

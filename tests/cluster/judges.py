@@ -1,5 +1,5 @@
-"""What was wrong with a crawl of several nodes: by the requests that the web got, the WARC files, and how the processes
-ended. Each judge gives one line a fault, and none when all is well."""
+"""What was wrong with a crawl of several nodes: by the requests that the web got, the WARC files,
+and how the processes ended. Each judge gives one line a fault, and none when all is well."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.check import check_folder
+from krowlspider.archive.tools.check import check_folder
 from tests.crawling import CONTACT
 from tests.mockweb.identity import identity
 from tests.test_crawl import is_archived, pages, stored
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Run:
-    """One process of a node. ``end``: "running", "killed", or its finish reason; ``over_at``: when it said that the
-    crawl of all is over, as `Entry` tells time."""
+    """One process of a node. ``end``: "running", "killed", or its finish reason; ``over_at``: when
+    it said that the crawl of all is over, as `Entry` tells time."""
 
     node: str
     crawl: Crawl
@@ -67,7 +67,8 @@ def too_often(entries: Iterable[Entry], most: int) -> list[str]:
 
 
 def early_ends(entries: Iterable[Entry], runs: Sequence[Run]) -> list[str]:
-    """What was fetched when a node had said that the crawl of all is over, and processes that ended in no such way."""
+    """What was fetched when a node had said that the crawl of all is over, and processes that ended
+    in no such way."""
     wrong = [f"node {run.node}: {run.end}" for run in runs if run.end not in _ENDS]
     ends = [(run.over_at, run.node) for run in runs if run.over_at is not None]
     if not ends:
@@ -82,8 +83,8 @@ _ENDS = ("killed", "shutdown", "finished")
 
 
 def not_archived(entries: Iterable[Entry], jobs: Iterable[Path], *, exactly: bool) -> list[str]:
-    """What was fetched and is in no node's WARC files, and what is wrong with these; ``exactly``: each answer is in them as
-    often as it was given, byte for byte."""
+    """What was fetched and is in no node's WARC files, and what is wrong with these; ``exactly``:
+    each answer is in them as often as it was given, byte for byte."""
     wrong: list[str] = []
     found: Counter[tuple[str, str]] = Counter()
     for job in jobs:

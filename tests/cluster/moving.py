@@ -1,8 +1,10 @@
-"""What tests of the hand-over share: frontiers on disk, a receiver, and both sides as processes that can be killed.
+"""What tests of the hand-over share: frontiers on disk, a receiver, and both sides as processes
+that can be killed.
 
-``python -m tests.cluster.moving send URL FOLDER`` hands all hosts of the frontier in FOLDER/here over to the node ``there``,
-and says a word for each thing it does with one; ``receive URL FOLDER [STEP]`` is that node, and takes them into
-FOLDER/there, but says "here" and does nothing more when it comes to a step for the second time.
+``python -m tests.cluster.moving send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
+over to the node ``there``, and says a word for each thing it does with one; ``receive URL FOLDER
+[STEP]`` is that node, and takes them into FOLDER/there, but says "here" and does nothing more when
+it comes to a step for the second time.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.cluster.arriving import Arriving
-from krowlspider.cluster.inbox import Inbox
-from krowlspider.cluster.mover import Mover
-from krowlspider.cluster.redisio import redis_client
-from krowlspider.frontier import schema
-from krowlspider.frontier.chunks import BadChunk
-from krowlspider.frontier.queues import records
-from krowlspider.frontier.store import LevelStore
-from krowlspider.frontier.turns import HostBusyError
+from krowlspider.cluster.handover.receiver import HandoverReceiver
+from krowlspider.cluster.handover.sender import HandoverSender
+from krowlspider.cluster.transport.inbox import Inbox
+from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.frontier.handover.chunks import BadChunk
+from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import records
+from krowlspider.frontier.store.store import LevelStore
 from tests.crawling import ROOT
 from tests.frontier.conftest import LIMITS, World
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.frontier.departure import Chunk, Departure
+    from krowlspider.frontier.handover.departure import Chunk, Departure
 
 # In the order in which a receiver comes to them.
 STEPS = ("asked", "stored", "durable", "acknowledged")
@@ -43,7 +45,7 @@ _KINDS = (
     schema.SEEN,
     schema.ROBOTS,
     schema.POISON,
-    schema.PUT_OFF,
+    schema.DEFERRED,
     schema.DUE,
 )
 
@@ -68,9 +70,11 @@ def pages(hosts: int, each: int = 3) -> list[str]:
     return sorted(f"http://h{host}.test/{page}" for host in range(hosts) for page in range(each))
 
 
-def mover(world: World, client_for: Callable[[str], Redis | None], **options: Any) -> Mover:
+def mover(
+    world: World, client_for: Callable[[str], Redis | None], **options: Any
+) -> HandoverSender:
     options = {"share": lambda: 1.0, **options}
-    return Mover(world.departures, client_for, SPIDER, busy=HostBusyError, **options)
+    return HandoverSender(world.departures, client_for, SPIDER, busy=HostBusyError, **options)
 
 
 class Watched:
@@ -91,14 +95,14 @@ class Watched:
 @asynccontextmanager
 async def receiving(
     world: World, client: Redis, taken: Callable[[int], object] = lambda _: None, **options: Any
-) -> AsyncIterator[Arriving]:
+) -> AsyncIterator[HandoverReceiver]:
     """The node of a frontier at work."""
 
     async def durable() -> None:
         world.store.batch(sync=True).write()
 
     options = {"share": lambda: 1.0, "durable": durable, **options}
-    arriving = Arriving(
+    arriving = HandoverReceiver(
         Watched(world, taken), client, SPIDER, bad=BadChunk, busy=HostBusyError, **options
     )
     try:
@@ -108,7 +112,7 @@ async def receiving(
         await arriving.close()
 
 
-def inbox(world: World, client: Redis, arriving: Arriving) -> Inbox:
+def inbox(world: World, client: Redis, arriving: HandoverReceiver) -> Inbox:
     return Inbox(client, SPIDER, world.node, _no_messages, take_hosts=arriving.take, poll=0.01)
 
 
@@ -166,7 +170,7 @@ class _TellingDeparture:
 async def _send(url: str, folder: Path) -> None:
     world = frontier(folder, "here")
     client = redis_client(url)
-    sender = Mover(_TellingDepartures(world), lambda _: client, SPIDER, busy=HostBusyError)
+    sender = HandoverSender(_TellingDepartures(world), lambda _: client, SPIDER, busy=HostBusyError)
     await sender.send_all(lambda _: "there")
     world.store.close()
     print("all", flush=True)
@@ -201,7 +205,7 @@ async def _receive(url: str, folder: Path, last: str = "") -> None:
             come_to("asked")
             return super().take(said)
 
-    class Told(Arriving):
+    class Told(HandoverReceiver):
         async def take(self, chunks: list[Any]) -> list[str | None]:
             reasons = await super().take(chunks)
             come_to("acknowledged")

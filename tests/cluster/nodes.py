@@ -1,5 +1,5 @@
-"""A cluster of real processes: one Consul agent, and for each node a `scrapy crawl broad` with a Redis of its own, crawling
-a mock web that sees all they do."""
+"""A cluster of real processes: one Consul agent, and for each node a `scrapy crawl broad` with a
+Redis of its own, crawling a mock web that sees all they do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tests.cluster.servers import Server
     from tests.mockweb import MockWeb
 
-# Seconds, the least that a node takes: one that is gone without a word is replaced after three of them.
+# Seconds, the least that a node takes: one that is gone without a word is replaced after three of
+# them.
 TTL = 10
 NAME = "tests"
 # Seconds between two looks at the web's log, which is written every 0.2 s.
@@ -42,11 +43,13 @@ _SHOWN = 6000
 
 
 class Cluster:
-    """Nodes that crawl a mock web from ``seeds``, the root of every host by default; each is given all of them.
+    """Nodes that crawl a mock web from ``seeds``, the root of every host by default; each is given
+    all of them.
 
-    ``settings`` are those of every node, besides what makes it a node. With a `Network` each server is reached by a wire
-    that can be cut; ``agent_url``, where it is set, is the Consul that nodes are told of instead. Nothing outlives the
-    `with` block, and one that ends by an exception shows all logs.
+    ``settings`` are those of every node, besides what makes it a node. With a `Network` each server
+    is reached by a wire that can be cut; ``agent_url``, where it is set, is the Consul that nodes
+    are told of instead. Nothing outlives the `with` block, and one that ends by an exception shows
+    all logs.
     """
 
     def __init__(
@@ -202,7 +205,7 @@ class Cluster:
         self.until(lambda: len(self.entries(*nodes)) >= goal)
 
     @property
-    def crew(self) -> list[str]:
+    def pending_nodes(self) -> list[str]:
         """The nodes that may have work on their disks, by Consul."""
         prefix = f"krowlspider/{NAME}/crew/"
         try:
@@ -228,8 +231,9 @@ class Cluster:
     # --- judgement ---
 
     def faults(self, *, delay: float, repeats: int = 0) -> list[str]:
-        """All that went wrong in a crawl that is over, a line each. Pages may have been fetched again ``repeats`` times
-        in all; where they may, a robots.txt may be too, however often. Figures are printed."""
+        """All that went wrong in a crawl that is over, a line each. Pages may have been fetched
+        again ``repeats`` times in all; where they may, a robots.txt may be too, however often.
+        Figures are printed."""
         graph, entries = self.web.graph, self.web.log()
         jobs = {run.node: self.folder / run.node for run in self.runs}
         left = [f"{node}: {said}" for node in jobs for said in self._leftovers(node)]
@@ -248,7 +252,7 @@ class Cluster:
             *early_ends(entries, self.runs),
             *not_archived(entries, jobs.values(), exactly=not repeats),
             *left,
-            *(f"{node} is still in the crew" for node in self.crew),
+            *(f"{node} is still in the crew" for node in self.pending_nodes),
         ]
 
     def _leftovers(self, node: str) -> list[str]:

@@ -1,9 +1,10 @@
-"""What stands between nodes and their servers, in threads of the test: wires that are cut for some nodes and not for others,
-and an agent that denies what it knows.
+"""What stands between nodes and their servers, in threads of the test: wires that are cut for some
+nodes and not for others, and an agent that denies what it knows.
 
-A wire is one node's, or knows who is at its end by the kernel's table of connections, where all are told of one address. So
-this needs no root and no network namespaces: any Linux machine will do. What is cut is a network that swallows all, both
-ways: connections stay, new ones are taken, nothing comes through; and what was under way arrives late, when it heals.
+A wire is one node's, or knows who is at its end by the kernel's table of connections, where all are
+told of one address. So this needs no root and no network namespaces: any Linux machine will do.
+What is cut is a network that swallows all, both ways: connections stay, new ones are taken, nothing
+comes through; and what was under way arrives late, when it heals.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _PATIENCE = 120.0
 
 
 class Network:
-    """Wires to servers, inside the `with` block. ``processes`` names the node of each process by its id."""
+    """Wires to servers, inside the `with` block. ``processes`` names the node of each process by
+    its id."""
 
     def __init__(self) -> None:
         self.processes: dict[int, str] = {}
@@ -53,7 +55,8 @@ class Network:
         self._loop.close()
 
     def wire(self, server: Server, *, beside: str | None = None, asker: str | None = None) -> str:
-        """The URL by which ``asker`` reaches ``server``, or all do; the server stands ``beside`` a node, or beside none."""
+        """The URL by which ``asker`` reaches ``server``, or all do; the server stands ``beside`` a
+        node, or beside none."""
         if (server.url, asker) not in self._urls:
             port = self._do(self._listen(server, beside, asker))
             url = urlsplit(server.url)._replace(netloc=f"{server.host}:{port}").geturl()
@@ -151,8 +154,8 @@ def _as_in_proc(host: str, port: int) -> str:
 
 
 class Denial:
-    """An agent at ``url`` that passes on what the real one says, but while ``denying``: keys below ``prefix`` are not there
-    then, by one of the two forms in which Consul says so."""
+    """An agent at ``url`` that passes on what the real one says, but while ``denying``: keys below
+    ``prefix`` are not there then, by one of the two forms in which Consul says so."""
 
     def __init__(self, agent: Server, prefix: str) -> None:
         self.denying = False

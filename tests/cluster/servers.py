@@ -1,7 +1,8 @@
 """Real Redis servers and Consul agents on loopback, which a test freezes, kills and starts again.
 
-Each context manager yields a `Server` that answers already, and ends it; `relay` puts a wire between a server and one
-of those who ask it, which can be cut by itself. ``python -m tests.cluster.servers HOST PORT TO_HOST TO_PORT`` is that wire.
+Each context manager yields a `Server` that answers already, and ends it; `relay` puts a wire
+between a server and one of those who ask it, which can be cut by itself. ``python -m
+tests.cluster.servers HOST PORT TO_HOST TO_PORT`` is that wire.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _PATIENCE = 30.0
 
 
 def _own_address() -> str:
-    """An address of loopback that no other process of the tests takes, so that a port stays ours between two starts."""
+    """An address of loopback that no other process of the tests takes, so that a port stays ours
+    between two starts."""
     pid = os.getpid()
     # Linux numbers processes up to 2^22.
     return f"127.{64 + (pid >> 16) % 64}.{pid >> 8 & 255}.{pid & 255}"
@@ -126,7 +128,8 @@ def _running(server: Server) -> Iterator[Server]:
 
 @contextmanager
 def redis_server(folder: Path, *options: str) -> Iterator[Server]:
-    """A Redis that keeps an append-only file in ``folder``; ``options`` as on its command line ("--maxmemory", "2mb").
+    """A Redis that keeps an append-only file in ``folder``; ``options`` as on its command line
+    ("--maxmemory", "2mb").
 
     ``url`` is ``redis://HOST:PORT/0``.
     """
@@ -153,9 +156,11 @@ def redis_server(folder: Path, *options: str) -> Iterator[Server]:
 
 @contextmanager
 def consul_agent(folder: Path, **configuration: object) -> Iterator[Server]:
-    """A Consul agent that is its own only server, with its data in ``folder``; ``url`` is ``http://HOST:PORT``.
+    """A Consul agent that is its own only server, with its data in ``folder``; ``url`` is
+    ``http://HOST:PORT``.
 
-    Sessions may have a TTL of 1 s here, where the least is 10 s otherwise; ``configuration`` as in its file.
+    Sessions may have a TTL of 1 s here, where the least is 10 s otherwise; ``configuration`` as in
+    its file.
     """
     host = _own_address()
     http, serf, server = free_ports(host, 3)
@@ -199,7 +204,8 @@ def consul_agent(folder: Path, **configuration: object) -> Iterator[Server]:
 
 @contextmanager
 def relay(server: Server, folder: Path) -> Iterator[Server]:
-    """A wire to ``server`` with a URL of its own; frozen, it is a network that swallows all, killed, one that refuses."""
+    """A wire to ``server`` with a URL of its own; frozen, it is a network that swallows all,
+    killed, one that refuses."""
     host = _own_address()
     port = free_port(host)
     url = urlsplit(server.url)._replace(netloc=f"{host}:{port}").geturl()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.arriving import Arriving, OursOnly
-from krowlspider.cluster.claims import Reading, View
-from krowlspider.cluster.redisio import redis_client
-from krowlspider.cluster.ring import Member, Ring
-from krowlspider.frontier.turns import HostBusyError
+from krowlspider.cluster.handover.receiver import HandoverReceiver, OwnedHosts
+from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.frontier.hosts.scheduling import HostBusyError
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Place:
     def __init__(self, seen: View):
         self.seen = seen
         self.taken = Taken()
-        self.ours = OursOnly(self.taken, lambda: self.seen, domain_of, busy=HostBusyError)
+        self.ours = OwnedHosts(self.taken, lambda: self.seen, domain_of, busy=HostBusyError)
 
     def waited(
         self, *hosts: str, meanwhile: Callable[[], None] = lambda: None, after: float = 0.5
@@ -111,8 +111,8 @@ def test_one_chunk_that_is_not_ours_keeps_the_others_waiting_but_once() -> None:
 def test_a_ring_that_comes_at_the_last_look_has_not_been_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("krowlspider.cluster.arriving._LOOK", 0.1)
-    monkeypatch.setattr("krowlspider.cluster.arriving._LOOKS", 6)
+    monkeypatch.setattr("krowlspider.cluster.handover.receiver._LOOK", 0.1)
+    monkeypatch.setattr("krowlspider.cluster.handover.receiver._LOOKS", 6)
     place = Place(view("b", claimed=OLD))
     place.seen = View("a", Reading(1, (Member("a"), Member("b")), {"a": (OLD,)}), (OLD,))
     other = next(host for host in HOSTS if NEW.owner(host) == "b")
@@ -134,7 +134,7 @@ def test_what_is_dropped_needs_no_disk_and_what_is_taken_does() -> None:
     async def main() -> None:
         place = Place(view("a", "b", claimed=NEW))
         client = redis_client("redis://127.0.0.1:1/0")
-        arriving = Arriving(
+        arriving = HandoverReceiver(
             place.ours, client, "broad", durable, bad=ValueError, busy=HostBusyError
         )
         theirs = [host for host in HOSTS if host not in OURS]
@@ -166,7 +166,7 @@ def test_what_is_no_chunk_is_for_the_arrivals_to_refuse(chunk: Any) -> None:
             return 0
 
     seen = view("a", "b", claimed=NEW)
-    ours = OursOnly(Refusing(), lambda: seen, domain_of, busy=HostBusyError)
+    ours = OwnedHosts(Refusing(), lambda: seen, domain_of, busy=HostBusyError)
     asyncio.run(ours.wait([chunk]))
     ours.take(chunk)
     assert refused == [chunk]

@@ -1,5 +1,5 @@
-"""A Consul that dies, forgets all, or denies what it knows: nobody fetches without a lease, nobody takes over what is
-fetched by a node that lives, and the crawl goes on when it is back."""
+"""A Consul that dies, forgets all, or denies what it knows: nobody fetches without a lease, nobody
+takes over what is fetched by a node that lives, and the crawl goes on when it is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Nodes of a cluster that are killed: others fetch what is theirs, they come back to it, and nothing is lost."""
+"""Nodes of a cluster that are killed: others fetch what is theirs, they come back to it, and
+nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.judges import node_of
 from tests.cluster.nodes import Cluster
@@ -27,8 +28,9 @@ NODES = ("a", "b", "c")
 RING = Ring(map(Member, NODES))
 GRAPH = Graph(hosts=60, pages=24, seed=11, features=QUICK)
 DELAY = 1.5
-# Pages of a node that are in transit or not committed when it is killed: a third of the hosts are its own, or half of them,
-# and each is asked for one page in a delay, which is longer than a commit takes.
+# Pages of a node that are in flight or not committed when it is killed: a third of the hosts are
+# its own, or half of them, and each is asked for one page in a delay, which is longer than a commit
+# takes.
 UNCOMMITTED = GRAPH.hosts
 
 
@@ -38,8 +40,9 @@ def owner(entry: Entry) -> str:
 
 
 def test_nodes_killed_at_random_and_started_again_lose_nothing(tmp_path: Path) -> None:
-    """One is replaced before it comes back, one is killed while it hands hosts over, and then two at once. What is fetched
-    again is at most what the replaced one had fetched, and what deaths left uncommitted."""
+    """One is replaced before it comes back, one is killed while it hands hosts over, and then two
+    at once. What is fetched again is at most what the replaced one had fetched, and what deaths
+    left uncommitted."""
     chance = random.Random(7)
     first, second, third = chance.sample(NODES, 3)
     with MockWeb(graph=GRAPH) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:

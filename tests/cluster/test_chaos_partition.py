@@ -1,4 +1,5 @@
-"""A network in two parts: those without Consul stop before the others take over, and none is hurried when it heals."""
+"""A network in two parts: those without Consul stop before the others take over, and none is
+hurried when it heals."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Ring
 from tests.cluster.judges import node_of
 from tests.cluster.nodes import NAME, TTL, Cluster
 from tests.cluster.partition import Network
@@ -30,7 +31,8 @@ PARTED = 60.0
 def test_of_a_cluster_in_two_parts_one_fetches_and_healed_it_has_lost_nothing(
     tmp_path: Path,
 ) -> None:
-    """The greater part is without Consul. What is fetched again is at most what it had fetched before."""
+    """The greater part is without Consul. What is fetched again is at most what it had fetched
+    before."""
     with (
         MockWeb(graph=GRAPH) as web,
         Network() as network,
@@ -65,7 +67,8 @@ def end_session(cluster: Cluster, node: str) -> None:
 def test_a_node_whose_session_ends_unheard_has_hung_up_when_another_takes_its_hosts_over(
     tmp_path: Path,
 ) -> None:
-    """The soonest that others may: a TTL after its last renewal. Its request would last for two minutes more."""
+    """The soonest that others may: a TTL after its last renewal. Its request would last for two
+    minutes more."""
     ring = Ring(map(Member, "ab"))
     host = next(name for name in map("site{}.test".format, range(99)) if ring.owner(name) == "b")
     slow = [page("/slow", "", latency=150.0, first=1), page("^/", "a page")]
@@ -76,7 +79,7 @@ def test_a_node_whose_session_ends_unheard_has_hung_up_when_another_takes_its_ho
     ):
         cluster.start("a")
         crawl = cluster.start("b")
-        crawl.wait_until(lambda: bool(web.log()) and "| 1 in transit" in crawl.log)
+        crawl.wait_until(lambda: bool(web.log()) and "| 1 in flight" in crawl.log)
         # robots.txt is over.
         time.sleep(1)
         with network.parted("b"):

@@ -1,4 +1,5 @@
-"""Redis servers of a cluster that freeze, and inboxes with rubbish in them: nobody is held up, and nothing is lost."""
+"""Redis servers of a cluster that freeze, and inboxes with rubbish in them: nobody is held up, and
+nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb
@@ -37,8 +38,8 @@ def test_a_redis_frozen_for_a_minute_holds_up_nobody_not_even_its_own_node(tmp_p
         began = time.monotonic()
         with cluster.redis["b"].frozen():
             cluster.meanwhile(OUTAGE)
-        # Half of the pace at which a third of the hosts may be asked, in the half of the minute in which nothing of what
-        # they began with is wanting.
+        # Half of the pace at which a third of the hosts may be asked, in the half of the minute in
+        # which nothing of what they began with is wanting.
         enough = OUTAGE / 2 / DELAY * graph.hosts / len(NODES) / 2
         during = {node: len(cluster.entries(node, since=began)) for node in NODES}
         assert {node for node, pages in during.items() if pages < enough} == set(), during
@@ -48,7 +49,8 @@ def test_a_redis_frozen_for_a_minute_holds_up_nobody_not_even_its_own_node(tmp_p
 
 
 def owned(node: str, pattern: str) -> str:
-    """A name that is this node's with and without the third: what comes of other nodes' hosts is left to be sent again."""
+    """A name that is this node's with and without the third: what comes of other nodes' hosts is
+    left to be sent again."""
     rings = [Ring(map(Member, NODES[:2])), Ring(map(Member, NODES))]
     names = (pattern.format(number) for number in count())
     return next(name for name in names if {ring.owner(domain_of(name)) for ring in rings} == {node})

@@ -10,12 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from krowlspider.cluster.claims import CLAIMS_MAX, Claimant, Claims, Reading, View, next_claims
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.claims import CLAIMS_MAX, Claimant, Claims, Reading, View, next_claims
+from krowlspider.cluster.ring.ring import Member, Ring
 
 NODES = ["a", "b", "c", "d"]
 DOMAINS = [f"site{number}.test" for number in range(24)]
-# Seconds: the register keeps a record for TTL after its last renewal, at least; a node's own lease ends before.
+# Seconds: the register keeps a record for TTL after its last renewal, at least; a node's own lease
+# ends before.
 TTL, MARGIN = 15, 5
 
 
@@ -82,7 +83,8 @@ def test_what_moves_to_a_node_that_joins_is_held_until_nothing_of_it_is_left_and
     assert view(node).owner(going) == "c"
     assert not view(node).may_fetch(going)
     assert view(node).may_fetch(KEPT[0])
-    # The old claim locks what the new ring gives us: nothing to publish until the hand-over is done.
+    # The old claim locks what the new ring gives us: nothing to publish until the hand-over is
+    # done.
     assert node.wanted(None) is None
     assert node.wanted(OLD.checksum) is None
     assert node.wanted(NEW.checksum) == (NEW,)
@@ -257,7 +259,8 @@ def test_a_node_that_begins_to_leave_while_it_publishes_keeps_what_either_locks(
 
 @dataclass
 class Record:
-    """A node's place in the register: the session that holds it, until when at least, and its last change."""
+    """A node's place in the register: the session that holds it, until when at least, and its last
+    change."""
 
     member: Member
     session: int
@@ -306,7 +309,8 @@ class Register:
 
 @dataclass(eq=False)
 class Publish:
-    """A write on its way to the register; ``based_on`` is the change of the record that it replaces."""
+    """A write on its way to the register; ``based_on`` is the change of the record that it
+    replaces."""
 
     name: str
     session: int
@@ -318,13 +322,14 @@ class Publish:
 
 @dataclass(eq=False)
 class Node:
-    """A process: its claims, its lease by its own reckoning, domains in transit, and what is on its way to it."""
+    """A process: its claims, its lease by its own reckoning, domains in flight, and what is on its
+    way to it."""
 
     member: Member
     session: int
     claimant: Claimant
     good_until: int
-    transit: set[str] = field(default_factory=set)
+    in_flight: set[str] = field(default_factory=set)
     readings: list[Reading] = field(default_factory=list)
     publish: Publish | None = None
     read_back: Reading | None = None
@@ -337,15 +342,16 @@ class Node:
         return now < self.good_until and seen is not None and seen.may_fetch(domain)
 
     def moved(self) -> str | None:
-        """The hand-over is done as soon as no request of a domain that goes elsewhere is in transit."""
+        """The hand-over is done as soon as no request of a domain that goes elsewhere is in flight."""
         seen = self.claimant.view
-        if seen is None or any(seen.owner(domain) != self.member.id for domain in self.transit):
+        if seen is None or any(seen.owner(domain) != self.member.id for domain in self.in_flight):
             return None
         return seen.ring.checksum
 
 
 class World:
-    """Nodes and their register, each step of theirs by itself: what happens between two steps is anybody's."""
+    """Nodes and their register, each step of theirs by itself: what happens between two steps is
+    anybody's."""
 
     def __init__(self) -> None:
         self.now = self.sessions = 0
@@ -363,7 +369,7 @@ class World:
         """A node finds its session gone: what it had claimed is nobody's, or another's."""
         node = self.nodes.get(name)
         if node and not self._registered(node) and name not in self.register.records:
-            node.transit.clear()
+            node.in_flight.clear()
             node.publish = None
             node.claimant.give_up()
             self._enter(node)
@@ -395,7 +401,7 @@ class World:
     def hand_over_and_leave(self, name: str) -> None:
         node = self.nodes.get(name)
         seen = node.claimant.view if node else None
-        if node and seen and seen.leaving and node.publish is None and not node.transit:
+        if node and seen and seen.leaving and node.publish is None and not node.in_flight:
             self.leave(name)
 
     def crash(self, name: str) -> None:
@@ -405,7 +411,7 @@ class World:
         self.now += seconds
         for node in self.nodes.values():
             if self.now >= node.good_until:
-                node.transit.clear()
+                node.in_flight.clear()
 
     def renew(self, name: str, lag: int) -> None:
         """The lease counts from the start of the renewal, the session from its arrival."""
@@ -469,18 +475,18 @@ class World:
     def pop(self, name: str, domain: str) -> None:
         node = self.nodes.get(name)
         if node and node.may_fetch(domain, self.now):
-            node.transit.add(domain)
+            node.in_flight.add(domain)
 
     def end(self, name: str, domain: str) -> None:
         if name in self.nodes:
-            self.nodes[name].transit.discard(domain)
+            self.nodes[name].in_flight.discard(domain)
 
     def users(self, domain: str) -> list[str]:
         """The nodes that fetch a domain, or may."""
         return [
             name
             for name, node in self.nodes.items()
-            if domain in node.transit or node.may_fetch(domain, self.now)
+            if domain in node.in_flight or node.may_fetch(domain, self.now)
         ]
 
     def check(self) -> None:
@@ -599,7 +605,8 @@ TestClaims.settings = settings(max_examples=60, stateful_step_count=60, deadline
 
 
 def test_a_publish_that_was_given_up_and_arrives_late_changes_nothing() -> None:
-    """The register compares and sets: otherwise what a node fetches by its newest claims would be unlocked behind it."""
+    """The register compares and sets: otherwise what a node fetches by its newest claims would be
+    unlocked behind it."""
     world = World()
     for name in ("a", "b"):
         world.join(name, 1)
@@ -616,7 +623,7 @@ def test_a_publish_that_was_given_up_and_arrives_late_changes_nothing() -> None:
     world.confirm("a")
     domain = next(each for each in DOMAINS if (OLD.owner(each), NEW.owner(each)) == ("a", "c"))
     world.pop("a", domain)
-    assert domain in world.nodes["a"].transit
+    assert domain in world.nodes["a"].in_flight
     world.land(0)
     world.join("c", 1)
     world._live_on("c")

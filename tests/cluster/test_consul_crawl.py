@@ -1,4 +1,5 @@
-"""Two nodes by Consul: each URL is fetched once, by its owner, whoever comes and goes; and what would be wrong is seen."""
+"""Two nodes by Consul: each URL is fetched once, by its owner, whoever comes and goes; and what
+would be wrong is seen."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.judges import Run, early_ends, node_of, not_archived, repeated, too_often
 from tests.cluster.nodes import Cluster
@@ -127,14 +128,15 @@ def test_a_node_that_comes_takes_its_part_and_one_that_leaves_hands_over_all(
         cluster.start("b")
         cluster.go_on("b", by=50)
         cluster.leave("a")
-        assert cluster.crew == ["b"]
+        assert cluster.pending_nodes == ["b"]
         before = len(cluster.entries("a"))
         cluster.wait_all()
         assert len(cluster.entries("a")) == before
         assert cluster.faults(delay=1) == []
 
 
-# Seconds that a host asks for: more than a hand-over takes, and much more than the crawl would wait by itself.
+# Seconds that a host asks for: more than a hand-over takes, and much more than the crawl would wait
+# by itself.
 CRAWL_DELAY = 6.0
 RETRY_AFTER = 8.0
 
@@ -165,7 +167,8 @@ def test_a_crawl_delay_and_a_retry_after_are_kept_by_the_node_that_takes_a_host_
         urls = [web.url(host, path) for host in slow for path in ("/1", "/2")]
         urls += [web.url(host, path) for host in busy for path in ("/busy", "/1")]
         with Cluster(tmp_path, web, urls, KROWL_DELAY_MIN=0.1) as cluster:
-            # As if it were old: leases begin at once. And nothing is fetched until both have theirs.
+            # As if it were old: leases begin at once. And nothing is fetched until both have
+            # theirs.
             cluster.put("founded", "1")
             cluster.put("signal", "PAUSED")
             first = cluster.start("a")

@@ -1,20 +1,19 @@
-"""What one person says to all nodes, and the pages that they fetch together: by Consul, and by the Redis of a static ring."""
+"""What one person says to all nodes, and the pages that they fetch together: by Consul, and by the
+Redis of a static ring."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.nodes import TTL
 from tests.cluster.servers import consul_agent, redis_server
-from tests.crawling import CONTACT, ROOT, Crawl, write_seeds
+from tests.crawling import CONTACT, Crawl, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
@@ -59,8 +58,7 @@ class Pair:
     def ring(self, *arguments: str) -> str:
         given = {"KROWL_CONTACT": CONTACT, **self.places["a"]}
         pairs = [part for name, value in given.items() for part in ("-s", f"{name}={value}")]
-        command = [sys.executable, "-m", "scrapy", "ring", *pairs, *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return scrapy("ring", *pairs, *arguments).stdout.decode()
 
     def asked(self, since: float) -> list[Entry]:
         """What the web was asked for from a time on."""
@@ -78,7 +76,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
             common: dict[str, Any] = {"KROWL_CONSUL": agent.url, "KROWL_CONSUL_TTL": TTL}
         else:
             ring = ",".join(f"{node}={server.url}" for node, server in redis.items())
-            common = {"KROWL_RING": ring}
+            common = {"KROWL_STATIC_NODES": ring}
         places = {
             node: {
                 **common,

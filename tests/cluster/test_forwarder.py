@@ -13,12 +13,12 @@ from redis.exceptions import ConnectionError as NoConnection
 from scrapy import Request, Spider
 from scrapy_redis.queue import FifoQueue
 
-from krowlspider.cluster import message
-from krowlspider.cluster.forwarder import BATCH, Forwarder
-from krowlspider.cluster.inbox import requests_key
-from krowlspider.cluster.message import Message, encode
-from krowlspider.cluster.queues import MessageQueue
-from krowlspider.cluster.redisio import Backoff, redis_client, shown, trouble
+from krowlspider.cluster.transport import message
+from krowlspider.cluster.transport.forwarder import BATCH, Forwarder
+from krowlspider.cluster.transport.inbox import requests_key
+from krowlspider.cluster.transport.message import Message, encode
+from krowlspider.cluster.transport.queues import MessageQueue
+from krowlspider.cluster.transport.redis_connection import Backoff, redis_client, shown, trouble
 
 from .forwarding import (
     LATE,
@@ -48,7 +48,7 @@ KEY = requests_key(SPIDER)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    # By default it may put off writing what it has acknowledged, while an older fsync lasts.
+    # By default it may deferred writing what it has acknowledged, while an older fsync lasts.
     with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
         yield made
 
@@ -356,7 +356,8 @@ def test_tls_is_spoken_to_whom_the_authorities_vouch_for_and_nobody_else(
         outbox.put("b", messages(3))
         url = f"rediss://{server.host}:{port}/0"
         async with clients(url) as (client,):
-            # No second try: asyncio leaves the socket of a handshake open that is cancelled in its first moment.
+            # No second try: asyncio leaves the socket of a handshake open that is cancelled in its
+            # first moment.
             worker = forwarder(outbox, {"b": client}, clock=lambda: 0.0)
             async with running(worker):
                 await eventually(lambda: worker.stats.failed["down"] >= 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from krowlspider.cluster.inbox import (
+from krowlspider.cluster.transport.inbox import (
     DEAD_BYTES,
     FIRST_TURN,
     Inbox,
@@ -21,8 +21,8 @@ from krowlspider.cluster.inbox import (
     lengths,
     requests_key,
 )
-from krowlspider.cluster.message import MAX_MESSAGE, TURN, Message, encode
-from krowlspider.cluster.redisio import Line, RedisTrouble
+from krowlspider.cluster.transport.message import MAX_MESSAGE, TURN, Message, encode
+from krowlspider.cluster.transport.redis_connection import RedisConnection, RedisTrouble
 
 from .forwarding import (
     LATE,
@@ -60,7 +60,7 @@ EMPTY = Lengths(requests=0, start_urls=0, hosts=0, processing=0, dead=0)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    # By default it may put off writing what it has acknowledged, while an older fsync lasts.
+    # By default it may deferred writing what it has acknowledged, while an older fsync lasts.
     with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
         yield made
 
@@ -150,7 +150,7 @@ def test_a_turn_leaves_redis_when_all_of_it_has_been_made_durable_at_once(server
 def test_commands_that_differ_in_their_last_argument_are_packed_as_each_by_itself() -> None:
     async def main() -> None:
         async with clients("redis://127.0.0.1:1/0") as (client,):
-            line = Line(client)
+            line = RedisConnection(client)
             last = [b"", b"a", "\u00e4\r\n$0\r\n\r\n".encode(), b"x" * 70_000]
             packed = line.pack_each(("LREM", PROCESSING, -1), last)
             assert packed == [line.pack("LREM", PROCESSING, -1, each) for each in last]
@@ -216,7 +216,8 @@ def test_kills_at_any_time_lose_nothing(server: Server, tmp_path: Path) -> None:
 def test_a_removal_that_comes_through_late_takes_off_nothing_that_was_not_stored(
     server: Server,
 ) -> None:
-    """The first inbox stands for what a frozen server or a cut network still has of one that is gone."""
+    """The first inbox stands for what a frozen server or a cut network still has of one that is
+    gone."""
 
     async def main() -> None:
         stuck: list[list[Message]] = []
@@ -336,7 +337,7 @@ def test_poison_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
 def test_the_dead_list_keeps_the_newest_up_to_its_cap(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.cluster.inbox.DEAD_MAX", 10)
+    monkeypatch.setattr("krowlspider.cluster.transport.inbox.DEAD_MAX", 10)
 
     async def main() -> None:
         async with clients(server.url) as (client,):
@@ -437,7 +438,8 @@ def test_a_redis_that_was_killed_between_two_calls_is_noticed(server: Server) ->
                     server.kill()
                     server.start()
                     await client.connection_pool.disconnect()
-        # What it had not written to its log yet comes again: a removal, never what was pushed and then seen gone.
+        # What it had not written to its log yet comes again: a removal, never what was pushed and
+        # then seen gone.
         assert list(dict.fromkeys(sink.urls)) == urls(15)
 
     drive(main())

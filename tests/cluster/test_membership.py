@@ -1,6 +1,8 @@
-"""Every member sees who is there and what it claims, and none fetches after others may think that it is gone.
+"""Every member sees who is there and what it claims, and none fetches after others may think that
+it is gone.
 
-``python -m tests.cluster.test_membership URL CLUSTER NODE`` is a node to be killed: it says its lease, line by line.
+``python -m tests.cluster.test_membership URL CLUSTER NODE`` is a node to be killed: it says its
+lease, line by line.
 """
 
 from __future__ import annotations
@@ -20,26 +22,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.cluster.census import Census, Entry
-from krowlspider.cluster.consul import ConsulMembership
-from krowlspider.cluster.consulcalls import Agent, Step
-from krowlspider.cluster.crew import Note, note_of
+from krowlspider.cluster.consul.agent import ConsulMembership
+from krowlspider.cluster.consul.calls import Agent, Step
+from krowlspider.cluster.consul.pending_nodes import NodeInfo, node_info_of
 from krowlspider.cluster.membership import (
-    BadRecordError,
     ClusterError,
     DuplicateNodeError,
     Membership,
-    Record,
-    StandaloneMembership,
     StaticMembership,
     UnansweredError,
-    load_counters,
     parse_ring,
     reading,
 )
-from krowlspider.cluster.redisio import shown
-from krowlspider.cluster.ring import Member, Ring
+from krowlspider.cluster.ring.census import Census, Entry
+from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
+from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import RedisBoard
+from krowlspider.cluster.transport.redis_connection import shown
 from tests.cluster.forwarding import LATE
 from tests.crawling import ROOT
 from tests.test_settings import refusal
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from krowlspider.cluster.claims import Claims
+    from krowlspider.cluster.ring.claims import Claims
 
     from .servers import Server
 
@@ -132,7 +131,7 @@ def good(node: Membership) -> bool:
     return time.monotonic() < node.good_until
 
 
-# --- The contract, by all three
+# --- The contract, by both
 
 
 @asynccontextmanager
@@ -141,13 +140,11 @@ async def made(kind: str, server: Server, cluster: str) -> AsyncIterator[Members
         agent = Agent(server.url)
         yield ConsulMembership(agent, cluster, A, ttl=TTL)
         agent.close()
-    elif kind == "static":
-        yield StaticMembership("a", [A], cluster)
     else:
-        yield StandaloneMembership(A)
+        yield StaticMembership("a", [A], cluster)
 
 
-kinds = pytest.mark.parametrize("kind", ["standalone", "static", "consul"])
+kinds = pytest.mark.parametrize("kind", ["static", "consul"])
 
 
 @kinds
@@ -167,7 +164,7 @@ def test_a_node_that_has_started_sees_itself_and_what_it_publishes_and_counts(
             await node.beat({"pages": 3, "rate": 1.5})
             assert node.members["a"].counters == {"pages": 3, "rate": 1.5}
             assert node.members["a"].claims == (RING_A, RING_AB)
-            assert node.crew == {"a"}
+            assert node.pending_nodes == {"a"}
             await node.leave()
 
     found(consul, cluster)
@@ -197,9 +194,8 @@ def test_the_seed_is_agreed_once_and_a_job_of_another_seed_is_refused(
             assert len(seed) == 8
             assert await node.agree_seed(None) == seed
             assert await node.agree_seed(seed) == seed
-            if kind != "standalone":
-                with pytest.raises(ClusterError, match="another identity seed"):
-                    await node.agree_seed(bytes(8))
+            with pytest.raises(ClusterError, match="another identity seed"):
+                await node.agree_seed(bytes(8))
 
     asyncio.run(main())
 
@@ -232,7 +228,7 @@ def test_a_wrong_static_ring_is_refused_without_its_passwords(parts: list[str], 
 
 
 def test_a_node_that_is_not_in_the_static_ring_is_told_so():
-    with pytest.raises(ClusterError, match=r"id z is not in KROWL_RING \(a, b\)"):
+    with pytest.raises(ClusterError, match=r"id z is not in KROWL_STATIC_NODES \(a, b\)"):
         StaticMembership("z", [A, B], "c")
 
 
@@ -242,7 +238,7 @@ def test_a_member_of_a_static_ring_that_leaves_stays_a_member_and_of_the_crew():
         await node.publish((RING_AB,), leaving=True)
         await node.dismiss()
         assert reading(node).members == (A, B)
-        assert node.crew == {"a", "b"}
+        assert node.pending_nodes == {"a", "b"}
 
     asyncio.run(main())
 
@@ -284,8 +280,8 @@ def test_a_wrong_setting_of_the_cluster_is_refused_with_its_reason(
 
 @pytest.mark.parametrize("ring", ["a=redis://:secret@h,b", "a=http://:secret@h"])
 def test_a_ring_that_is_none_is_refused_without_its_passwords(ring: str):
-    said = refusal(KROWL_RING=ring)
-    assert said.startswith("KROWL_RING is no ring: member ")
+    said = refusal(KROWL_STATIC_NODES=ring)
+    assert said.startswith("KROWL_STATIC_NODES is no ring: member ")
     assert "secret" not in said
 
 
@@ -369,8 +365,8 @@ def test_counters_without_end_leave_those_that_were_there():
 
 
 def test_a_note_of_any_depth_is_read_as_none():
-    assert note_of(b'{"redis": ' + b"[" * 100_000) == Note()
-    assert note_of(b'{"other": ' + b"[" * 100_000) == Note()
+    assert node_info_of(b'{"redis": ' + b"[" * 100_000) == NodeInfo()
+    assert node_info_of(b'{"other": ' + b"[" * 100_000) == NodeInfo()
 
 
 def test_a_redis_url_in_a_log_shows_no_password_and_raises_nothing():
@@ -565,7 +561,7 @@ def test_a_node_that_is_forgotten_while_it_leaves_is_still_leaving_when_it_is_ba
     asyncio.run(main())
 
 
-def crew_in(agent: Server, cluster: str) -> set[str]:
+def pending_nodes_in(agent: Server, cluster: str) -> set[str]:
     keys = json.loads(call(agent, "GET", f"/v1/kv/krowlspider/{cluster}/?keys"))
     return {key.rpartition("/")[2] for key in keys if "/crew/" in key}
 
@@ -575,19 +571,19 @@ def test_a_member_is_of_the_crew_until_it_is_dismissed_and_others_hear_it_with_t
 ):
     async def main() -> None:
         async with joined(consul, cluster, A) as a:
-            assert a.crew == {"a"}
+            assert a.pending_nodes == {"a"}
             async with joined(consul, cluster, B) as b:
-                assert crew_in(consul, cluster) == {"a", "b"}
+                assert pending_nodes_in(consul, cluster) == {"a", "b"}
                 await a.beat({})
-                assert a.crew == {"a", "b"}
+                assert a.pending_nodes == {"a", "b"}
             # It has gone without being dismissed, as after a crash.
             await a.beat({})
-            assert a.crew == {"a", "b"}
+            assert a.pending_nodes == {"a", "b"}
             async with joined(consul, cluster, B) as b:
                 await b.dismiss()
                 await a.beat({})
-                assert a.crew == {"a"}
-        assert crew_in(consul, cluster) == {"a"}
+                assert a.pending_nodes == {"a"}
+        assert pending_nodes_in(consul, cluster) == {"a"}
 
     asyncio.run(main())
 
@@ -595,7 +591,7 @@ def test_a_member_is_of_the_crew_until_it_is_dismissed_and_others_hear_it_with_t
 def test_the_note_of_the_crew_says_where_a_node_is_to_be_found(consul: Server, cluster: str):
     async def main() -> None:
         async with joined(consul, cluster, A):
-            note = note_of(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/a?raw"))
+            note = node_info_of(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/a?raw"))
             assert (note.redis, note.address) == (A.redis, A.address)
             assert abs(note.time - time.time()) < 600
 
@@ -604,7 +600,7 @@ def test_the_note_of_the_crew_says_where_a_node_is_to_be_found(consul: Server, c
 
 @given(st.binary() | st.text().map(str.encode))
 def test_a_note_of_any_bytes_is_read_or_empty(junk: bytes):
-    note_of(junk)
+    node_info_of(junk)
 
 
 def test_who_was_dismissed_is_not_of_the_crew_when_it_registers_again(consul: Server, cluster: str):
@@ -615,7 +611,7 @@ def test_who_was_dismissed_is_not_of_the_crew_when_it_registers_again(consul: Se
             call(consul, "PUT", f"/v1/session/destroy/{lost}")
             await until(lambda: not good(a), 5)
             await until(lambda: good(a), 5)
-            assert crew_in(consul, cluster) == set()
+            assert pending_nodes_in(consul, cluster) == set()
 
     found(consul, cluster)
     asyncio.run(main())
@@ -627,13 +623,14 @@ def test_who_has_no_lease_cannot_be_dismissed(consul: Server, cluster: str):
             await a.leave()
             with pytest.raises(UnansweredError, match="node a has no lease"):
                 await a.dismiss()
-        assert crew_in(consul, cluster) == {"a"}
+        assert pending_nodes_in(consul, cluster) == {"a"}
 
     asyncio.run(main())
 
 
 def test_a_beat_reads_the_words_of_all_and_the_crew_at_one_moment(consul: Server, cluster: str):
-    """A node that is dismissed after its last word is never seen with an older word and without its place in the crew."""
+    """A node that is dismissed after its last word is never seen with an older word and without its
+    place in the crew."""
 
     async def main() -> None:
         async with joined(consul, cluster, A) as a:
@@ -642,7 +639,7 @@ def test_a_beat_reads_the_words_of_all_and_the_crew_at_one_moment(consul: Server
             async def listen() -> None:
                 while listening:
                     await a.beat({})
-                    if "b" in a.members and "b" not in a.crew:
+                    if "b" in a.members and "b" not in a.pending_nodes:
                         assert a.members["b"].counters.get("last") in {None, 1}
 
             task = asyncio.create_task(listen())
@@ -908,7 +905,7 @@ def test_a_register_that_lost_its_data_gives_no_smaller_ring_and_no_lease_for_a_
                 await until(lambda: good(a) and good(b), TTL)
                 assert sessions(server, cluster).keys() == {"a", "b"}
                 assert b.members["a"].claims == (RING_AB,)
-                assert crew_in(server, cluster) == {"a", "b", "z"}
+                assert pending_nodes_in(server, cluster) == {"a", "b", "z"}
                 # Who comes once that has been noted, within a second, need not wait.
                 await until(lambda: is_founded(server, cluster), 3)
                 async with joined(server, cluster, Member("c")) as c:
@@ -965,7 +962,8 @@ def test_a_node_killed_is_gone_after_its_lease_and_within_three_ttls_its_service
                 process.kill()
                 killed = time.monotonic()
                 lease = [float(line.split()[-1]) for line in process.stdout] or [killed]
-            # It was passing for a TTL from its last renewal on; the service of one that lives is renewed.
+            # It was passing for a TTL from its last renewal on; the service of one that lives is
+            # renewed.
             assert await until(lambda: health(consul, cluster) == both, TTL + 1) > TTL / 2
             await until(lambda: "b" not in a.members, 2 * TTL + 4)
             assert health(consul, cluster) == both

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 from scrapy.utils.request import request_from_dict
 
-from krowlspider.cluster import message
-from krowlspider.cluster.message import (
+from krowlspider.cluster.transport import message
+from krowlspider.cluster.transport.message import (
     MAX_MESSAGE,
     MAX_URL,
     BadMessage,
@@ -27,7 +27,7 @@ from krowlspider.cluster.message import (
     is_plain,
     loads,
 )
-from krowlspider.cluster.queues import MessageQueue
+from krowlspider.cluster.transport.queues import MessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

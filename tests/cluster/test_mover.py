@@ -1,4 +1,5 @@
-"""Hosts go from node to node through Redis: whole, once, whatever dies, freezes or fills up on the way."""
+"""Hosts go from node to node through Redis: whole, once, whatever dies, freezes or fills up on the
+way."""
 
 from __future__ import annotations
 
@@ -12,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster import loopshare
-from krowlspider.cluster.arriving import arrived_key
-from krowlspider.cluster.delivery import WINDOW, Delivery, MoverStats
-from krowlspider.cluster.inbox import MAX_CHUNK, hosts_key, lengths, processing_key
-from krowlspider.cluster.loopshare import LoopShare
-from krowlspider.cluster.redisio import Line
-from krowlspider.frontier.arrival import Arrivals
+from krowlspider.cluster.handover import loop_share
+from krowlspider.cluster.handover.loop_share import LoopShare
+from krowlspider.cluster.handover.peer import WINDOW, HandoverStats, PeerHandover
+from krowlspider.cluster.handover.receiver import arrived_key
+from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key, lengths, processing_key
+from krowlspider.cluster.transport.redis_connection import RedisConnection
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.handover.arrival import Arrivals
+from krowlspider.frontier.hosts.scheduling import HostBusyError
 from krowlspider.frontier.poison import POISON_STRIKES, strike
-from krowlspider.frontier.queues import entry_keys, records
-from krowlspider.frontier.schema import ROBOTS_END, seen_prefix
-from krowlspider.frontier.turns import HostBusyError
+from krowlspider.frontier.store.queues import entry_keys, records
+from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
 from .forwarding import LATE, SPIDER, clients, drive, eventually, lag
@@ -45,7 +46,7 @@ DEAD = f"{SPIDER}:dead"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    # By default it may put off writing what it has acknowledged, while an older fsync lasts.
+    # By default it may deferred writing what it has acknowledged, while an older fsync lasts.
     with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
         yield made
 
@@ -91,7 +92,7 @@ def fill(world: World) -> None:
         world.clocks.pass_(5)
         host = world.frontier.pop_host()
         assert host is not None
-        world.frontier.put_off(host, wait)
+        world.frontier.defer(host, wait)
     lease = world.pop()
     assert lease is not None
     world.frontier.release(lease.host, 90.0)
@@ -137,7 +138,7 @@ def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
 
     drive(main())
     assert content(there) == content(handed)
-    assert there.frontier.put_off_queued == handed.frontier.put_off_queued > 0
+    assert there.frontier.deferred_queued == handed.frontier.deferred_queued > 0
     assert left_of(here) == {}
     assert (here.frontier.pending, here.frontier.host_count) == (0, 0)
     for world in (twin, handed):
@@ -321,7 +322,7 @@ def test_one_that_is_stopped_leaves_nothing_dangling_and_goes_on_when_begun_agai
                 with suppress(asyncio.CancelledError):
                     await sending
                 here.departures.stop()
-                assert not [task for task in asyncio.all_tasks() if "Mover" in repr(task)]
+                assert not [task for task in asyncio.all_tasks() if "HandoverSender" in repr(task)]
                 assert (sender.open, here.departures.under_way) == (0, {})
                 # What is in neither has been removed here before it was there.
                 assert set(urls(here)) | set(urls(there)) == set(pages(150))
@@ -515,7 +516,7 @@ def test_junk_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
     assert urls(there) == pages(20)
 
 
-def test_a_host_with_a_request_in_transit_goes_when_its_page_is_done(
+def test_a_host_with_a_request_in_flight_goes_when_its_page_is_done(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(20))
@@ -657,7 +658,7 @@ def test_hosts_of_a_node_that_is_no_member_wait_and_those_of_others_go(
 def test_a_node_in_trouble_holds_up_no_other(
     tmp_path: Path, here: World, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.cluster.mover._WAITING", 10)
+    monkeypatch.setattr("krowlspider.cluster.handover.sender._WAITING", 10)
     other = frontier(tmp_path, "other")
     here.add(*pages(100))
     owners = {f"h{host}.test": "there" if host % 2 else "other" for host in range(100)}
@@ -677,31 +678,6 @@ def test_a_node_in_trouble_holds_up_no_other(
         drive(main(first, second))
     assert sorted([*urls(there), *urls(other)]) == pages(100)
     other.store.close()
-
-
-def test_nothing_is_begun_sent_or_removed_while_paused(
-    server: Server, here: World, there: World
-) -> None:
-    here.add(*pages(20))
-
-    async def main() -> None:
-        asked, is_paused = 0, True
-
-        def paused() -> bool:
-            nonlocal asked
-            asked += 1
-            return is_paused
-
-        async with clients(server.url) as (client,), receiving(there, client):
-            sender = mover(here, lambda _: client, paused=paused)
-            sending = asyncio.create_task(sender.send_all(to_there))
-            await eventually(lambda: asked > 10)
-            assert (sender.open, sender.stats.chunks) == (0, 0)
-            is_paused = False
-            await sending
-
-    drive(main())
-    assert urls(there) == pages(20)
 
 
 def test_no_more_is_under_way_than_the_window_has_room_for(
@@ -733,19 +709,19 @@ def test_less_is_pushed_at_a_time_where_pushes_had_no_answer_in_time(
 
     async def main() -> None:
         async with clients(server.url) as (client,):
-            delivery = Delivery(
+            delivery = PeerHandover(
                 "there",
                 here.departures,
                 SPIDER,
                 error=HostBusyError,
                 share=LoopShare(lambda: 1.0, time.monotonic),
-                stats=MoverStats(),
+                stats=HandoverStats(),
                 clock=time.monotonic,
             )
             for _ in range(30):
                 delivery.slow_down()
             delivery.waiting.extend(f"h{host}.test" for host in range(10))
-            line = Line(client)
+            line = RedisConnection(client)
             await delivery.turn(line)
             await line.close()
             assert await client.llen(KEY) == 10
@@ -861,17 +837,17 @@ def test_a_sender_that_begins_again_skips_what_has_arrived_in_short_steps(
 
     async def main() -> None:
         async with clients(server.url) as (client,):
-            delivery = Delivery(
+            delivery = PeerHandover(
                 "there",
                 here.departures,
                 SPIDER,
                 error=HostBusyError,
                 share=Counting(lambda: 1.0, lambda: next(ticks) / 100),
-                stats=MoverStats(),
+                stats=HandoverStats(),
                 clock=time.monotonic,
             )
             delivery.waiting.append("a.test")
-            line = Line(client)
+            line = RedisConnection(client)
             await delivery.turn(line)
             (host,) = delivery.open.values()
             await client.set(host.key, 299)
@@ -928,9 +904,10 @@ def test_what_the_frontier_raises_comes_out(server: Server, here: World, there: 
 
 
 def test_work_has_its_share_of_the_loop_and_no_more() -> None:
-    """Each step takes 1/64 s by its clock, and as much passes between two: of 20 of them, a share of 1/10 takes 3.1 s, less what
-    the clock is ahead, and less the tenth of a second that may be made up for. Of 1/100 s the difference of two times may be
-    less, as they are rounded, and what is not yet a turn is not waited for."""
+    """Each step takes 1/64 s by its clock, and as much passes between two: of 20 of them, a share
+    of 1/10 takes 3.1 s, less what the clock is ahead, and less the tenth of a second that may be
+    made up for. Of 1/100 s the difference of two times may be less, as they are rounded, and what
+    is not yet a turn is not waited for."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -975,7 +952,7 @@ def test_work_makes_up_for_rests_that_a_busy_loop_lets_last_longer(
         now += seconds + late
         alone = 0.0
 
-    monkeypatch.setattr(loopshare.asyncio, "sleep", sleep)
+    monkeypatch.setattr(loop_share.asyncio, "sleep", sleep)
 
     async def main() -> None:
         nonlocal now, alone, longest

@@ -1,4 +1,5 @@
-"""A crawl of several nodes is over when, and only when, there was a moment at which nothing was left anywhere."""
+"""A crawl of several nodes is over when, and only when, there was a moment at which nothing was
+left anywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.quiet import Quiet, Word, run_number
+from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector, run_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Node:
-    """A node that works off what it has, and sends some of it on. Its words go to a board that all read."""
+    """A node that works off what it has, and sends some of it on. Its words go to a board that all
+    read."""
 
     name: str
     start: int
@@ -24,12 +26,12 @@ class Node:
     beat: int = 0
     activity: int = 0
     over: int = 0
-    quiet: Quiet = field(default_factory=Quiet)
-    made: Word | None = None
+    quiet: TerminationDetector = field(default_factory=TerminationDetector)
+    made: Heartbeat | None = None
 
-    def word(self) -> Word:
+    def word(self) -> Heartbeat:
         self.beat += 1
-        return Word(self.start, self.beat, self.queued == 0, self.activity, self.over)
+        return Heartbeat(self.start, self.beat, self.queued == 0, self.activity, self.over)
 
 
 class World:
@@ -38,7 +40,7 @@ class World:
     def __init__(self, nodes: int, work: int, chance: random.Random):
         self.chance = chance
         self.nodes = [Node(f"n{i}", chance.randrange(1, 1 << 52)) for i in range(nodes)]
-        self.board: dict[str, Word | None] = {node.name: None for node in self.nodes}
+        self.board: dict[str, Heartbeat | None] = {node.name: None for node in self.nodes}
         self.inboxes = [0] * nodes
         self.budget = work
         self.nodes[0].queued = 1
@@ -61,7 +63,7 @@ class World:
             # The inbox is looked at first: a node with something in it is not quiet.
             made = node.word()
             quiet = made.quiet and not self.inboxes[number]
-            node.made = Word(made.start, made.beat, quiet, made.activity, made.over)
+            node.made = Heartbeat(made.start, made.beat, quiet, made.activity, made.over)
         elif what == 3 and node.made is not None:
             self.board[node.name], node.made = node.made, None
             node.over = node.quiet.hear(self.board)
@@ -88,12 +90,12 @@ def test_it_is_over_for_all_in_the_end_and_never_before(seed: int) -> None:
     assert all(node.over for node in world.nodes)
 
 
-def quiet(beat: int, *, start: int = 1, activity: int = 5, over: int = 0) -> Word:
-    return Word(start, beat, quiet=True, activity=activity, over=over)
+def quiet(beat: int, *, start: int = 1, activity: int = 5, over: int = 0) -> Heartbeat:
+    return Heartbeat(start, beat, quiet=True, activity=activity, over=over)
 
 
 def test_one_word_of_each_is_not_enough_nor_the_next() -> None:
-    ears = Quiet()
+    ears = TerminationDetector()
     assert ears.hear({"a": quiet(1), "b": quiet(1, start=2)}) == 0
     assert ears.hear({"a": quiet(2), "b": quiet(2, start=2)}) == 0
     assert ears.hear({"a": quiet(3), "b": quiet(2, start=2)}) == 0
@@ -102,11 +104,11 @@ def test_one_word_of_each_is_not_enough_nor_the_next() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [quiet(3, activity=6), Word(1, 3, quiet=False, activity=5), quiet(3, start=9), None],
+    [quiet(3, activity=6), Heartbeat(1, 3, quiet=False, activity=5), quiet(3, start=9), None],
     ids=["has done something", "is at work", "was started anew", "has said nothing"],
 )
-def test_it_is_not_over_when_a_node(other: Word | None) -> None:
-    ears = Quiet()
+def test_it_is_not_over_when_a_node(other: Heartbeat | None) -> None:
+    ears = TerminationDetector()
     assert ears.hear({"a": quiet(1), "b": quiet(1)}) == 0
     assert ears.hear({"a": quiet(3), "b": other}) == 0
     assert ears.hear({"a": quiet(4), "b": other and other}) == 0
@@ -115,38 +117,41 @@ def test_it_is_not_over_when_a_node(other: Word | None) -> None:
 def test_what_another_has_found_counts_for_these_processes_alone() -> None:
     mine, theirs = quiet(7), quiet(9, start=2)
     found = run_number({"a": mine, "b": theirs})
-    assert Quiet().hear({"a": mine, "b": quiet(9, start=2, over=found)}) == found
-    assert Quiet().hear({"a": quiet(7, start=3), "b": quiet(9, start=2, over=found)}) == 0
+    assert TerminationDetector().hear({"a": mine, "b": quiet(9, start=2, over=found)}) == found
+    assert (
+        TerminationDetector().hear({"a": quiet(7, start=3), "b": quiet(9, start=2, over=found)})
+        == 0
+    )
 
 
 def test_a_word_comes_back_from_its_counters() -> None:
-    word = Word(12, 3, quiet=True, activity=44, over=99)
-    assert Word.of(word.counters()) == word
-    assert Word.of({}) is None
+    word = Heartbeat(12, 3, quiet=True, activity=44, over=99)
+    assert Heartbeat.of(word.counters()) == word
+    assert Heartbeat.of({}) is None
 
 
 def test_those_that_have_left_are_not_waited_for() -> None:
-    gone = Word(2, 4, quiet=False, activity=9, left=True)
-    ears = Quiet()
+    gone = Heartbeat(2, 4, quiet=False, activity=9, left=True)
+    ears = TerminationDetector()
     assert ears.hear({"a": quiet(1), "b": gone}) == 0
     assert ears.hear({"a": quiet(2), "b": gone}) == 0
     assert ears.hear({"a": quiet(3), "b": gone}) != 0
-    assert Word.of(gone.counters()) == gone
+    assert Heartbeat.of(gone.counters()) == gone
 
 
 def test_nobody_is_done_without_those_of_the_crew_that_are_away() -> None:
-    ears, crew = Quiet(), frozenset("ab")
+    ears, pending_nodes = TerminationDetector(), frozenset("ab")
     for beat in (1, 3, 5):
-        assert ears.hear({"a": quiet(beat)}, crew) == 0
+        assert ears.hear({"a": quiet(beat)}, pending_nodes) == 0
     assert ears.waiting_for == ("b",)
-    assert ears.hear({"a": quiet(6), "b": None}, crew) == 0
+    assert ears.hear({"a": quiet(6), "b": None}, pending_nodes) == 0
     assert ears.waiting_for == ()
 
 
 def test_those_who_are_away_are_not_named_while_others_have_work() -> None:
-    ears, crew = Quiet(), frozenset("abc")
+    ears, pending_nodes = TerminationDetector(), frozenset("abc")
     for beat in (1, 3, 5):
-        assert ears.hear({"a": Word(1, beat, quiet=False, activity=beat)}, crew) == 0
+        assert ears.hear({"a": Heartbeat(1, beat, quiet=False, activity=beat)}, pending_nodes) == 0
         assert ears.waiting_for == ()
 
 
@@ -154,32 +159,32 @@ def test_what_another_has_found_does_not_count_while_one_of_the_crew_is_away() -
     mine, theirs = quiet(7), quiet(9, start=2)
     found = run_number({"a": mine, "b": theirs})
     words = {"a": mine, "b": quiet(9, start=2, over=found)}
-    assert Quiet().hear(words, frozenset("abc")) == 0
-    assert Quiet().hear(words, frozenset("ab")) == found
-    assert Quiet().hear(words, frozenset()) == found
+    assert TerminationDetector().hear(words, frozenset("abc")) == 0
+    assert TerminationDetector().hear(words, frozenset("ab")) == found
+    assert TerminationDetector().hear(words, frozenset()) == found
 
 
 def test_a_quiet_word_of_a_node_that_died_after_it_counts_for_nothing() -> None:
-    ears, crew = Quiet(), frozenset("ab")
+    ears, pending_nodes = TerminationDetector(), frozenset("ab")
     for beat in range(1, 9):
-        assert ears.hear({"a": quiet(beat), "b": quiet(4, start=2)}, crew) == 0
-    assert ears.hear({"a": quiet(9)}, crew) == 0
+        assert ears.hear({"a": quiet(beat), "b": quiet(4, start=2)}, pending_nodes) == 0
+    assert ears.hear({"a": quiet(9)}, pending_nodes) == 0
     # It is back, and has told nothing else yet than what stood there.
-    assert ears.hear({"a": quiet(11), "b": quiet(4, start=2)}, crew) == 0
+    assert ears.hear({"a": quiet(11), "b": quiet(4, start=2)}, pending_nodes) == 0
     for beat in (1, 2):
-        assert ears.hear({"a": quiet(12 + beat), "b": quiet(beat, start=3)}, crew) == 0
-    assert ears.hear({"a": quiet(15), "b": quiet(3, start=3)}, crew) != 0
+        assert ears.hear({"a": quiet(12 + beat), "b": quiet(beat, start=3)}, pending_nodes) == 0
+    assert ears.hear({"a": quiet(15), "b": quiet(3, start=3)}, pending_nodes) != 0
 
 
 def test_a_node_that_hears_nothing_new_does_not_find_the_end() -> None:
-    ears, words = Quiet(), {"a": quiet(5), "b": quiet(7, start=2)}
+    ears, words = TerminationDetector(), {"a": quiet(5), "b": quiet(7, start=2)}
     for _ in range(5):
         assert ears.hear(words, frozenset("ab")) == 0
 
 
 @pytest.mark.parametrize("then", ["a", "abc"], ids=["one is dismissed", "one joins"])
 def test_all_begins_anew_when_the_crew_is_another(then: str) -> None:
-    ears = Quiet()
+    ears = TerminationDetector()
     assert ears.hear({"a": quiet(1)}, frozenset("ab")) == 0
     assert ears.hear({"a": quiet(3)}, frozenset(then)) == 0
     assert ears.waiting_for == ()
@@ -187,8 +192,9 @@ def test_all_begins_anew_when_the_crew_is_another(then: str) -> None:
 
 @dataclass(eq=False)
 class Process:
-    """A node of a ring whose members come and go: it works, sends to those who are in the ring as it saw it last, and ends
-    when it has handed over all it had, when the crawl is over, or at once."""
+    """A node of a ring whose members come and go: it works, sends to those who are in the ring as
+    it saw it last, and ends when it has handed over all it had, when the crawl is over, or at once.
+    """
 
     name: str
     start: int
@@ -201,10 +207,10 @@ class Process:
     over: int = 0
     is_cut_off: bool = False
     leaving: bool = False
-    ears: Quiet = field(default_factory=Quiet)
-    made: Word | None = None
-    words: dict[str, Word | None] = field(default_factory=dict)
-    crew: frozenset[str] = frozenset()
+    ears: TerminationDetector = field(default_factory=TerminationDetector)
+    made: Heartbeat | None = None
+    words: dict[str, Heartbeat | None] = field(default_factory=dict)
+    pending_nodes: frozenset[str] = frozenset()
 
 
 class Cluster:
@@ -217,15 +223,17 @@ class Cluster:
         self.running: dict[str, Process] = {}
         # Consul: who is registered, the processes' last words, and the crew.
         self.registered: dict[str, Process] = {}
-        self.board: dict[str, Word] = {}
-        self.crew: set[str] = set()
+        self.board: dict[str, Heartbeat] = {}
+        self.pending_nodes: set[str] = set()
         # Redis, and what a process that has ended left on its disk.
         self.inboxes = dict.fromkeys(self.NAMES, 0)
         self.disks: dict[str, tuple[int, list[str]]] = {}
         self.budget = 60
-        # Of a page: many at once, or one at a time, so that nearly all are quiet while one is at work.
+        # Of a page: many at once, or one at a time, so that nearly all are quiet while one is at
+        # work.
         self.links = chance.choice([(0, 1, 2, 3), (1, 1, 1, 1, 1, 1, 0)])
-        # Steps so far; the last after which nothing was left anywhere; and at which each process joined.
+        # Steps so far; the last after which nothing was left anywhere; and at which each process
+        # joined.
         self.now = self.empty = 0
         self.joined: dict[int, int] = {}
         self.ended = 0
@@ -268,10 +276,11 @@ class Cluster:
             self.empty = self.now
 
     def join(self, name: str) -> None:
-        """With what is on its disk, and with seeds when nothing is; an earlier process's lease has ended before."""
+        """With what is on its disk, and with seeds when nothing is; an earlier process's lease has
+        ended before."""
         if name in self.running or name in self.registered:
             return
-        self.crew.add(name)
+        self.pending_nodes.add(name)
         process = Process(name, self.chance.randrange(1, 1 << 52))
         process.queued, process.outbox = self.disks.pop(name, (self.chance.randrange(2), []))
         self.running[name] = self.registered[name] = process
@@ -294,7 +303,7 @@ class Cluster:
         process.is_cut_off = False
         if name not in self.registered:
             self.registered[name] = process
-            self.crew.add(name)
+            self.pending_nodes.add(name)
         self.look(name)
 
     def work(self, name: str) -> None:
@@ -327,24 +336,27 @@ class Cluster:
         if process.made is None:
             process.beat += 1
             quiet = not (self.inboxes[name] or process.queued or process.outbox)
-            process.made = Word(process.start, process.beat, quiet, process.activity, process.over)
+            process.made = Heartbeat(
+                process.start, process.beat, quiet, process.activity, process.over
+            )
 
     def show(self, name: str) -> None:
-        """The heartbeat: a word is put, and all of them are read with the crew. In an outage those of the last one stand."""
+        """The heartbeat: a word is put, and all of them are read with the crew. In an outage those
+        of the last one stand."""
         process = self.running[name]
         if process.made is None:
             return
         if not process.is_cut_off and name in self.registered:
             self.board[name] = process.made
             process.words = dict(self.board)
-            process.crew = frozenset(self.crew)
+            process.pending_nodes = frozenset(self.pending_nodes)
         process.made = None
         words = {member: process.words.get(member) for member in process.members}
-        process.over = process.ears.hear(words, process.crew)
+        process.over = process.ears.hear(words, process.pending_nodes)
         if process.over:
             starts = [word.start for word in words.values() if word]
             assert self.empty >= max(self.joined[start] for start in starts), "over too early"
-            assert process.crew <= words.keys()
+            assert process.pending_nodes <= words.keys()
             # As any other that leaves: one that has joined since may send it something.
             self.begin_to_leave(name)
 
@@ -376,7 +388,8 @@ class Cluster:
             process.activity += 1
 
     def leave(self, name: str) -> None:
-        """Once nothing is here, and nobody can send anything here any more; or with what is here, when nobody stays."""
+        """Once nothing is here, and nobody can send anything here any more; or with what is here,
+        when nobody stays."""
         process = self.running[name]
         others = [other for other in self.registered.values() if other is not process]
         unaware = any(name in other.ring for other in others)
@@ -385,10 +398,15 @@ class Cluster:
             self._finish(name)
 
     def forget(self, name: str) -> None:
-        """By hand: what a node has that is gone is left out, once nobody sends it anything any more."""
+        """By hand: what a node has that is gone is left out, once nobody sends it anything any
+        more."""
         rings = [other.ring for other in self.registered.values()]
-        if name in self.crew and name not in self.running and not any(name in r for r in rings):
-            self.crew.remove(name)
+        if (
+            name in self.pending_nodes
+            and name not in self.running
+            and not any(name in r for r in rings)
+        ):
+            self.pending_nodes.remove(name)
             self.disks.pop(name, None)
             self.inboxes[name] = 0
 
@@ -396,7 +414,7 @@ class Cluster:
         process = self.running[name]
         if name in self.registered and not process.is_cut_off:
             if not (process.queued or process.outbox or self.inboxes[name]):
-                self.crew.discard(name)
+                self.pending_nodes.discard(name)
             self._unregister(name)
         self.ended += 1
         self._end(name)
@@ -418,12 +436,12 @@ class Cluster:
             self.run(100)
             for name in self.NAMES:
                 self.once(self.expire, name)
-                if name in self.crew:
+                if name in self.pending_nodes:
                     self.once(self.join, name)
-            if not (self.running or self.crew):
+            if not (self.running or self.pending_nodes):
                 break
         assert not self.running, "it does not end"
-        assert not self.crew
+        assert not self.pending_nodes
         assert self.is_empty
 
 

@@ -1,4 +1,5 @@
-"""The ring: even, stable, the same on each node, and nothing that comes from the register is taken on trust."""
+"""The ring: even, stable, the same on each node, and nothing that comes from the register is taken
+on trust."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.cluster.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
+from krowlspider.cluster.ring.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
 from tests.domains import real_domains
 
 

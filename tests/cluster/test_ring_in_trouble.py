@@ -1,5 +1,5 @@
-"""A ring whose processes are killed, and whose Redis servers freeze, die, or hold rubbish: nothing is lost, and no host is
-asked by two."""
+"""A ring whose processes are killed, and whose Redis servers freeze, die, or hold rubbish: nothing
+is lost, and no host is asked by two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from krowlspider.cluster.membership import parse_ring
-from krowlspider.cluster.ring import Ring
+from krowlspider.cluster.ring.ring import Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import Server, redis_server
 from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers, site_of
@@ -74,7 +74,8 @@ def test_nodes_that_are_killed_and_started_again_lose_nothing(
         agents = {node: agent_of(node).format(contact="crawl-tests@example.org") for node in NODES}
         assert asked_by_one_process_each(entries, ring, agents)
         asked = [identity(entry.url) for entry in pages(entries)]
-        # What was in transit or not committed at each of six deaths: 80 hosts, a request each, and what a second brings.
+        # What was in flight or not committed at each of six deaths: 80 hosts, a request each, and
+        # what a second brings.
         assert len(asked) - len(set(asked)) <= 6 * 2 * GRAPH.hosts
 
 
@@ -162,8 +163,9 @@ def commanded(server: Server, *command: str) -> None:
 
 @pytest.mark.parametrize("trouble", [*TROUBLES, "killed node"])
 def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, trouble: str) -> None:
-    """Each page of one node's site leads to a page of the other's that nothing else leads to: a message that is lost is a
-    page that is missed. What Redis has taken it is told to keep, as by default it may lose a second of it."""
+    """Each page of one node's site leads to a page of the other's that nothing else leads to: a
+    message that is lost is a page that is missed. What Redis has taken it is told to keep, as by
+    default it may lose a second of it."""
     ours, theirs = site_of("a"), site_of("b")
     body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
     chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]

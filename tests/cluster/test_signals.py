@@ -1,4 +1,5 @@
-"""A signal reaches every node within five seconds, and all nodes together never take more pages than there are."""
+"""A signal reaches every node within five seconds, and all nodes together never take more pages
+than there are."""
 
 from __future__ import annotations
 
@@ -15,10 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.consulcalls import Agent
+from krowlspider.cluster.consul.calls import Agent
 from krowlspider.cluster.membership import StaticMembership, UnansweredError
-from krowlspider.cluster.redisio import redis_client
-from krowlspider.cluster.ring import Member
+from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import (
     Budget,
     ConsulBudget,
@@ -29,6 +29,7 @@ from krowlspider.cluster.signals import (
     Signal,
     Signals,
 )
+from krowlspider.cluster.transport.redis_connection import redis_client
 from tests.cluster.forwarding import LATE
 
 from .purse import Pocket

@@ -1,5 +1,5 @@
-"""Two processes by a ring from a setting: each domain is fetched by its owner alone, every URL once, and both know when all
-is over."""
+"""Two processes by a ring from a setting: each domain is fetched by its owner alone, every URL
+once, and both know when all is over."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from redis import Redis
 from scrapy.settings import Settings
 
 from krowlspider.cluster.membership import ClusterError, parse_ring
-from krowlspider.cluster.ring import Member, Ring
-from krowlspider.staticnode import StaticNode
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.crawl.nodes.static import StaticNode
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import redis_server
 from tests.crawling import Crawl, frontier_view, write_seeds
@@ -59,7 +59,7 @@ def crawl_at(
         folder / node,
         arguments={"seeds": write_seeds(folder / f"seeds-{node}.txt", seeds)},
         settings={
-            "KROWL_RING": ",".join(ring_setting(servers)),
+            "KROWL_STATIC_NODES": ",".join(ring_setting(servers)),
             "KROWL_NODE_ID": node,
             **settings,
         },
@@ -167,7 +167,7 @@ def test_a_robots_txt_that_leads_to_another_nodes_host_is_not_fetched_there(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"KROWL_RING": None, "KROWL_NODE_ID": None},
+        {"KROWL_STATIC_NODES": None, "KROWL_NODE_ID": None},
         {"KROWL_NODE_ID": "b"},
         {"KROWL_CLUSTER": "another"},
     ],
@@ -261,12 +261,12 @@ def test_nodes_with_another_ring_are_refused_and_the_first_goes_on(
         first.wait_until(lambda: "waits for the other nodes" in first.log)
         others = {"weight": f"{ring}*2", "first-member": f"c={third.url},{ring}"}
         refused = [
-            crawl_at("b", servers, tmp_path / name, seeds, KROWL_RING=other).start()
+            crawl_at("b", servers, tmp_path / name, seeds, KROWL_STATIC_NODES=other).start()
             for name, other in others.items()
         ]
         for crawl in refused:
             crawl.wait(code=2)
-            assert "node a of the cluster 'krowlspider' has another KROWL_RING" in crawl.log
+            assert "node a of the cluster 'krowlspider' has another KROWL_STATIC_NODES" in crawl.log
         pushed = web.url(site_of("a"), "/pushed")
         with Redis.from_url(servers["a"].url) as client:
             client.lpush("broad:start_urls", pushed)
@@ -288,7 +288,7 @@ def test_another_ring_that_is_heard_of_no_more_refuses_nobody_and_one_that_is_en
         crawl.wait_until(lambda: client.hexists(BEATS, "a") and len(pages(web.log())) == 1)
         client.hset(BEATS, "b", json.dumps({**_ANOTHER_RING, "beat": 2}))
         crawl.wait(code=2)
-        assert "node b of the cluster 'krowlspider' has another KROWL_RING" in crawl.log
+        assert "node b of the cluster 'krowlspider' has another KROWL_STATIC_NODES" in crawl.log
         assert crawl.stats["finish_reason"] == "cluster_error"
 
 
@@ -328,7 +328,7 @@ def test_a_start_url_pushed_to_a_crawl_that_runs_brings_its_depth_its_priority_a
             arguments={"urls": seed},
             settings={
                 "SPIDER_MODULES": "tests.spiders",
-                "KROWL_RING": ",".join(ring_setting(servers)),
+                "KROWL_STATIC_NODES": ",".join(ring_setting(servers)),
                 "KROWL_NODE_ID": "a",
             },
         ).start()
@@ -359,7 +359,7 @@ def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
                 arguments={"urls": " ".join(urls)},
                 settings={
                     "SPIDER_MODULES": "tests.spiders",
-                    "KROWL_RING": ",".join(ring_setting(servers)),
+                    "KROWL_STATIC_NODES": ",".join(ring_setting(servers)),
                     "KROWL_NODE_ID": node,
                 },
             ).start()
@@ -374,7 +374,7 @@ def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
 def test_two_members_with_one_redis_are_refused(tmp_path: Path) -> None:
     crawl = Crawl(
         tmp_path / "job",
-        settings={"KROWL_RING": "a=redis://127.0.0.1:1/0,b=redis://127.0.0.1:1/0"},
+        settings={"KROWL_STATIC_NODES": "a=redis://127.0.0.1:1/0,b=redis://127.0.0.1:1/0"},
     ).run(code=2)
     assert "members a and b have one Redis" in crawl.log
 
@@ -406,7 +406,7 @@ def test_only_a_process_that_goes_on_and_ought_not_to_be_there_is_refused(
     settings = Settings()
     settings.setmodule("krowlspider.settings")
     ring = ["a=redis://127.0.0.1:1/0", "b=redis://127.0.0.1:1/1"]
-    settings.setdict({"KROWL_RING": ring, "KROWL_NODE_ID": "a"})
+    settings.setdict({"KROWL_STATIC_NODES": ring, "KROWL_NODE_ID": "a"})
     number = Ring(parse_ring(ring)).number
     words = [
         {**word, "ring": number} if word.get("ring", 0) is None else word for word in (before, now)

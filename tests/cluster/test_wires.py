@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.servers import Server
 
-# It connects from a given port when it is told to, and then asks a Redis for a sign of life at each line of its input.
+# It connects from a given port when it is told to, and then asks a Redis for a sign of life at each
+# line of its input.
 ASKER = """
 import socket, sys
 local, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])

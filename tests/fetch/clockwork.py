@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from krowlspider.fetch.loopclock import LoopClock
+from krowlspider.fetch.loop_clock import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

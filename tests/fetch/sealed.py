@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import TYPE_CHECKING
 
@@ -64,3 +65,25 @@ class Sealer:
         label = b"tls13 " + label
         info = struct.pack(">HB", length, len(label)) + label + b"\x00"
         return HKDFExpand(algorithm, length, info).derive(self._secret)
+
+
+def hello_retry(hello: bytes, group: int) -> bytes:
+    """A server's word that it wants a key of ``group`` (RFC 8446, section 4.1.4)."""
+    session = hello[43 : 44 + hello[43]]
+    versions = b"\x00\x2b\x00\x02\x03\x04"
+    wanted = b"\x00\x33\x00\x02" + group.to_bytes(2, "big")
+    extensions = (len(versions + wanted)).to_bytes(2, "big") + versions + wanted
+    asking = hashlib.sha256(b"HelloRetryRequest").digest()
+    body = b"\x03\x03" + asking + session + b"\x13\x01\x00" + extensions
+    message = b"\x02" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x03" + len(message).to_bytes(2, "big") + message
+
+
+def by_bytes(flight: bytes) -> bytes:
+    """The plain records of a flight, as records of a byte each."""
+    parts = []
+    while flight:
+        end = 5 + int.from_bytes(flight[3:5], "big")
+        parts += [flight[:3] + b"\x00\x01" + bytes([byte]) for byte in flight[5:end]]
+        flight = flight[end:]
+    return b"".join(parts)

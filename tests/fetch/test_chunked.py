@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.fetch.chunked import FRAMING_CAP, ChunkedDecoder
 from krowlspider.fetch.errors import ProtocolBroken
+from krowlspider.fetch.http.chunked import FRAMING_CAP, ChunkedDecoder
 
 
 def coded(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") -> bytes:

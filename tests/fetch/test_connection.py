@@ -16,10 +16,10 @@ from krowlspider.fetch.errors import (
     TooSlow,
     TotalTimeout,
 )
+from krowlspider.fetch.http.reader import ResponseReader
+from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.memory import Held, Memory
-from krowlspider.fetch.onebyone import OneByOne
-from krowlspider.fetch.reader import ResponseReader
-from krowlspider.fetch.request import Origin
+from krowlspider.fetch.one_by_one import OneByOne
 
 from .clockwork import Clockwork
 

@@ -12,8 +12,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.fetch.decode import MEMBERS_CAP, decode_body
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
+from krowlspider.fetch.http.decode import MEMBERS_CAP, decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import brotli
 import pytest
 
-from krowlspider.fetch.decode import CPU_BASE, CPU_PER_BYTE, IDLE_INPUT, Decoding, decode_body
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
+from krowlspider.fetch.http.decode import CPU_BASE, CPU_PER_BYTE, IDLE_INPUT, Decoding, decode_body
 from tests.fetch.emptiness import NOTHING, costly
 from tests.fetch.test_decode import CODERS, PAGE, coding
 

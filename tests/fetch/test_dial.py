@@ -10,7 +10,7 @@ import ssl
 import pytest
 
 from krowlspider.fetch.dial import connect_failure
-from krowlspider.fetch.dns import Resolver
+from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
     ConnectFailed,
     ConnectionReset,
@@ -22,7 +22,7 @@ from krowlspider.fetch.errors import (
     TLSFailed,
 )
 from krowlspider.fetch.guard import AddressGuard
-from krowlspider.fetch.loopclock import LoopClock
+from krowlspider.fetch.loop_clock import LoopClock
 
 from .nameserver import closed_port, nameserver, no_sockets_left
 from .web import Run, answering, client, fetch, serve

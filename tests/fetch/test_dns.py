@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.dns import ADDRESSES_KEPT, HOSTS_FILE, Resolver
+from krowlspider.fetch.dns.hosts_file import parse_hosts
+from krowlspider.fetch.dns.nameservers import NameServers
+from krowlspider.fetch.dns.resolver import ADDRESSES_KEPT, HOSTS_FILE, Resolver
 from krowlspider.fetch.errors import (
     FetchError,
     LocalExhausted,
@@ -18,9 +20,7 @@ from krowlspider.fetch.errors import (
     NameTimeout,
     NameWithoutAddress,
 )
-from krowlspider.fetch.hosts import parse_hosts
-from krowlspider.fetch.loopclock import LoopClock
-from krowlspider.fetch.nameservers import NameServers
+from krowlspider.fetch.loop_clock import LoopClock
 
 from .nameserver import (
     AAAA,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import ProtocolBroken
-from krowlspider.fetch.head import Framing, mend, parse_head
+from krowlspider.fetch.http.head import Framing, mend, parse_head
 
 
 def head(*lines: bytes, status: bytes = b"HTTP/1.1 200 OK") -> bytes:

@@ -12,10 +12,10 @@ import trustme
 
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.errors import FirstByteTimeout, TotalTimeout
-from krowlspider.fetch.loopclock import INTERVAL, LATE, LONG, LoopClock
+from krowlspider.fetch.http.reader import ResponseReader
+from krowlspider.fetch.http.request import Origin
+from krowlspider.fetch.loop_clock import INTERVAL, LATE, LONG, LoopClock
 from krowlspider.fetch.pool import Pool
-from krowlspider.fetch.reader import ResponseReader
-from krowlspider.fetch.request import Origin
 
 from .clockwork import Clockwork
 from .nameserver import nameserver

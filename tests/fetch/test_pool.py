@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from krowlspider.fetch.connection import Connection
+from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.pool import Pool
-from krowlspider.fetch.request import Origin
 
 from .clockwork import Clockwork
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
-from krowlspider.fetch.head import HEAD_CAP
-from krowlspider.fetch.reader import ResponseReader
+from krowlspider.fetch.http.head import HEAD_CAP
+from krowlspider.fetch.http.reader import ResponseReader
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Headers

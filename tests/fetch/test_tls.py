@@ -15,7 +15,7 @@ from OpenSSL import SSL
 
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, TLSFailed
-from krowlspider.fetch.tls import Channel
+from krowlspider.fetch.tls.channel import Channel
 
 from .web import Peer, Run, Script, answering, client, closing, fetch, serve
 
@@ -106,7 +106,8 @@ def old_server(suite: str) -> ssl.SSLContext:
 
 
 def server_hello(version: bytes) -> bytes:
-    """A record with 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression, no extension."""
+    """A record with 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression, no
+    extension."""
     hello = version + bytes(range(32)) + b"\x00" + b"\x00\x2f" + b"\x00"
     return b"\x16" + version + b"\x00\x2a" + b"\x02\x00\x00\x26" + hello
 
@@ -156,7 +157,8 @@ def test_a_server_whose_tls_is_too_old_is_told_so(run: Run) -> None:
 def test_what_tcp_and_tls_took_is_told_apart(
     run: Run, tls: ssl.SSLContext, certificate: trustme.LeafCert
 ) -> None:
-    """A server that says hello late holds up TLS, not TCP; what was opened once is told of each exchange."""
+    """A server that says hello late holds up TLS, not TCP; what was opened once is told of each
+    exchange."""
 
     async def main() -> None:
         def late(*_: object) -> None:

@@ -1,6 +1,7 @@
 """An idle connection with TLS takes little memory, however long its answers were.
 
-``python -m tests.fetch.test_tls_memory PORT`` is the client that is measured: the server's side of each takes as much.
+``python -m tests.fetch.test_tls_memory PORT`` is the client that is measured: the server's side of
+each takes as much.
 """
 
 from __future__ import annotations

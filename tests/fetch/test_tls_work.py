@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import ssl
 import time
 from contextlib import suppress
@@ -13,17 +12,17 @@ import pytest
 import trustme
 from OpenSSL import SSL
 
-from krowlspider.fetch.clienthello import offers_finite_field
 from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import crawler_tls
 from krowlspider.fetch.errors import TLSFailed
-from krowlspider.fetch.reader import ResponseReader
-from krowlspider.fetch.request import Origin
-from krowlspider.fetch.slices import TURN, Slices
-from krowlspider.fetch.tls import BARE_MOST, WORK, Channel
+from krowlspider.fetch.http.reader import ResponseReader
+from krowlspider.fetch.http.request import Origin
+from krowlspider.fetch.tls.channel import BARE_MOST, WORK, Channel
+from krowlspider.fetch.tls.client_hello import offers_finite_field
+from krowlspider.fetch.tls.slices import TURN, Slices
 
 from .clockwork import Clockwork
-from .sealed import HANDSHAKE, Sealer
+from .sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
 from .test_connection import Wire
 from .test_tls import Records
 from .web import Peer, Run, answering, client, fetch, serve
@@ -239,18 +238,6 @@ def test_a_turn_takes_no_longer_for_many_that_flood(
     assert lines[0].tcp.reading
 
 
-def hello_retry(hello: bytes, group: int) -> bytes:
-    """A server's word that it wants a key of ``group`` (RFC 8446, section 4.1.4)."""
-    session = hello[43 : 44 + hello[43]]
-    versions = b"\x00\x2b\x00\x02\x03\x04"
-    wanted = b"\x00\x33\x00\x02" + group.to_bytes(2, "big")
-    extensions = (len(versions + wanted)).to_bytes(2, "big") + versions + wanted
-    asking = hashlib.sha256(b"HelloRetryRequest").digest()
-    body = b"\x03\x03" + asking + session + b"\x13\x01\x00" + extensions
-    message = b"\x02" + len(body).to_bytes(3, "big") + body
-    return b"\x16\x03\x03" + len(message).to_bytes(2, "big") + message
-
-
 @pytest.mark.parametrize(
     ("group", "taken"),
     [(0x17, True), (0x18, True), (0x19, True), (0x1E, True), (0x100, False), (0x104, False)],
@@ -328,12 +315,7 @@ def test_a_handshake_in_records_of_a_byte_is_bounded(
             inward.write(await peer.some())
             with suppress(ssl.SSLWantReadError):
                 server.do_handshake()
-            flight, split = outward.read(), b""
-            while flight:
-                size = int.from_bytes(flight[3:5], "big")
-                for byte in flight[5 : 5 + size]:
-                    split += flight[:3] + b"\x00\x01" + bytes([byte])
-                flight = flight[5 + size :]
+            split = by_bytes(outward.read())
             assert len(split) > BARE_MOST
             await peer.send(split)
             await peer.gone()

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.fetch.client import Client
-from krowlspider.fetch.dns import Resolver
+from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
-from krowlspider.fetch.loopclock import LoopClock
+from krowlspider.fetch.loop_clock import LoopClock
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange, Observer

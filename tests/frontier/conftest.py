@@ -8,33 +8,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.arrival import Arrivals
-from krowlspider.frontier.departure import Departures
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate, Frontier, Lease
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.queues import entries, records
-from krowlspider.frontier.robots import Patience, RobotsGate
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore, Store
-from krowlspider.frontier.tally import Tally
-from krowlspider.frontier.turns import Limits
-from krowlspider.politeness.pace import PaceRule
+from krowlspider.frontier.handover.arrival import Arrivals
+from krowlspider.frontier.handover.departure import Departures
+from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.queues import entries, records
+from krowlspider.frontier.store.store import LevelStore, Store
+from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from krowlspider.frontier.filterfile import FilterFile
+    from krowlspider.frontier.outbox import Foreign
+    from krowlspider.frontier.seen.filter_file import FilterFile
 
-RULE = PaceRule(
+RULE = DelayPolicy(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=3600.0
 )
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
 # Memory for next to nothing: every host and place comes from disk.
-TINY = replace(LIMITS, hosts_in_memory=1, window=1, parked=1, in_line=2)
+TINY = replace(LIMITS, hosts_in_memory=1, window=1, blocked=1, in_line=2)
 
 
 def counted(store: Store) -> Tally:
@@ -96,7 +97,7 @@ class World:
             self.frontier,
             agent="krowlspider",
             ttl=1000.0,
-            patience=Patience(retries=1, distress=2),
+            patience=RetryLimits(retries=1, throttling=2),
             crawl_delay_max=300.0,
             wall=lambda: self.clocks.wall,
         )
@@ -145,8 +146,14 @@ class World:
     def add(self, *urls: str, priority: int = 0) -> int:
         return self.frontier.add([self.candidate(url, priority) for url in urls])
 
+    def forward(self, items: Iterable[Foreign]) -> int:
+        """Queue what belongs to others alone; how many were put into the outbox."""
+        before = self.frontier.counters["foreign"]
+        self.frontier.queue([], list(items))
+        return self.frontier.counters["foreign"] - before
+
     def pop(self) -> Lease | None:
-        """Pop the next due entry, leaving its host in transit."""
+        """Pop the next due entry, leaving its host in flight."""
         while (host := self.frontier.pop_host()) is not None:
             if (lease := self.frontier.pop(host)) is not None:
                 return lease

@@ -1,4 +1,5 @@
-"""However many hosts there are, a pop looks at few of them, memory holds few of them, and they come in order."""
+"""However many hosts there are, a pop looks at few of them, memory holds few of them, and they come
+in order."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import frontier as frontier_module
-from krowlspider.frontier import turns
-from krowlspider.frontier.schema import DUE
+from krowlspider.frontier.hosts import scheduling
+from krowlspider.frontier.store.schema import DUE
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 MANY = 400
 # Most of the hosts and most of the heap are on disk only.
@@ -28,8 +29,8 @@ def page_of(number: int) -> str:
 
 
 def resting(world: World, chance: random.Random) -> dict[str, float]:
-    """So many hosts, each of which has been fetched once and rests for up to 100 seconds; when each is due, by
-    the monotonic clock."""
+    """So many hosts, each of which has been fetched once and rests for up to 100 seconds; when each
+    is due, by the monotonic clock."""
     due = {}
     world.add(*(page_of(number) + path for number in range(MANY) for path in "ab"))
     while (lease := world.pop()) is not None:
@@ -46,8 +47,8 @@ def resting(world: World, chance: random.Random) -> dict[str, float]:
 def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_LOOKS", 20)
-    monkeypatch.setattr(turns, "_TOGETHER", 5)
+    monkeypatch.setattr(scheduling, "_LOOKS", 20)
+    monkeypatch.setattr(scheduling, "_TOGETHER", 5)
     world = World(open_store, limits=replace(LIMITS, hosts_in_memory=30, window=40))
     urls = [f"http://h{number}.d{number}.test/" for number in range(MANY)]
     world.add(*urls)
@@ -69,7 +70,7 @@ def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = replace(LIMITS, domain_concurrency=1, hosts_in_memory=30, window=40)
-    limits = replace(limits, parked=5, in_line=10)
+    limits = replace(limits, blocked=5, in_line=10)
     world = World(open_store, limits=limits)
     urls = [f"http://h{number}.shared.test/" for number in range(MANY)]
     world.add(*urls)
@@ -132,7 +133,7 @@ def test_invariant_1_what_a_death_left_unsure_is_so_after_a_clean_end_too(world:
     world.add("http://a.test/1", "http://a.test/2")
     lease = world.pop()
     assert lease is not None
-    lease.host.pace.floor = 20.0
+    lease.host.rate.floor = 20.0
     world.frontier.release(lease.host, 20.0)
     world.crash()
     world.clocks.pass_(1)

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import schema
-from krowlspider.frontier.derived import Found, put_right
+from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.outbox import Foreign
-from krowlspider.frontier.queues import all_entries, entry_keys, records
-from krowlspider.frontier.schema import host_in, host_key
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import all_entries, entry_keys, records
+from krowlspider.frontier.store.schema import host_in, host_key
 from tests.frontier.conftest import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 HOSTS = {"a.test": 5, "a.test.b": 1, "a-b.test": 2, "c.test": 3}
 
@@ -61,7 +61,7 @@ def without_records(world: World, *names: str) -> list[bytes]:
 
 
 def mended(world: World, most: int = 10) -> Found:
-    return put_right(world.store, world.hasher, world.clocks.wall, most)
+    return rebuild_indexes(world.store, world.hasher, world.clocks.wall, most)
 
 
 def contents(world: World) -> dict[bytes, object]:
@@ -182,18 +182,18 @@ def test_counters_that_are_lost_or_older_than_the_hosts_are_told(
     assert mended(world).counters_lost
 
 
-def test_a_host_that_was_put_off_without_a_note_of_it_is_tried_again(world: World) -> None:
+def test_a_host_that_was_deferred_without_a_note_of_it_is_tried_again(world: World) -> None:
     world.store.close()
     frontier = world.open()
     world.clocks.pass_(200)
     host = frontier.pop_host()
     assert host is not None
-    frontier.put_off(host)
+    frontier.defer(host)
     frontier.close()
     world.store = world.open_store()
-    assert len(removed(world, schema.PUT_OFF)) == 1
+    assert len(removed(world, schema.DEFERRED)) == 1
     mended(world)
-    assert list(world.store.keys(schema.PUT_OFF)) == [schema.put_off_key(host.name)]
+    assert list(world.store.keys(schema.DEFERRED)) == [schema.deferred_key(host.name)]
     assert any(host.name in url for url in crawled(world))
 
 
@@ -226,11 +226,11 @@ def test_marks_of_foreign_urls_belong_to_no_host(world: World) -> None:
     world.store.close()
     world.open()
     item = Foreign("x", "f.test", world.hasher.key("http://f.test/"), b"message")
-    world.frontier.forward([item])
+    world.forward([item])
     found = mended(world)
     assert found.whole
     assert found.kept["seen"] == 13
     world.store.close()
     world.open()
-    assert world.frontier.forward([item]) == 0
+    assert world.forward([item]) == 0
     assert world.frontier.outbox.depths() == {"x": 1}

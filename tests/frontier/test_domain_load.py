@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import domainload
-from krowlspider.frontier.domainload import DomainLoad
-from krowlspider.frontier.edit import drop_host
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.schema import LOAD
+from krowlspider.frontier.admin.edit import drop_host
+from krowlspider.frontier.hosts import domain_load
+from krowlspider.frontier.hosts.domain_load import DomainLoad
+from krowlspider.frontier.store.schema import LOAD
 from tests.frontier.conftest import LIMITS, World
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 TOTAL = 40
 SHARE = 10
@@ -131,7 +131,7 @@ def test_without_a_share_nothing_is_counted() -> None:
 def test_of_domains_without_end_the_large_ones_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(domainload, "DOMAINS_IN_MEMORY", 100)
+    monkeypatch.setattr(domain_load, "DOMAINS_IN_MEMORY", 100)
     load = DomainLoad(MemoryStore(), 0.25, TOTAL)
     load.add("evil.test", SHARE)
     for number in range(1000):

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import schema
-from krowlspider.frontier.edit import UnknownHostError, drop_host, forget_host
+from krowlspider.frontier.admin.edit import UnknownHostError, drop_host, forget_host
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts import Host
-from krowlspider.frontier.queues import entries, entry_keys
-from krowlspider.frontier.schema import poison_prefix
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import entries, entry_keys
+from krowlspider.frontier.store.schema import poison_prefix
 from tests.frontier.conftest import LIMITS, RULE, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Batch, Store
+    from krowlspider.frontier.store.store import Batch, Store
 
 A = [f"http://a.test/{page}" for page in range(5)]
 B = ["http://b.test/", "http://a.test.b.test/"]
@@ -159,14 +159,14 @@ def test_invariant_4_a_forget_cut_short_leaves_no_url_seen_that_is_not_queued(
     assert world.add(*A) == 5
 
 
-def test_a_host_that_is_put_off_can_be_dropped_and_comes_back_with_new_urls(
+def test_a_host_that_is_deferred_can_be_dropped_and_comes_back_with_new_urls(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
     world.add(*A)
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host)
+    world.frontier.defer(host)
     world.frontier.close()
     world.store = open_store()
     assert drop_host(world.store, "a.test") == 5

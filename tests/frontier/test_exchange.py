@@ -1,4 +1,5 @@
-"""URLs out of one frontier and into another: what comes out goes in, and what is bad is told and skipped."""
+"""URLs out of one frontier and into another: what comes out goes in, and what is bad is told and
+skipped."""
 
 from __future__ import annotations
 
@@ -7,18 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.frontier.admin.export import (
+    BadLine,
+    Imported,
+    export_lines,
+    import_lines,
+    parse_line,
+)
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.exchange import BadLine, Imported, export_lines, import_lines, parse_line
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.queues import all_entries, entry_keys
-from krowlspider.frontier.schema import poison_prefix
+from krowlspider.frontier.store.queues import all_entries, entry_keys
+from krowlspider.frontier.store.schema import poison_prefix
 from tests.frontier.conftest import KeptMemoryStore, World
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 URLS = ["http://a.test/", "http://a.test/x?b=1&a=2", "https://b.test/%C3%A4"]
 
@@ -54,7 +61,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
 ) -> None:
     world = World(open_store)
     entries = [
-        Entry(URLS[0], depth=3, redirects=1, retries=2, distress=3, bare=True),
+        Entry(URLS[0], depth=3, redirects=1, retries=2, throttling=3, bare=True),
         Entry(URLS[1], request=b"J{}", via="http://b.test/", hop="M"),
         Entry(URLS[2], depth=7, chain=("http://old.test/", "http://b.test/moved")),
     ]
@@ -70,7 +77,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
         "depth": 3,
         "redirects": 1,
         "retries": 2,
-        "distress": 3,
+        "throttling": 3,
         "bare": True,
         "state": "queued",
     }

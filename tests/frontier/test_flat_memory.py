@@ -1,4 +1,5 @@
-"""A frontier's memory does not grow with what is queued: a million hosts, or a million URLs of one host.
+"""A frontier's memory does not grow with what is queued: a million hosts, or a million URLs of one
+host.
 
 ``python -m tests.frontier.test_flat_memory FOLDER HOSTS`` is the process that is measured.
 """
@@ -14,28 +15,30 @@ from pathlib import Path
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore
-from krowlspider.frontier.turns import Limits
-from krowlspider.politeness.pace import PaceRule
+from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.canonical import IdentityHasher
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 1_000_000
-# Hosts in memory, the names of domains and the window are full after some 300,000 pops of as many hosts.
+# Hosts in memory, the names of domains and the window are full after some 300,000 pops of as many
+# hosts.
 URLS, POPS = 1_000_000, 600_000
 LINKS, COMMIT_EVERY = 100, 1000
 # So that the filter grows by layers: 100,000 keys, then twice as many each time.
 CAPACITY = 100_000
-# What grows with the URLs by right: the filter, at most 32 bits each, where a new layer is allocated whole and holds
-# twice what the one before does, so that it may come late.
+# What grows with the URLs by right: the filter, at most 32 bits each, where a new layer is
+# allocated whole and holds twice what the one before does, so that it may come late.
 FILTER = URLS * 32 // 8
-# LevelDB's two write buffers of 32 MiB are full or empty as it happens, and malloc keeps what it was given. An
-# object for each host or URL, 100 bytes of it or more, would come to 50 MB from half to all of them.
+# LevelDB's two write buffers of 32 MiB are full or empty as it happens, and malloc keeps what it
+# was given. An object for each host or URL, 100 bytes of it or more, would come to 50 MB from half
+# to all of them.
 SLACK = 40 * MB
-RULE = PaceRule(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300, retry_after_max=3600)
+RULE = DelayPolicy(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300, retry_after_max=3600)
 LIMITS = Limits(host_queue=URLS, total=URLS, domain_concurrency=2)
 
 
@@ -82,7 +85,8 @@ class Measured:
 
 
 def anonymous_memory() -> int:
-    """Bytes of this process that are not a file's: LevelDB maps its tables, which the kernel may drop."""
+    """Bytes of this process that are not a file's: LevelDB maps its tables, which the kernel may
+    drop."""
     found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts import Turn
-from krowlspider.frontier.schema import DUE, QUEUE, due_key, is_record
-from krowlspider.frontier.store import AnyReader, Store
-from krowlspider.frontier.turns import ROUND, Limits
+from krowlspider.frontier.hosts.host import SchedulingState
+from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.hosts.scheduling import ROUND
+from krowlspider.frontier.store.schema import DUE, QUEUE, due_key, is_record
+from krowlspider.frontier.store.store import Reader, Store
 from tests.frontier.conftest import LIMITS, RULE, World
 
 OpenStore = Callable[[], Store]
@@ -46,7 +48,7 @@ def test_entries_of_a_host_come_first_in_first_out_within_a_priority(world: Worl
     assert drain(world) == [A3, A1, A2, "http://a.test/4"]
 
 
-def test_invariant_1_one_request_of_a_host_is_in_transit_at_a_time(world: World) -> None:
+def test_invariant_1_one_request_of_a_host_is_in_flight_at_a_time(world: World) -> None:
     world.add(A1, A2)
     first = world.pop()
     assert first is not None
@@ -60,7 +62,7 @@ def test_invariant_1_one_request_of_a_host_is_in_transit_at_a_time(world: World)
     assert second.entry.url == A2
 
 
-def test_invariant_1_a_domain_has_at_most_its_share_in_transit(world: World) -> None:
+def test_invariant_1_a_domain_has_at_most_its_share_in_flight(world: World) -> None:
     world.add(*(f"http://h{number}.example.com/" for number in range(4)))
     leases = [world.pop(), world.pop(), world.pop()]
     assert [lease is None for lease in leases] == [False, False, True]
@@ -199,7 +201,7 @@ def test_invariant_1_after_a_crash_every_host_waits_its_delay_once(world: World)
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
-    lease.host.pace.floor = 20.0
+    lease.host.rate.floor = 20.0
     world.frontier.release(lease.host, 0.25)
     world.crash()
     world.clocks.pass_(19.9)
@@ -285,11 +287,11 @@ def test_unpop_undoes_a_pop(world: World) -> None:
     assert drain(world) == [A1, A2]
 
 
-def test_an_errand_wakes_a_host_that_has_nothing_queued(world: World) -> None:
-    world.frontier.urge("c.test", "errand")
+def test_an_robots_fetch_wakes_a_host_that_has_nothing_queued(world: World) -> None:
+    world.frontier.enqueue_robots_fetch("c.test", "errand")
     host = world.frontier.pop_host()
     assert host is not None
-    assert (host.name, list(host.errands)) == ("c.test", ["errand"])
+    assert (host.name, list(host.robots_fetches)) == ("c.test", ["errand"])
 
 
 def test_a_waiting_host_is_not_popped_until_it_is_resumed_and_keeps_its_delay(
@@ -312,11 +314,11 @@ def test_a_waiting_host_is_not_popped_until_it_is_resumed_and_keeps_its_delay(
 def test_an_illegal_turn_is_refused_and_changes_nothing(world: World) -> None:
     world.add(A1)
     host = world.frontier.host("a.test")
-    with pytest.raises(ValueError, match="not in transit"):
+    with pytest.raises(ValueError, match="not in flight"):
         world.frontier.release(host, 1.0)
     with pytest.raises(ValueError, match="not waiting"):
         world.frontier.resume(host)
-    assert host.turn is Turn.RESTING
+    assert host.state is SchedulingState.RESTING
     assert world.fetch() == A1
 
 
@@ -376,9 +378,10 @@ def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
     reader = world.store.reader
 
     @contextmanager
-    def noted() -> Iterator[AnyReader]:
+    def noted() -> Iterator[Reader]:
         with reader() as found:
-            yield AnyReader(lambda key: places.append(key) or found.read(key))
+            read = lambda key: places.append(key) or found.read(key)
+            yield SimpleNamespace(read=read, read_next=read)
 
     monkeypatch.setattr(world.store, "reader", noted)
     world.clocks.pass_(1)
@@ -386,17 +389,17 @@ def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
     assert not [key for key in places if key.startswith(QUEUE) and not is_record(key)]
 
 
-def put_off(world: World) -> None:
+def defer(world: World) -> None:
     """Take the next host out of the heap, as one that did not answer."""
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host)
+    world.frontier.defer(host)
 
 
-def test_a_host_that_is_put_off_keeps_its_urls_until_the_next_round(world: World) -> None:
+def test_a_host_that_is_deferred_keeps_its_urls_until_the_next_round(world: World) -> None:
     world.add(A1, A2)
     world.commit()
-    put_off(world)
+    defer(world)
     assert world.frontier.queued == 2
     assert not world.frontier.hopeful
     assert world.add(A3) == 1
@@ -411,9 +414,9 @@ def test_a_host_that_is_put_off_keeps_its_urls_until_the_next_round(world: World
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_start_tries_hosts_that_were_put_off_at_once(world: World, clean: bool) -> None:
+def test_a_start_tries_hosts_that_were_deferred_at_once(world: World, clean: bool) -> None:
     world.add(A1, A2, B1)
-    put_off(world)
+    defer(world)
     if clean:
         world.restart()
     else:
@@ -425,21 +428,21 @@ def test_a_start_tries_hosts_that_were_put_off_at_once(world: World, clean: bool
     assert sorted(drain(world)) == [A1, A2, B1]
 
 
-def test_a_host_that_is_put_off_still_serves_errands(world: World) -> None:
+def test_a_host_that_is_deferred_still_serves_robots_fetches(world: World) -> None:
     world.add(A1)
-    put_off(world)
-    world.frontier.urge("a.test", "errand")
+    defer(world)
+    world.frontier.enqueue_robots_fetch("a.test", "errand")
     host = world.frontier.pop_host()
     assert host is not None
-    assert host.errands == ["errand"]
-    host.errands.clear()
+    assert host.robots_fetches == ["errand"]
+    host.robots_fetches.clear()
     world.frontier.release(host, 0.25)
     assert world.frontier.hopeful
     world.clocks.pass_(0.25)
     assert world.fetch() == A1
 
 
-def test_invariant_1_an_errand_does_not_pop_a_host_that_is_in_transit_or_parked(
+def test_invariant_1_an_robots_fetch_does_not_pop_a_host_that_is_in_flight_or_parked(
     open_store: OpenStore,
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
@@ -449,31 +452,31 @@ def test_invariant_1_an_errand_does_not_pop_a_host_that_is_in_transit_or_parked(
     assert first is not None
     assert world.frontier.pop_host() is None
     for host in hosts:
-        world.frontier.urge(host, "errand")
+        world.frontier.enqueue_robots_fetch(host, "errand")
         # A place that is left over in the heap, as after an eviction.
         world.frontier._due.push(0.0, host)
     assert world.frontier.pop_host() is None
 
 
-def test_hosts_that_wait_for_each_other_serve_each_others_errands(world: World) -> None:
+def test_hosts_that_wait_for_each_other_serve_each_others_robots_fetches(world: World) -> None:
     world.add(A1, B1)
     a, b = world.frontier.pop_host(), world.frontier.pop_host()
     assert a is not None
     assert b is not None
-    world.frontier.urge("b.test", "of a")
-    world.frontier.urge("a.test", "of b")
+    world.frontier.enqueue_robots_fetch("b.test", "of a")
+    world.frontier.enqueue_robots_fetch("a.test", "of b")
     world.frontier.wait(a, 0.25)
     world.frontier.wait(b, 0.25)
     world.clocks.pass_(0.25)
     served = world.frontier.pop_host()
     assert served is a
-    served.errands.clear()
+    served.robots_fetches.clear()
     world.frontier.release(a, 0.25)
-    assert a.turn is Turn.WAITING
+    assert a.state is SchedulingState.WAITING
     world.frontier.resume(a)
     world.frontier.resume(b)
     assert world.frontier.pop_host() is b
-    b.errands.clear()
+    b.robots_fetches.clear()
     world.frontier.release(b, 0.0)
     world.clocks.pass_(0.25)
     assert sorted(drain(world)) == [A1, B1]
@@ -536,7 +539,7 @@ def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(
 def test_a_url_queued_while_its_host_is_out_of_the_heap_is_found_after_a_crash(
     world: World,
 ) -> None:
-    world.frontier.urge("a.test", "errand")
+    world.frontier.enqueue_robots_fetch("a.test", "errand")
     host = world.frontier.pop_host()
     assert host is not None
     world.add(A1)

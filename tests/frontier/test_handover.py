@@ -18,27 +18,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from krowlspider.frontier.chunks import BadChunk
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.filterfile import FilterFile
 from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.hosts import State, Turn
+from krowlspider.frontier.handover.chunks import BadChunk
+from krowlspider.frontier.hosts.host import Health, SchedulingState
+from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
 from krowlspider.frontier.poison import POISON_STRIKES, strike
-from krowlspider.frontier.queues import all_entries, records
-from krowlspider.frontier.robots import Verdict
-from krowlspider.frontier.schema import ARRIVING, GONE, POISON, QUEUE, SEEN, marked_by, seen_prefix
-from krowlspider.frontier.store import LevelStore
-from krowlspider.frontier.turns import ROUND, HostBusyError
-from krowlspider.politeness.pace import BACKOFF_MAX, PARKED
+from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.store.queues import all_entries, records
+from krowlspider.frontier.store.schema import (
+    ARRIVING,
+    GONE,
+    POISON,
+    QUEUE,
+    SEEN,
+    marked_by,
+    seen_prefix,
+)
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.politeness.delay import BACKOFF_MAX, PARKED
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord, Ruling
 from tests.frontier.conftest import LIMITS, RULE, Clocks, KeptMemoryStore, World
-from tests.frontier.test_store import full_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.departure import Chunk
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.handover.departure import Chunk
+    from krowlspider.frontier.store.store import Store
 
 HOST_NAME = "a.test"
 ROOT = Path(__file__).parents[2]
@@ -120,7 +127,7 @@ def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found
     # It is held, and has no place in memory.
     assert other.fetch() is None
     world.hand_over(HOST_NAME, other)
-    assert other.frontier.host(HOST_NAME).turn is Turn.IDLE
+    assert other.frontier.host(HOST_NAME).state is SchedulingState.IDLE
     other.foreign.clear()
     other.gate.ring_changed()
     other.clocks.pass_(60)
@@ -129,13 +136,13 @@ def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found
     assert other.fetch() == url(1)
 
 
-def test_a_host_that_is_put_off_for_the_next_round_stays_so_when_more_of_it_comes(
+def test_a_host_that_is_deferred_for_the_next_round_stays_so_when_more_of_it_comes(
     world: World, other: World
 ) -> None:
     other.add(url(0))
     host = other.frontier.pop_host()
     assert host is not None
-    other.frontier.put_off(host)
+    other.frontier.defer(host)
     world.add(url(1), url(2))
     world.fetch(wait=5.0)
     world.commit()
@@ -156,10 +163,10 @@ def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_someth
     world.clocks.pass_(60)
     world.hand_over(HOST_NAME, other)
     host = other.frontier.host(HOST_NAME)
-    assert host.turn is Turn.IDLE
+    assert host.state is SchedulingState.IDLE
     # It can be asked for another's robots.txt.
     other.clocks.pass_(60)
-    other.frontier.urge(HOST_NAME, object())
+    other.frontier.enqueue_robots_fetch(HOST_NAME, object())
     assert other.frontier.pop_host() is host
 
 
@@ -169,7 +176,7 @@ def test_all_that_is_known_of_an_entry_goes_along(world: World, other: World) ->
         depth=7,
         redirects=1,
         retries=2,
-        distress=3,
+        throttling=3,
         strikes=1,
         bare=True,
         request=b'J{"x": "\xc3\xa9"}',
@@ -279,7 +286,8 @@ def test_what_has_arrived_is_skipped_a_chunk_at_a_step(world: World) -> None:
 
 
 def test_more_chunks_than_there_are_have_not_arrived(world: World, other: World) -> None:
-    """What a sender reads of it, anybody may have written; and chunks of another size may be counted."""
+    """What a sender reads of it, anybody may have written; and chunks of another size may be
+    counted."""
     world.add(*urls(0, 1, 2, 3))
     departure = world.departures.begin(HOST_NAME)
     chunk = departure.chunk(0)
@@ -294,25 +302,6 @@ def test_more_chunks_than_there_are_have_not_arrived(world: World, other: World)
     while (chunk := departure.chunk(arrived)) is not None:
         arrived = other.arrivals.take(json.loads(json.dumps(chunk)))
     assert other.queued(HOST_NAME) == urls(0, 1, 2, 3)
-
-
-def test_a_host_under_way_is_cut_anew_after_a_full_disk(tmp_path: Path, other: World) -> None:
-    world = World(lambda: LevelStore(tmp_path / "db", create=True, room=0))
-    world.add(*urls(0, 1, 2, 3, 4))
-    departure = world.departures.begin(HOST_NAME)
-    chunk = departure.chunk(0)
-    assert chunk is not None
-    arrived = other.arrivals.take(chunk)
-    store = world.store
-    assert isinstance(store, LevelStore)
-    with full_disk():
-        world.add("http://b.test/")
-        assert store.stalled
-    assert store.recover()
-    while (chunk := departure.chunk(arrived)) is not None:
-        arrived = other.arrivals.take(chunk)
-    assert other.queued(HOST_NAME) == urls(0, 1, 2, 3, 4)
-    store.close()
 
 
 def test_two_entries_of_one_identity_both_come(world: World, other: World) -> None:
@@ -352,8 +341,8 @@ def test_what_left_between_two_that_stay_is_not_fetched(world: World, other: Wor
     assert world.pop() is None
 
 
-# What each frontier has done or queued of page 0, whose state is known by how it was come by, and what is fetched
-# when all is in one.
+# What each frontier has done or queued of page 0, whose state is known by how it was come by, and
+# what is fetched when all is in one.
 @pytest.mark.parametrize(
     ("here", "there", "left"),
     [
@@ -404,7 +393,7 @@ def test_what_is_next_here_is_not_fetched_if_it_was_done_there(world: World, oth
     assert (other.frontier.pending, other.frontier.host_count) == (0, 0)
 
 
-def test_a_host_in_transit_takes_what_comes_and_keeps_the_later_time(
+def test_a_host_in_flight_takes_what_comes_and_keeps_the_later_time(
     world: World, other: World
 ) -> None:
     """The other has fetched it while this one was dead."""
@@ -437,8 +426,8 @@ def test_the_wait_of_a_host_crosses_over_whatever_the_clocks_say(
     world.add(*urls(0, 1, 2))
     lease = world.pop()
     assert lease is not None
-    lease.host.pace.ema, lease.host.pace.floor = 0.7, 9.0
-    lease.host.become(State.ACTIVE)
+    lease.host.rate.ema, lease.host.rate.floor = 0.7, 9.0
+    lease.host.set_health(Health.ACTIVE)
     world.frontier.release(lease.host, 100.0)
     world.frontier.acknowledge(lease)
     world.commit()
@@ -449,7 +438,7 @@ def test_the_wait_of_a_host_crosses_over_whatever_the_clocks_say(
     assert other.fetch() is None
     other.clocks.pass_(2)
     host = other.frontier.host(HOST_NAME)
-    assert (host.pace.ema, host.pace.floor) == (pytest.approx(0.7), 9.0)
+    assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
     assert other.fetch() == url(1)
 
 
@@ -476,13 +465,13 @@ def test_a_retry_that_is_due_goes_before_what_was_not_tried_there_too(
     assert other.fetch() == url(0)
 
 
-def test_a_host_that_is_put_off_until_the_next_round_is_so_there(
+def test_a_host_that_is_deferred_until_the_next_round_is_so_there(
     world: World, other: World
 ) -> None:
     world.add(url(0))
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host)
+    world.frontier.defer(host)
     for _ in range(2):
         # Its record may have been read from disk since.
         world.add("http://b.test/")
@@ -502,7 +491,7 @@ def test_a_host_of_which_a_death_hid_the_last_request_waits_its_delay(
     world.add(*urls(0, 1))
     lease = world.pop()
     assert lease is not None
-    lease.host.pace.floor = 20.0
+    lease.host.rate.floor = 20.0
     world.frontier.release(lease.host, 20.0)
     world.commit()
     world.clocks.pass_(100)
@@ -514,17 +503,17 @@ def test_a_host_of_which_a_death_hid_the_last_request_waits_its_delay(
     assert other.fetch() == url(0)
 
 
-def test_a_host_that_is_put_off_is_put_off_there(world: World, other: World) -> None:
+def test_a_host_that_is_deferred_is_deferred_there(world: World, other: World) -> None:
     world.add(*urls(0, 1))
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host, PARKED)
+    world.frontier.defer(host, PARKED)
     world.hand_over(HOST_NAME, other)
-    assert other.frontier.host(HOST_NAME).turn is Turn.PUT_OFF
-    assert other.frontier.put_off_queued == 2
-    assert not world.frontier.put_off_queued
+    assert other.frontier.host(HOST_NAME).state is SchedulingState.DEFERRED
+    assert other.frontier.deferred_queued == 2
+    assert not world.frontier.deferred_queued
     other.crash()
-    assert other.frontier.put_off_queued == 2
+    assert other.frontier.deferred_queued == 2
     other.clocks.pass_(PARKED - 10)
     other.commit()
     assert other.fetch() is None
@@ -755,7 +744,7 @@ def test_counts_that_no_record_holds_are_cut_and_leave_room_for_what_is_fetched(
     lease = world.pop()
     assert lease is not None
     assert lease.entry.url == url(0)
-    world.frontier.release(lease.host, RULE.after_answer(lease.host.pace, 0.1))
+    world.frontier.release(lease.host, RULE.after_answer(lease.host.rate, 0.1))
     world.frontier.acknowledge(lease)
     world.commit()
     world.crash()
@@ -782,7 +771,7 @@ URLS = st.one_of(
 RECORDS = st.fixed_dictionaries(
     {},
     optional={
-        "state": st.sampled_from([state.name.lower() for state in State]) | JUNK,
+        "state": st.sampled_from([state.name.lower() for state in Health]) | JUNK,
         "due": NUMBERS | JUNK,
         "ready": st.none() | NUMBERS | JUNK,
         "pace": st.lists(NUMBERS, min_size=5, max_size=5) | JUNK,
@@ -842,8 +831,8 @@ def answer_for_an_hour(world: World) -> None:
         world.clocks.pass_(300)
         if (lease := world.pop()) is None:
             continue
-        pace = lease.host.pace
-        wait = RULE.after_error(pace, 0.5) if turn % 3 else RULE.after_answer(pace, 0.1)
+        rate = lease.host.rate
+        wait = RULE.after_error(rate, 0.5) if turn % 3 else RULE.after_answer(rate, 0.1)
         world.frontier.release(lease.host, wait)
         if turn % 2:
             due = world.frontier.now() + 10
@@ -856,7 +845,7 @@ def answer_for_an_hour(world: World) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(CHUNKS, min_size=1, max_size=3), st.sampled_from(["new", "queued", "done", "off"]))
 def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> None:
-    """Whatever it says, of a host that is new, has URLs queued or done, or is put off."""
+    """Whatever it says, of a host that is new, has URLs queued or done, or is deferred."""
     kept = KeptMemoryStore()
     world = World(lambda: kept, limits=replace(LIMITS, domain_budget=100))
     if state != "new":
@@ -864,7 +853,7 @@ def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> N
         host = world.frontier.pop_host()
         assert host is not None
         if state == "off":
-            world.frontier.put_off(host, 60.0)
+            world.frontier.defer(host, 60.0)
         else:
             world.frontier.give_back(host)
     if state == "done":
@@ -893,7 +882,7 @@ def test_a_wait_that_no_host_has_is_cut(world: World) -> None:
 MOVER = """
 import sys
 from pathlib import Path
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore
 from tests.frontier.conftest import World
 
 folder = Path(sys.argv[1])
@@ -935,7 +924,8 @@ def test_kills_in_the_middle_of_hand_overs_lose_and_double_nothing(tmp_path: Pat
         run_mover(tmp_path, kill_after)
         here = World(lambda: LevelStore(tmp_path / "here"), node="here")
         there = World(lambda: LevelStore(tmp_path / "there"), node="there")
-        # A host that is in both is on its way: nothing of it is fetched there before it is here no more.
+        # A host that is in both is on its way: nothing of it is fetched there before it is here no
+        # more.
         queues: dict[str, list[str]] = {}
         for host in range(200):
             name = f"h{host}.test"

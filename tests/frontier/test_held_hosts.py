@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.robots import Verdict
-from krowlspider.frontier.turns import ROUND, HostBusyError
+from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
+from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hosts import Host
-    from krowlspider.frontier.robots import Errand, RobotsGate
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.robots.gate import RobotsFetch, RobotsGate
+    from krowlspider.frontier.store.store import Store
 
 A, B = "http://a.test/0", "http://b.test/0"
 
@@ -146,7 +146,7 @@ def test_what_is_discovered_for_a_held_host_waits_with_it(world: World) -> None:
     assert found + fetched(world) == [A, "http://a.test/1"]
 
 
-def test_a_request_in_transit_ends_and_its_host_is_held_then(world: World) -> None:
+def test_a_request_in_flight_ends_and_its_host_is_held_then(world: World) -> None:
     world.add(A, "http://a.test/1")
     lease = world.pop()
     assert lease is not None
@@ -168,11 +168,11 @@ def test_a_host_that_waits_for_room_and_is_held_passes_its_room_on(
     world.add(A, B, "http://c.test/0")
     first = world.pop()
     assert first is not None
-    assert world.frontier.locate(first.host, "192.0.2.1")
+    assert world.frontier.reserve_address(first.host, "192.0.2.1")
     for _ in "bc":
         lease = world.pop()
         assert lease is not None
-        assert not world.frontier.locate(lease.host, "192.0.2.1")
+        assert not world.frontier.reserve_address(lease.host, "192.0.2.1")
         world.frontier.unpop(lease)
         world.frontier.turn_back(lease.host, "192.0.2.1")
     world.foreign.add("b.test")
@@ -181,11 +181,11 @@ def test_a_host_that_waits_for_room_and_is_held_passes_its_room_on(
     assert fetched(world) == ["http://c.test/0"]
 
 
-def test_a_host_that_is_put_off_and_not_ours_comes_back_with_a_round(world: World) -> None:
+def test_a_host_that_is_deferred_and_not_ours_comes_back_with_a_round(world: World) -> None:
     world.add(A)
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host, 100.0)
+    world.frontier.defer(host, 100.0)
     world.foreign.add("a.test")
     world.gate.ring_changed()
     world.clocks.pass_(200)
@@ -201,8 +201,8 @@ def test_no_host_waits_for_a_robots_txt_on_a_host_that_is_not_ours(world: World)
     world.add(A)
     host = world.frontier.pop_host()
     assert host is not None
-    errand = world.gate.errand("http://a.test", host)
-    assert not world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    robots_fetch = world.gate.robots_fetch("http://a.test", host)
+    assert not world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
     assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
     assert world.gate.waiting == 0
 
@@ -211,8 +211,8 @@ def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) ->
     world.add(A)
     host = world.frontier.pop_host()
     assert host is not None
-    errand = world.gate.errand("http://a.test", host)
-    assert world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    robots_fetch = world.gate.robots_fetch("http://a.test", host)
+    assert world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
     world.frontier.wait(host, 0.25)
     world.foreign.add("b.test")
     world.gate.ring_changed()
@@ -223,50 +223,50 @@ def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) ->
     assert again.name == "a.test"
 
 
-def sent_to_b(world: World) -> tuple[Errand, Host]:
+def sent_to_b(world: World) -> tuple[RobotsFetch, Host]:
     """A's robots.txt has led to B, of which nothing is on disk; the request to B is on its way."""
     world.add(A)
     host = world.frontier.pop_host()
     assert host is not None
-    errand = world.gate.errand("http://a.test", host)
-    assert world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    robots_fetch = world.gate.robots_fetch("http://a.test", host)
+    assert world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
     world.frontier.wait(host, 0.25)
     asked = world.frontier.pop_host()
     assert asked is not None
     assert asked.name == "b.test"
-    assert asked.errands.pop() is errand
-    return errand, asked
+    assert asked.robots_fetches.pop() is robots_fetch
+    return robots_fetch, asked
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        lambda gate, errand: gate.failed(errand, final=False),
-        lambda gate, errand: gate.postponed(errand),
-        lambda gate, errand: gate.answered(errand, 503, b"", None),
+        lambda gate, robots_fetch: gate.failed(robots_fetch, final=False),
+        lambda gate, robots_fetch: gate.postponed(robots_fetch),
+        lambda gate, robots_fetch: gate.answered(robots_fetch, 503, b"", None),
     ],
     ids=["no answer", "postponed", "503"],
 )
 @pytest.mark.parametrize("lost", ["b.test", "a.test", "both"])
-def test_an_errand_whose_host_was_lost_while_it_was_in_transit_is_over(
-    world: World, end: Callable[[RobotsGate, Errand], bool], lost: str
+def test_an_robots_fetch_whose_host_was_lost_while_it_was_in_flight_is_over(
+    world: World, end: Callable[[RobotsGate, RobotsFetch], bool], lost: str
 ) -> None:
-    errand, asked = sent_to_b(world)
+    robots_fetch, asked = sent_to_b(world)
     world.foreign.update(["a.test", "b.test"] if lost == "both" else [lost])
     world.gate.ring_changed()
-    assert not end(world.gate, errand)
+    assert not end(world.gate, robots_fetch)
     world.frontier.release(asked, 0.25)
     if lost == "a.test":
-        assert asked.errands == [errand]
+        assert asked.robots_fetches == [robots_fetch]
         return
-    assert asked.errands == []
+    assert asked.robots_fetches == []
     assert world.gate.waiting == 0
     assert not world.frontier.host("a.test").waits
     verdict = Verdict.UNREACHABLE if lost == "b.test" else Verdict.UNKNOWN
     assert world.gate.verdict("http://a.test", A) is verdict
 
 
-def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_errand_is_over(
+def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_robots_fetch_is_over(
     world: World,
 ) -> None:
     _, asked = sent_to_b(world)
@@ -297,36 +297,36 @@ def test_a_host_that_waits_for_the_turn_of_another_leaves_at_once(world: World) 
     host = world.frontier.pop_host()
     assert host is not None
     world.frontier.host("b.test").due = world.frontier.now() + 3600
-    errand = world.gate.errand("http://a.test", host)
-    assert world.gate.answered(errand, 301, b"", "http://b.test/robots.txt")
+    robots_fetch = world.gate.robots_fetch("http://a.test", host)
+    assert world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
     world.frontier.wait(host, 0.25)
     world.foreign.add("a.test")
     world.gate.ring_changed()
     other = World(KeptMemoryStore, node="there")
     world.hand_over("a.test", other)
     assert other.queued("a.test") == [A]
-    assert world.frontier.host("b.test").errands == []
+    assert world.frontier.host("b.test").robots_fetches == []
     assert world.gate.waiting == 0
 
 
-def test_a_host_that_waits_for_a_request_in_transit_leaves_when_that_is_over(world: World) -> None:
-    errand, asked = sent_to_b(world)
+def test_a_host_that_waits_for_a_request_in_flight_leaves_when_that_is_over(world: World) -> None:
+    robots_fetch, asked = sent_to_b(world)
     world.foreign.add("a.test")
     world.gate.ring_changed()
     with pytest.raises(HostBusyError):
         world.departures.begin("a.test")
-    assert not world.gate.answered(errand, 404, b"", None)
+    assert not world.gate.answered(robots_fetch, 404, b"", None)
     world.frontier.release(asked, 0.25)
     world.departures.begin("a.test")
 
 
-def test_errands_of_a_held_host_that_is_ours_again_are_fetched(
+def test_robots_fetches_of_a_held_host_that_is_ours_again_are_fetched(
     open_store: Callable[[], Store],
 ) -> None:
     """Another node had not published yet that it has left the domain."""
     world = World(open_store, limits=TINY)
     world.add(A)
-    world.frontier.urge("b.test", "errand")
+    world.frontier.enqueue_robots_fetch("b.test", "errand")
     world.foreign.add("b.test")
     world.clocks.pass_(1)
     assert fetched(world) == [A]
@@ -334,7 +334,7 @@ def test_errands_of_a_held_host_that_is_ours_again_are_fetched(
     world.frontier.ring_changed()
     host = world.frontier.pop_host()
     assert host is not None
-    assert (host.name, host.errands) == ("b.test", ["errand"])
+    assert (host.name, host.robots_fetches) == ("b.test", ["errand"])
 
 
 def test_a_robots_txt_that_another_fetched_later_goes_before_ours(world: World) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier import schema
-from krowlspider.frontier.edit import forget_host
-from krowlspider.frontier.holds import NOTES, Hold, hold_of, settle_holds
-from krowlspider.frontier.hosts import State
-from krowlspider.frontier.hostview import look_at_host
+from krowlspider.frontier.admin.edit import forget_host
+from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.hosts.holds import NOTES, Hold, hold_of, settle_holds
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.poison import MARK, Blame, WorkMark, blame, mark_of
-from krowlspider.frontier.tally import Tally
+from krowlspider.frontier.store import schema
 from tests.frontier.conftest import RULE, World, counted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def start_after(world: World, folder: Path, *urls: str) -> list[Hold]:
 
 
 def fetched(world: World) -> set[str]:
-    """All that is due after a round of those that were put off."""
+    """All that is due after a round of those that were deferred."""
     world.commit()
     found = set(iter(world.fetch, None))
     world.commit()
@@ -54,7 +54,7 @@ def test_the_second_hold_sets_a_host_aside_for_a_day(world: World, tmp_path: Pat
     world.clocks.pass_(3600.0)
     assert fetched(world) == {GOOD}
     frontier = world.frontier
-    assert (frontier.queued, frontier.put_off_queued, frontier.hopeful) == (2, 2, False)
+    assert (frontier.queued, frontier.deferred_queued, frontier.hopeful) == (2, 2, False)
     # A start does not cut the day short, nor begin it anew.
     assert start_after(world, tmp_path) == []
     world.clocks.pass_(DAY - 7200.0)
@@ -120,7 +120,7 @@ def test_a_retired_host_stays_retired(world: World, tmp_path: Path) -> None:
     world.add(BAD)
     world.frontier.retire(world.frontier.host("bad.test"))
     start_after(world, tmp_path, BAD, BAD)
-    assert world.frontier.host("bad.test").state is State.RETIRED
+    assert world.frontier.host("bad.test").health is Health.RETIRED
 
 
 def test_a_death_in_work_on_a_host_blames_none_of_its_pages(world: World, tmp_path: Path) -> None:

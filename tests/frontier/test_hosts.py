@@ -9,23 +9,29 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from krowlspider.frontier.due import DueHeap
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.hosts import LEGAL_MOVES, Host, IllegalMove, State, Turn
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.schema import PUT_OFF, due_key, split_due_key, whole_microseconds
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import StoreError
-from krowlspider.frontier.tally import Tally
-from krowlspider.frontier.turns import ROUND, HostBusyError
-from krowlspider.politeness.pace import PARKED, Pace
+from krowlspider.frontier.hosts.due import DueHeap
+from krowlspider.frontier.hosts.host import (
+    LEGAL_HEALTH_CHANGES,
+    Health,
+    Host,
+    IllegalTransition,
+    SchedulingState,
+)
+from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
+from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.schema import DEFERRED, due_key, split_due_key, whole_microseconds
+from krowlspider.frontier.store.store import StoreError
+from krowlspider.politeness.delay import PARKED, HostRate
 from tests.frontier.conftest import LIMITS, RULE, TINY, KeptMemoryStore, World, counted
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.frontier import Lease
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 A1, A2, A3 = (f"http://a.test/{number}" for number in range(3))
 # Written down here once more: the table is not to judge itself.
@@ -39,38 +45,42 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("start", State)
-@pytest.mark.parametrize("end", State)
-def test_a_host_goes_only_where_its_state_leads(start: State, end: State) -> None:
-    host = Host("a.test", state=start)
+@pytest.mark.parametrize("start", Health)
+@pytest.mark.parametrize("end", Health)
+def test_a_host_goes_only_where_its_state_leads(start: Health, end: Health) -> None:
+    host = Host("a.test", health=start)
     if end is start or end.name in MOVES[start.name]:
-        host.become(end)
-        assert host.state is end
+        host.set_health(end)
+        assert host.health is end
         return
-    with pytest.raises(IllegalMove, match=rf"a\.test is {start.words} and cannot be {end.words}"):
-        host.become(end)
-    assert host.state is start
+    with pytest.raises(
+        IllegalTransition, match=rf"a\.test is {start.words} and cannot be {end.words}"
+    ):
+        host.set_health(end)
+    assert host.health is start
 
 
 def test_every_state_but_the_last_leads_on_and_can_be_reached() -> None:
-    assert set(LEGAL_MOVES) == set(State)
-    assert set().union(*LEGAL_MOVES.values()) | {State.NEW} == set(State)
-    assert [state for state in State if not LEGAL_MOVES[state]] == [State.RETIRED]
+    assert set(LEGAL_HEALTH_CHANGES) == set(Health)
+    assert set().union(*LEGAL_HEALTH_CHANGES.values()) | {Health.NEW} == set(Health)
+    assert [health for health in Health if not LEGAL_HEALTH_CHANGES[health]] == [Health.RETIRED]
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_host_survives_its_record(state: State) -> None:
-    host = Host("a.test", Pace(0.5, 7.0, 9, 3, 2), due=1234.5, state=state, done=4, dropped=5)
+@pytest.mark.parametrize("health", Health)
+def test_a_host_survives_its_record(health: Health) -> None:
+    host = Host("a.test", HostRate(0.5, 7.0, 9, 3, 2), due=1234.5, health=health, done=4, dropped=5)
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
         host.append(priority, tries)
     again = Host.decode("a.test", host.encode())
-    assert (again.state, again.due, again.queued) == (state, 1234.5, 5)
+    assert (again.health, again.due, again.queued) == (health, 1234.5, 5)
     assert (again.done, again.dropped) == (4, 5)
-    assert [getattr(again.pace, name) for name in Pace.__slots__] == [0.5, 7.0, 9, 3, 2]
+    assert [getattr(again.rate, name) for name in HostRate.__slots__] == [0.5, 7.0, 9, 3, 2]
     assert {level: (q.head, q.tail) for level, q in again.queues.items()} == {
         level: (q.head, q.tail) for level, q in host.queues.items()
     }
-    assert again.turn is (Turn.PUT_OFF if state is State.DEAD else Turn.RESTING)
+    assert again.state is (
+        SchedulingState.DEFERRED if health is Health.DEAD else SchedulingState.RESTING
+    )
 
 
 def test_a_record_of_another_version_is_refused() -> None:
@@ -201,16 +211,17 @@ def test_the_budgets_of_many_domains_do_not_stay_in_memory(
 
 @pytest.fixture
 def shared(open_store: Callable[[], Store]) -> World:
-    """One host of a domain in transit at a time, and one at an address."""
+    """One host of a domain in flight at a time, and one at an address."""
     return World(open_store, limits=replace(LIMITS, domain_concurrency=1, address_concurrency=1))
 
 
 def popped(world: World, address: str) -> str | None:
-    """Pop a host and send it to an address; its name, None when there is none or it was turned back."""
+    """Pop a host and send it to an address; its name, None when there is none or it was turned
+    back."""
     host = world.frontier.pop_host()
     if host is None:
         return None
-    if not world.frontier.locate(host, address):
+    if not world.frontier.reserve_address(host, address):
         world.frontier.turn_back(host, address)
         return None
     return host.name
@@ -238,7 +249,7 @@ def test_an_address_that_is_known_is_asked_for_room_before_the_host_is_popped(
     assert popped(shared, "192.0.2.1") == "b.test"
     shared.clocks.pass_(1)
     assert shared.frontier.pop_host() is None
-    assert shared.frontier.host("a.test").turn is Turn.PARKED
+    assert shared.frontier.host("a.test").state is SchedulingState.BLOCKED
 
 
 def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
@@ -257,13 +268,14 @@ def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
     assert shared.frontier._shares.waiting == 2
     shared.frontier.release(shared.frontier.host("first.d.test"), 1.0)
     assert popped(shared, "192.0.2.3") == "last.d.test"
-    assert shared.frontier.host("a.d.test").turn is Turn.PARKED
+    assert shared.frontier.host("a.d.test").state is SchedulingState.BLOCKED
 
 
 def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_for(
     open_store: Callable[[], Store],
 ) -> None:
-    """Where a host is stands in memory alone. The one that is called finds its domain full, and leaves the room."""
+    """Where a host is stands in memory alone. The one that is called finds its domain full, and
+    leaves the room."""
     world = World(open_store, limits=replace(TINY, domain_concurrency=1, address_concurrency=1))
     world.add("http://a.test/", "http://b.d.test/", "http://c.test/")
     assert popped(world, "192.0.2.1") == "a.test"
@@ -338,7 +350,7 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
     world.add(A1)
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host, PARKED)
+    world.frontier.defer(host, PARKED)
     assert not world.frontier.hopeful
     for _ in range(22):
         world.clocks.pass_(ROUND)
@@ -358,26 +370,26 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
     assert world.frontier.queued == 1
 
 
-def put_off(world: World, wait: float = 0.0, errors: int = 0) -> str:
+def defer(world: World, wait: float = 0.0, errors: int = 0) -> str:
     """Pop a host and take it out of the heap, after so many errors; its name."""
     host = world.frontier.pop_host()
     assert host is not None
-    host.pace.errors = errors
-    world.frontier.put_off(host, wait)
+    host.rate.errors = errors
+    world.frontier.defer(host, wait)
     return host.name
 
 
-def test_a_round_tries_every_host_that_was_put_off_however_many(
+def test_a_round_tries_every_host_that_was_deferred_however_many(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.frontier.turns._REVIVED", 2)
+    monkeypatch.setattr("krowlspider.frontier.hosts.scheduling._REVIVED", 2)
     names = {f"h{number}.test" for number in range(5)}
     world.add(*(f"http://{name}/" for name in names))
-    assert {put_off(world) for _ in names} == names
+    assert {defer(world) for _ in names} == names
     world.clocks.pass_(ROUND)
     for _ in range(3):
         world.commit()
-    assert list(world.store.keys(PUT_OFF)) == []
+    assert list(world.store.keys(DEFERRED)) == []
     assert {host.name for _ in names if (host := world.frontier.pop_host())} == names
 
 
@@ -385,14 +397,14 @@ def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_cra
     world: World,
 ) -> None:
     world.add(A1)
-    put_off(world, 120.0)
+    defer(world, 120.0)
     assert not world.frontier.hopeful
     world.clocks.pass_(119.9)
     assert world.frontier.pop_host() is None
     world.clocks.pass_(0.2)
     host = world.frontier.pop_host()
     assert host is not None
-    assert (host.name, host.state) == ("a.test", State.BACKING_OFF)
+    assert (host.name, host.health) == ("a.test", Health.BACKING_OFF)
     assert world.frontier.pop(host) is not None
 
 
@@ -402,7 +414,7 @@ def test_a_host_that_rests_for_minutes_and_is_forgiven_is_tried_at_its_own_time_
 ) -> None:
     """Four errors of its own, and one of ours."""
     world.add(A1)
-    put_off(world, 120.0, errors=5)
+    defer(world, 120.0, errors=5)
     world.frontier.forgive("a.test", 1)
     if stop != "nothing":
         world.commit()
@@ -413,8 +425,8 @@ def test_a_host_that_rests_for_minutes_and_is_forgiven_is_tried_at_its_own_time_
     world.clocks.pass_(0.2)
     again = world.frontier.pop_host()
     assert again is not None
-    assert (again.name, again.pace.errors) == ("a.test", 4)
-    assert world.frontier.put_off_queued == 0
+    assert (again.name, again.rate.errors) == ("a.test", 4)
+    assert world.frontier.deferred_queued == 0
 
 
 @pytest.mark.parametrize("stop", ["nothing", "commit", "crash"])
@@ -422,7 +434,7 @@ def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
     world: World, stop: str
 ) -> None:
     world.add(A1)
-    put_off(world, PARKED, errors=10)
+    defer(world, PARKED, errors=10)
     world.commit()
     world.frontier.forgive("a.test", 1)
     if stop != "nothing":
@@ -433,8 +445,8 @@ def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
     world.clocks.pass_(300.0)
     again = world.frontier.pop_host()
     assert again is not None
-    assert (again.name, again.pace.errors) == ("a.test", 9)
-    assert world.frontier.put_off_queued == 0
+    assert (again.name, again.rate.errors) == ("a.test", 9)
+    assert world.frontier.deferred_queued == 0
 
 
 @pytest.mark.parametrize("stop", ["nothing", "commit", "restart"])
@@ -444,8 +456,8 @@ def test_a_host_that_was_parked_and_is_forgiven_waits_for_its_delay_all_the_same
     world.add(A1)
     host = world.frontier.pop_host()
     assert host is not None
-    host.pace.floor, host.pace.errors = 300.0, 10
-    world.frontier.put_off(host, PARKED)
+    host.rate.floor, host.rate.errors = 300.0, 10
+    world.frontier.defer(host, PARKED)
     world.commit()
     world.frontier.forgive("a.test", 1)
     if stop != "nothing":
@@ -462,7 +474,7 @@ def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait
     world: World,
 ) -> None:
     world.add(A1)
-    put_off(world, 120.0)
+    defer(world, 120.0)
     world.commit()
     world.restart()
     assert not world.frontier.hopeful
@@ -472,18 +484,18 @@ def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait
     assert world.frontier.pop_host() is not None
 
 
-def test_an_errand_waits_for_the_time_of_its_host(world: World) -> None:
-    """However the host stands: resting, or put off."""
+def test_an_robots_fetch_waits_for_the_time_of_its_host(world: World) -> None:
+    """However the host stands: resting, or deferred."""
     world.add(A1)
     host = world.frontier.pop_host()
     assert host is not None
     world.frontier.release(host, 10.0)
-    world.frontier.urge("a.test", object())
+    world.frontier.enqueue_robots_fetch("a.test", object())
     world.clocks.pass_(9.9)
     assert world.frontier.pop_host() is None
     world.clocks.pass_(0.2)
     assert world.frontier.pop_host() is host
-    world.frontier.put_off(host, 2 * ROUND)
+    world.frontier.defer(host, 2 * ROUND)
     world.clocks.pass_(2 * ROUND - 1)
     assert world.frontier.pop_host() is None
     world.clocks.pass_(1.1)
@@ -537,7 +549,7 @@ def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
-    with pytest.raises(HostBusyError, match=r"a\.test is in transit, with 1 pages open"):
+    with pytest.raises(HostBusyError, match=r"a\.test is in flight, with 1 pages open"):
         world.departures.begin("a.test")
     world.frontier.release(lease.host, 0.25)
     with pytest.raises(HostBusyError):
@@ -551,13 +563,13 @@ def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
     assert world.frontier.host_count == 0
 
 
-def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
+def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
     host = lease.host
-    host.pace.ema, host.pace.floor = 0.7, 9.0
-    host.become(State.ACTIVE)
+    host.rate.ema, host.rate.floor = 0.7, 9.0
+    host.set_health(Health.ACTIVE)
     world.frontier.release(host, 500.0)
     world.frontier.acknowledge(lease)
     world.commit()
@@ -567,8 +579,8 @@ def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
     assert world.fetch() is None
     world.crash()
     host = world.frontier.host("a.test")
-    assert (host.pace.ema, host.pace.floor) == (pytest.approx(0.7), 9.0)
-    assert (host.state, host.done) == (State.ACTIVE, 1)
+    assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
+    assert (host.health, host.done) == (Health.ACTIVE, 1)
     world.clocks.pass_(499)
     assert world.fetch() is None
     world.clocks.pass_(2)
@@ -576,29 +588,29 @@ def test_a_host_handed_over_keeps_its_pace_state_and_time(world: World) -> None:
     assert world.add(A1) == 0
 
 
-def test_a_host_that_was_put_off_and_is_turned_back_is_put_off_no_more_also_when_read_again(
+def test_a_host_that_was_deferred_and_is_turned_back_is_deferred_no_more_also_when_read_again(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, hosts_in_memory=1, address_concurrency=1))
     world.add("http://a.test/")
     host = world.frontier.pop_host()
     assert host is not None
-    world.frontier.put_off(host, 60.0)
-    assert world.frontier.put_off_queued == 1
+    world.frontier.defer(host, 60.0)
+    assert world.frontier.deferred_queued == 1
     world.clocks.pass_(61)
     again = world.frontier.pop_host()
     assert again is not None
     world.frontier.turn_back(again, "192.0.2.1")
-    assert world.frontier.put_off_queued == 0
+    assert world.frontier.deferred_queued == 0
     world.commit()
     world.add("http://b.test/", "http://c.test/")
     world.add("http://d.test/")
     assert "a.test" not in world.frontier.hosts
-    assert world.frontier.host("a.test").turn is Turn.RESTING
+    assert world.frontier.host("a.test").state is SchedulingState.RESTING
     assert {popped(world, f"192.0.2.{number}") for number in range(4)} == {
         f"{letter}.test" for letter in "abcd"
     }
-    assert world.frontier.put_off_queued == 0
+    assert world.frontier.deferred_queued == 0
 
 
 def test_those_that_are_next_come_in_the_order_of_their_times() -> None:

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.commands.frontiertext import one_host
-from krowlspider.frontier import schema
-from krowlspider.frontier.edit import UnknownHostError
+from krowlspider.frontier.admin.edit import UnknownHostError
+from krowlspider.frontier.admin.host_view import look_at_host
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts import Host, State, Turn
-from krowlspider.frontier.hostview import look_at_host
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.schema import poison_prefix
-from krowlspider.politeness.pace import Pace
+from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import poison_prefix
+from krowlspider.politeness.delay import HostRate
 from krowlspider.politeness.robots import RobotsRecord, Ruling
+from krowlspider.views.frontier import one_host
 from tests.frontier.conftest import RULE, World
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hostview import HostView
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.admin.host_view import HostView
+    from krowlspider.frontier.store.store import Store
 
 NOW = 1_700_000_000.0
 
@@ -44,13 +44,13 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     return look_at_host(store, host.name, RULE, NOW, most=10)
 
 
-def waiting(seconds: float = 0.0, **pace: float) -> Host:
-    return Host("a.test", Pace(**pace), due=NOW + seconds)  # type: ignore[arg-type]
+def waiting(seconds: float = 0.0, **rate: float) -> Host:
+    return Host("a.test", HostRate(**rate), due=NOW + seconds)  # type: ignore[arg-type]
 
 
 PAGE = Entry("http://a.test/")
 LATER = replace(PAGE, retries=1, due=NOW + 20)
-LATEST = replace(PAGE, distress=2, due=NOW + 30)
+LATEST = replace(PAGE, throttling=2, due=NOW + 30)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ LATEST = replace(PAGE, distress=2, due=NOW + 30)
             "It is due in 3.0 s, because of the crawl-delay of its robots.txt.",
         ),
         (
-            waiting(500, ema=0.1, distress=1),
+            waiting(500, ema=0.1, throttling=1),
             [PAGE],
             "It is due in 500.0 s, because of the Retry-After of an answer 429 or 503.",
         ),
         (
-            waiting(1, ema=1.0, distress=2),
+            waiting(1, ema=1.0, throttling=2),
             [PAGE],
             "It is due in 1.0 s, because of its delay, doubled 2 times after answers 429 or 503.",
         ),
@@ -89,28 +89,28 @@ def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: 
     assert seen(host, *entries).why == why
 
 
-def test_a_host_that_is_put_off_says_when_it_is_tried_again() -> None:
+def test_a_host_that_is_deferred_says_when_it_is_tried_again() -> None:
     host = waiting()
-    host.become(State.DEAD)
-    host.turn = Turn.PUT_OFF
+    host.set_health(Health.DEAD)
+    host.state = SchedulingState.DEFERRED
     view = seen(host, PAGE)
     assert view.state == "dead"
     assert view.why == (
-        "It is put off because its robots.txt cannot be had; that is tried again at the next start"
+        "It is deferred because its robots.txt cannot be had; that is tried again at the next start"
         " and every hour."
     )
 
 
 def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours() -> None:
     host = waiting(9000, errors=10)
-    host.become(State.DEAD)
+    host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
         "It is parked after 10 errors in a row, or because the DNS does not know its name; it is"
         " tried again in 2.5 hours, or at a start after that."
     )
     assert seen(host).why == "Nothing of it is queued."
-    host.pace.errors = 9
-    assert seen(host, PAGE).why.startswith("It is put off because its robots.txt cannot be had")
+    host.rate.errors = 9
+    assert seen(host, PAGE).why.startswith("It is deferred because its robots.txt cannot be had")
 
 
 def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_many_minutes() -> (
@@ -118,9 +118,9 @@ def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_ma
 ):
     host = waiting(90, errors=5)
     host.ready = host.due
-    host.become(State.DEAD)
+    host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
-        "It is put off after 5 errors in a row; it is tried again in 1.5 minutes, or at a start"
+        "It is deferred after 5 errors in a row; it is tried again in 1.5 minutes, or at a start"
         " after that."
     )
 
@@ -128,7 +128,7 @@ def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_ma
 @pytest.mark.parametrize("entries", [[], [PAGE]])
 def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list[Entry]) -> None:
     host = waiting(floor=500.5)
-    host.become(State.RETIRED)
+    host.set_health(Health.RETIRED)
     assert seen(host, *entries).why == (
         "It is retired: its robots.txt asks for 500.5 s between two requests,"
         " and KROWL_CRAWL_DELAY_MAX is 300."
@@ -147,7 +147,7 @@ def test_poison_is_mentioned() -> None:
 
 def test_the_first_entries_are_shown_and_all_are_counted() -> None:
     entries = [replace(PAGE, url=f"http://a.test/{at}", depth=at) for at in range(12)]
-    entries[0] = replace(LATER, strikes=2, distress=3)
+    entries[0] = replace(LATER, strikes=2, throttling=3)
     bad = replace(PAGE, url="http://a.test/bad", strikes=3)
     view = seen(waiting(2), *entries, poison=(bad,))
     assert (view.queued, view.retries, len(view.queue)) == (12, 1, 10)
@@ -168,11 +168,11 @@ def test_the_time_until_the_next_request_counts_the_host_and_its_retries() -> No
     assert seen(waiting(25), LATER).due_in == 25.0
 
 
-def test_the_pace_of_a_host_is_shown_in_figures_and_in_words() -> None:
+def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
     """Five times its latency, doubled three times; its robots.txt asks for less."""
-    view = seen(waiting(9, ema=0.3, floor=0.75, distress=3, errors=1), PAGE)
+    view = seen(waiting(9, ema=0.3, floor=0.75, throttling=3, errors=1), PAGE)
     assert (view.delay, view.crawl_delay) == (12.0, 0.75)
-    assert (view.distress, view.errors) == (3, 1)
+    assert (view.throttling, view.errors) == (3, 1)
     lines = one_host(view).splitlines()
     assert "delay    12.00 s (its robots.txt asks for 0.75 s)" in lines
     assert "backoff  1 errors in a row, slowed down 3 times" in lines
@@ -181,7 +181,7 @@ def test_the_pace_of_a_host_is_shown_in_figures_and_in_words() -> None:
 
 def test_a_host_of_which_nothing_is_known_has_the_least_delay() -> None:
     view = seen(waiting(), PAGE)
-    assert (view.delay, view.crawl_delay, view.distress, view.errors) == (0.25, 0.0, 0, 0)
+    assert (view.delay, view.crawl_delay, view.throttling, view.errors) == (0.25, 0.0, 0, 0)
     lines = one_host(view).splitlines()
     assert "delay    0.25 s" in lines
     assert "backoff  0 errors in a row, slowed down 0 times" in lines

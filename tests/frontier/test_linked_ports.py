@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import linkedports
-from krowlspider.frontier.robots import Errand
+from krowlspider.frontier.hosts import linked_ports
+from krowlspider.frontier.robots.gate import RobotsFetch
 from krowlspider.urls.ports import Ports
 
 from .conftest import LIMITS, World
@@ -16,7 +16,7 @@ from .conftest import LIMITS, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 PORTS = Ports(["80", "443", "8080", "1024-65535"])
 
@@ -56,7 +56,7 @@ def test_links_may_lead_to_what_a_person_gave(world: World) -> None:
 
 
 def test_the_verdicts_in_memory_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linkedports, "_HOSTS_IN_MEMORY", 20)
+    monkeypatch.setattr(linked_ports, "_HOSTS_IN_MEMORY", 20)
     hosts = [f"h{number}.test:3000" for number in range(100)]
     assert admitted(world, *hosts) == hosts
     assert len(world.frontier.linked_ports.admitted) <= 20
@@ -82,6 +82,6 @@ def test_a_redirect_of_robots_txt_may_lead_to_no_other_port(
     assert admitted(world, "c.test:3000")
     host = world.frontier.pop_host()
     assert host is not None
-    errand = Errand("http://a.test:3000", host, "http://a.test:3000/robots.txt")
-    world.gate.answered(errand, 301, b"", target)
-    assert (errand.url == target) == followed
+    robots_fetch = RobotsFetch("http://a.test:3000", host, "http://a.test:3000/robots.txt")
+    world.gate.answered(robots_fetch, 301, b"", target)
+    assert (robots_fetch.url == target) == followed

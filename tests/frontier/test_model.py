@@ -1,4 +1,5 @@
-"""Any sequence of what a crawl can do, against a plain model: nothing lost, repeated, hurried or miscounted."""
+"""Any sequence of what a crawl can do, against a plain model: nothing lost, repeated, hurried or
+miscounted."""
 
 from __future__ import annotations
 
@@ -15,10 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts import Host, Turn
+from krowlspider.frontier.hosts.host import Host, SchedulingState
+from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
+from krowlspider.frontier.hosts.sessions import NO_SESSIONS, SessionLimits
+from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.outbox import Foreign
-from krowlspider.frontier.queues import all_entries, entries, entry_keys, records
-from krowlspider.frontier.schema import (
+from krowlspider.frontier.store.queues import all_entries, entries, entry_keys, records
+from krowlspider.frontier.store.schema import (
     DUE,
     TALLY,
     due_key,
@@ -26,19 +30,16 @@ from krowlspider.frontier.schema import (
     split_due_key,
     split_queue_key,
 )
-from krowlspider.frontier.sessions import NO_SESSIONS, SessionLimits
-from krowlspider.frontier.store import LevelStore, Store
-from krowlspider.frontier.tally import Tally
-from krowlspider.frontier.turns import ROUND, HostBusyError
-from krowlspider.politeness.pace import next_try
+from krowlspider.frontier.store.store import LevelStore, Store
+from krowlspider.politeness.delay import next_try
 from krowlspider.urls.host import domain_of, host_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, Clocks, KeptMemoryStore, World, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.departure import Departure
     from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.handover.departure import Departure
 
 HOSTS = [f"h{number}.test" for number in range(4)] + [
     "a.shared.test",
@@ -55,8 +56,8 @@ PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
 @dataclass
 class Page:
-    """A URL of the model: its priority, its place in line, whether it is leased, and of a retry how often it has been
-    tried and when it is due."""
+    """A URL of the model: its priority, its place in line, whether it is leased, and of a retry how
+    often it has been tried and when it is due."""
 
     priority: int
     line: int
@@ -186,7 +187,7 @@ class FrontierModel(RuleBasedStateMachine):
             assert now >= self.asked.get(before, 0.0) + self.world.limits.address_delay
             self.asked[before] = now
             early = early and before != address
-        if not self.world.frontier.locate(host, address):
+        if not self.world.frontier.reserve_address(host, address):
             assert len(neighbours) == 2 or (slots and len(block) == 2) or early
             self.world.frontier.turn_back(host, address)
             return None
@@ -198,7 +199,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.busy[host.name] = host
         crowd = [other for other in self.busy.values() if "?" in other.places]
         found = [other for other in self.busy.values() if "^7" in other.places]
-        assert all(other in crowd for other in self.busy.values() if not other.pace.ema)
+        assert all(other in crowd for other in self.busy.values() if not other.rate.ema)
         assert not slots or len(found) <= 1
         if slots and host in crowd:
             # The others have a quarter more than they need now, but for one slot of the crowd.
@@ -216,7 +217,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule()
     def move(self) -> None:
-        """Hosts get new addresses; what is in transit goes on where it was."""
+        """Hosts get new addresses; what is in flight goes on where it was."""
         self.moved = not self.moved
 
     def _pop(self, host: Host) -> Lease | None:
@@ -228,7 +229,8 @@ class FrontierModel(RuleBasedStateMachine):
         return lease
 
     def _waiting(self, host: str) -> list[str]:
-        """What may be popped from a host now, in order: retries that are due go before what has not been tried."""
+        """What may be popped from a host now, in order: retries that are due go before what has not
+        been tried."""
         now = self.world.frontier.now()
         found = [
             (-page.priority, -page.tries, page.line, url)
@@ -249,21 +251,21 @@ class FrontierModel(RuleBasedStateMachine):
     def _release(self, host: Host, wait: float) -> None:
         if wait != 40.0:
             # It answers; else it stays in the crowd, or comes to it.
-            RULE.after_answer(host.pace, wait)
-        elif host.pace.ema:
-            host.pace.ema = 0.0
+            RULE.after_answer(host.rate, wait)
+        elif host.rate.ema:
+            host.rate.ema = 0.0
         self.world.frontier.release(host, wait)
         self.earliest[host.name] = self.world.frontier.now() + wait
         del self.busy[host.name]
 
     @rule()
     def pop_and_hold(self) -> None:
-        """A request that stays in transit."""
+        """A request that stays in flight."""
         if len(self.busy) < 5:
             self._pop_host()
 
     @precondition(lambda self: self.busy)
-    @rule(data=st.data(), what=st.sampled_from(["release", "give back", "unpop", "put off"]))
+    @rule(data=st.data(), what=st.sampled_from(["release", "give back", "unpop", "deferred"]))
     def let_go(self, data: st.DataObject, what: str) -> None:
         host = self.busy[data.draw(st.sampled_from(sorted(self.busy)))]
         if what == "release":
@@ -273,8 +275,8 @@ class FrontierModel(RuleBasedStateMachine):
             self.world.frontier.unpop(lease)
             self.pages[lease.entry.url].leased = False
         del self.busy[host.name]
-        if what == "put off" and self._queued(host.name):
-            self.world.frontier.put_off(host)
+        if what == "deferred" and self._queued(host.name):
+            self.world.frontier.defer(host)
             self.aside.add(host.name)
         else:
             self.world.frontier.give_back(host)
@@ -305,7 +307,8 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule(data=st.data(), heard=st.lists(st.booleans(), min_size=1, max_size=6))
     def send_chunks(self, data: st.DataObject, heard: list[bool]) -> None:
-        """Some steps of a host's way to the other frontier. It may not be heard that a chunk has come."""
+        """Some steps of a host's way to the other frontier. It may not be heard that a chunk has
+        come."""
         queued = {host_of(url) for url in self.pages}
         name = data.draw(st.sampled_from(sorted(self.under_way or queued or HOSTS)))
         for each in heard:
@@ -393,7 +396,7 @@ class FrontierModel(RuleBasedStateMachine):
             entry = entry_of(key, value)
             del self.away_pages[entry.url]
             self._queue(entry.url, split_queue_key(key)[1], entry.retries, entry.due)
-        if self.world.frontier.host(name).turn is Turn.PUT_OFF:
+        if self.world.frontier.host(name).state is SchedulingState.DEFERRED:
             self.aside.add(name)
 
     @rule(name=st.sampled_from(HOSTS))
@@ -439,12 +442,12 @@ class FrontierModel(RuleBasedStateMachine):
             self._die(self.world.crash)
 
     def _rounds(self) -> None:
-        """Hosts that were put off are back when an hour has gone."""
+        """Hosts that were deferred are back when an hour has gone."""
         if self.world.frontier.hopeful and self.aside:
             self.aside = {
                 name
                 for name in self.aside
-                if self.world.frontier.host(name).turn.value == "put off"
+                if self.world.frontier.host(name).state.value == "deferred"
             }
 
     @rule(seconds=st.sampled_from([0.0, 0.3, 100.0]))
@@ -494,27 +497,27 @@ class FrontierModel(RuleBasedStateMachine):
         assert store.get(TALLY) is not None
         assert frontier.host_count == len(places)
         assert frontier.queued == sum(host.queued for host in hosts.values())
-        put_off = [host for host in hosts.values() if host.turn is Turn.PUT_OFF]
-        assert frontier._put_off_queued == sum(host.queued for host in put_off)
+        deferred = [host for host in hosts.values() if host.state is SchedulingState.DEFERRED]
+        assert frontier._deferred_queued == sum(host.queued for host in deferred)
         in_memory: dict[str, list[float]] = {}
         pushed = [(due, name) for due, _, name in frontier._due._heap]
         pushed += [(due, name) for due, _, name in frontier._sessions._heap]
-        # Those that were in transit may come back without a request.
+        # Those that were in flight may come back without a request.
         assert len(frontier._sessions) <= 2 + len(HOSTS)
         for due, name in pushed + frontier._due._run[frontier._due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():
             assert host.session < 3
-            if host.turn is Turn.IDLE:
+            if host.state is SchedulingState.IDLE:
                 assert not host.queued
-            if host.turn is Turn.PARKED:
+            if host.state is SchedulingState.BLOCKED:
                 # Whoever leaves makes room for it: a share has no room, or somebody is on the way.
                 (share,) = (s for s, line in frontier._shares._lines.items() if host.name in line)
                 on_the_way = [name for name in in_memory if share in self._shares(name)]
                 clocked = share in frontier._shares._clocked
                 assert not frontier._shares.has_room(share) or on_the_way or clocked
             ours = domain_of(host.name) not in self.world.foreign and not host.leaving
-            if host.turn is Turn.RESTING and host.queued and ours:
+            if host.state is SchedulingState.RESTING and host.queued and ours:
                 ahead = host.name in places and (
                     due_key(places[host.name], host.name) > frontier._due._cursor
                 )
@@ -529,7 +532,7 @@ class FrontierModel(RuleBasedStateMachine):
         return () if host is None else self.world.frontier._shares.of(host)
 
     def _end_all(self) -> None:
-        """What is in transit or leased comes to its end, without a death."""
+        """What is in flight or leased comes to its end, without a death."""
         for host in list(self.busy.values()):
             self._release(host, 0.25)
         for url, lease in self.leases.items():
@@ -538,7 +541,8 @@ class FrontierModel(RuleBasedStateMachine):
         self.leases.clear()
 
     def teardown(self) -> None:
-        """Whatever happened, all that is not done is delivered, once, whether the process dies or lives on."""
+        """Whatever happened, all that is not done is delivered, once, whether the process dies or
+        lives on."""
         if not hasattr(self, "pages"):
             return
         if self.dies:

@@ -1,4 +1,5 @@
-"""Messages for other nodes: none lost, in order, counted exactly, and marked in a space of their own."""
+"""Messages for other nodes: none lost, in order, counted exactly, and marked in a space of their
+own."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from krowlspider.frontier.outbox import Foreign, foreign_mark
-from krowlspider.frontier.schema import OUTBOX
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store.schema import OUTBOX
+from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import domain_of, host_of
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
@@ -27,7 +28,7 @@ from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from krowlspider.frontier.store import Batch, Store
+    from krowlspider.frontier.store.store import Batch, Store
 
 KEY = IdentityHasher(1).key
 ROOT = Path(__file__).parents[2]
@@ -55,10 +56,10 @@ def send(world: World, most: int, owner: str = "x") -> list[str]:
 
 def test_messages_leave_in_the_order_in_which_they_came(world: World) -> None:
     for start in range(0, 300, 100):
-        assert world.frontier.forward(map(foreign, urls(100, start=start))) == 100
+        assert world.forward(map(foreign, urls(100, start=start))) == 100
     sent = send(world, 120)
     world.restart()
-    world.frontier.forward(map(foreign, urls(50, start=300)))
+    world.forward(map(foreign, urls(50, start=300)))
     while lot := send(world, 70):
         sent += lot
     assert sent == urls(350)
@@ -66,10 +67,10 @@ def test_messages_leave_in_the_order_in_which_they_came(world: World) -> None:
 
 def test_what_was_put_is_known_and_what_was_not_is_not(world: World) -> None:
     lot = [foreign(url) for url in urls(3)]
-    assert world.frontier.forward([*lot, lot[0]]) == 3
-    assert world.frontier.forward(lot) == 0
+    assert world.forward([*lot, lot[0]]) == 3
+    assert world.forward(lot) == 0
     world.crash()
-    assert world.frontier.forward([*lot, foreign("http://a.test/new")]) == 1
+    assert world.forward([*lot, foreign("http://a.test/new")]) == 1
     assert world.frontier.counters["known"] == 3
     assert messages(world) == [*urls(3), "http://a.test/new"]
 
@@ -86,24 +87,24 @@ def test_a_message_is_put_once_though_another_took_its_place_among_those_last_me
         for item in map(foreign, urls(10_000_000))
         if item.key is not None and hash(foreign_mark("x", item.key)[1]) & 0xFFFF == place
     )
-    assert world.frontier.forward([first, second, first]) == 2
+    assert world.forward([first, second, first]) == 2
 
 
 def test_a_message_without_an_identity_is_put_each_time(world: World) -> None:
     item = foreign("http://a.test/", known=False)
-    assert world.frontier.forward([item, item]) == 2
-    assert world.frontier.forward([item]) == 1
+    assert world.forward([item, item]) == 2
+    assert world.forward([item]) == 1
 
 
 def test_what_was_sent_away_is_not_known_when_its_host_is_ours_or_another_nodes(
     world: World,
 ) -> None:
-    world.frontier.forward([foreign("http://a.test/0", "x")])
+    world.forward([foreign("http://a.test/0", "x")])
     assert world.add("http://a.test/0") == 1
-    assert world.frontier.forward([foreign("http://a.test/0", "y")]) == 1
+    assert world.forward([foreign("http://a.test/0", "y")]) == 1
     world.crash()
     assert world.add("http://a.test/0") == 0
-    assert world.frontier.forward([foreign("http://a.test/0", "y")]) == 0
+    assert world.forward([foreign("http://a.test/0", "y")]) == 0
     world.crash()
     assert world.frontier.seen.rebuilt
 
@@ -140,7 +141,7 @@ def test_what_is_marked_as_sent_where_it_came_from_goes_on_through_a_full_outbox
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, outbox=3))
-    assert world.frontier.forward(foreign(url, known=False) for url in urls(5)) == 5
+    assert world.forward(foreign(url, known=False) for url in urls(5)) == 5
     assert world.frontier.outbox.full
     assert messages(world) == urls(5)
 
@@ -149,18 +150,18 @@ def test_a_message_for_which_there_is_no_room_is_counted_and_not_marked(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, outbox=3))
-    assert world.frontier.forward(map(foreign, urls(5))) == 3
+    assert world.forward(map(foreign, urls(5))) == 3
     assert world.frontier.counters["dropped/outbox"] == 2
     assert send(world, 2) == urls(2)
-    assert world.frontier.forward(map(foreign, urls(5))) == 2
+    assert world.forward(map(foreign, urls(5))) == 2
     assert messages(world) == urls(3, start=2)
     world.crash()
-    assert world.frontier.forward([foreign("http://a.test/more")]) == 0
+    assert world.forward([foreign("http://a.test/more")]) == 0
 
 
 @pytest.mark.parametrize("end", [World.restart, World.crash])
 def test_depths_are_exact_after_any_end(world: World, end: Callable[[World], object]) -> None:
-    world.frontier.forward([*map(foreign, urls(7)), foreign("http://b.test/", "y")])
+    world.forward([*map(foreign, urls(7)), foreign("http://b.test/", "y")])
     send(world, 3)
     end(world)
     assert world.frontier.outbox.depths() == {"x": 4, "y": 1}
@@ -173,7 +174,7 @@ def test_depths_are_exact_after_any_end(world: World, end: Callable[[World], obj
 
 
 def test_what_is_removed_twice_counts_once(world: World) -> None:
-    world.frontier.forward(map(foreign, urls(3)))
+    world.forward(map(foreign, urls(3)))
     keys = [key for key, _ in world.frontier.outbox.head("x", 2)]
     assert world.frontier.outbox.remove("x", keys) == 2
     assert world.frontier.outbox.remove("x", keys) == 0
@@ -182,7 +183,7 @@ def test_what_is_removed_twice_counts_once(world: World) -> None:
 
 def test_a_new_ring_puts_each_message_into_its_owners_bucket(world: World) -> None:
     lots = [*urls(3), *urls(3, "b.test"), *urls(3, "c.test")]
-    world.frontier.forward(map(foreign, lots))
+    world.forward(map(foreign, lots))
     owners = {"a.test": "x", "b.test": "y", "c.test": None}
     ours = [item for lot in world.frontier.outbox.rebucket(owners.get) for item in lot]
     assert [message.decode() for _, message in ours] == urls(3, "c.test")
@@ -198,7 +199,7 @@ def test_a_new_ring_puts_each_message_into_its_owners_bucket(world: World) -> No
 
 
 def test_a_message_that_moves_while_it_is_being_sent_is_counted_once(world: World) -> None:
-    world.frontier.forward(map(foreign, urls(3)))
+    world.forward(map(foreign, urls(3)))
     outbox = world.frontier.outbox
     keys = [key for key, _ in outbox.head("x", 2)]
     assert [lot for lot in outbox.rebucket(lambda _: "y") if lot] == []
@@ -208,7 +209,7 @@ def test_a_message_that_moves_while_it_is_being_sent_is_counted_once(world: Worl
 
 
 def test_a_message_that_is_sent_while_it_becomes_ours_is_counted_once(world: World) -> None:
-    world.frontier.forward(map(foreign, urls(1)))
+    world.forward(map(foreign, urls(1)))
     outbox = world.frontier.outbox
     ((key, _),) = next(outbox.rebucket(lambda _: None))
     assert outbox.remove("x", [key]) == 1
@@ -219,7 +220,7 @@ def test_a_message_that_is_sent_while_it_becomes_ours_is_counted_once(world: Wor
 def test_reading_the_head_does_not_walk_over_what_was_removed() -> None:
     store = NotedStore()
     world = World(lambda: store)
-    world.frontier.forward(map(foreign, urls(30)))
+    world.forward(map(foreign, urls(30)))
     store.begun.clear()
     keys = [key for key, _ in world.frontier.outbox.head("x", 30)]
     for _ in range(3):
@@ -232,7 +233,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from krowlspider.frontier.outbox import Foreign
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store.store import LevelStore
 from tests.frontier.conftest import World
 from tests.frontier.test_outbox import foreign
 
@@ -274,7 +275,7 @@ def test_a_kill_loses_no_message_and_repeats_only_what_was_being_sent(tmp_path: 
     assert len(found) // 7 >= pages
     assert found == [f"http://a.test/{n // 7}/{n % 7}" for n in range(len(found))]
     assert world.frontier.queued == len(found) // 7
-    assert world.frontier.forward([foreign(url) for url in found]) == 0
+    assert world.forward([foreign(url) for url in found]) == 0
     # The last lot may have been told of and not removed, no other.
     assert len(sent) + len(left) - len(found) <= 10
     world.store.close()
@@ -307,7 +308,7 @@ class OutboxModel(RuleBasedStateMachine):
                 self.marks.add((owner, url))
                 self.lists.setdefault(owner, []).append(url)
                 put += 1
-        assert self.world.frontier.forward(lot) == put
+        assert self.world.forward(lot) == put
 
     @rule(owner=st.sampled_from("xyz"), most=st.integers(1, 5), lost=st.booleans())
     def send(self, owner: str, most: int, lost: bool) -> None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import schema
-from krowlspider.frontier.owner import check_owner, put_owner
-from krowlspider.frontier.store import StoreError
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.owner import check_owner, put_owner
+from krowlspider.frontier.store.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 OURS, ANOTHER = 7, 2**64 - 1
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import schema
+from krowlspider.frontier.admin.view import look
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts import Host
+from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.poison import (
     MARK,
     NOTHING,
@@ -24,8 +24,8 @@ from krowlspider.frontier.poison import (
     mark_of,
     strike,
 )
-from krowlspider.frontier.queues import all_entries
-from krowlspider.frontier.view import look
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import all_entries
 from tests.crawling import ROOT
 from tests.frontier.conftest import RULE, World
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 BOOT = b"7c90e567-7e12-4456-818a-8602c3cbf4a0"
 # Where the mark begins in its file.
@@ -255,7 +255,8 @@ def test_a_cut_file_is_reported(world: World, tmp_path: Path) -> None:
 
 
 def test_a_torn_mark_never_blames_a_page_that_was_not_at_work(world: World, tmp_path: Path) -> None:
-    """A process that died after any number of bytes of a new mark, over that of another page or none."""
+    """A process that died after any number of bytes of a new mark, over that of another page or
+    none."""
     world.add("http://a.test/", "http://a-much-longer-name.test/")
     path, _ = left_by(world, tmp_path, "http://a.test/")
     blank = path.read_bytes()[:START]

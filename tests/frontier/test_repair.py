@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import plyvel
 import pytest
 
-from krowlspider.errors import lacks_room, told
-from krowlspider.frontier.disk import cut_logs
+from krowlspider.errors import error_text, lacks_room
+from krowlspider.frontier.admin.export import export_lines
+from krowlspider.frontier.admin.repair import Repaired, repair, way_out
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.exchange import export_lines
-from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.queues import all_entries
-from krowlspider.frontier.repair import Repaired, repair, way_out
-from krowlspider.frontier.schema import NEW_KEYS, new_keys_key
-from krowlspider.frontier.seen import SeenSet
-from krowlspider.frontier.store import LevelStore, StoreError
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.store.disk import cut_logs
+from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.store.schema import NEW_KEYS, new_keys_key
+from krowlspider.frontier.store.store import LevelStore, StoreError
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
 from tests.crawling import ROOT
@@ -289,8 +289,8 @@ def test_no_message_of_leveldb_is_shown_as_pythons_bytes(job: Job) -> None:
         LevelStore(job.frontier)
     assert "b'" not in str(refusal.value)
     assert "Corruption" in str(refusal.value)
-    assert told(plyvel.IOError(b"IO error: \xff")) == "IO error: \ufffd"
-    assert told(OSError(2, "No such file")) == "[Errno 2] No such file"
+    assert error_text(plyvel.IOError(b"IO error: \xff")) == "IO error: \ufffd"
+    assert error_text(OSError(2, "No such file")) == "[Errno 2] No such file"
 
 
 def test_two_frontiers_are_not_mixed(job: Job) -> None:
@@ -304,8 +304,8 @@ MORTAL = """
 import os, signal, sys
 from pathlib import Path
 folder, at = Path(sys.argv[1]), int(sys.argv[2])
-from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.repair import repair
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.admin.repair import repair
 from krowlspider.urls.canonical import IdentityHasher
 left = at
 def die(event, arguments):

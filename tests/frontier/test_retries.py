@@ -1,4 +1,5 @@
-"""What failed is tried again later: after its own time, before what has not been tried, never at once."""
+"""What failed is tried again later: after its own time, before what has not been tried, never at
+once."""
 
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ def test_tries_beyond_the_last_lane_share_it(world: World) -> None:
     world.add(A[0])
     lease = pop(world)
     world.frontier.release(lease.host, 0.25)
-    many = Entry(A[0], retries=200, distress=200, due=world.frontier.now() + 1)
+    many = Entry(A[0], retries=200, throttling=200, due=world.frontier.now() + 1)
     world.frontier.replace(lease, many)
     assert fetched(world, 2.0) == [A[0]]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from krowlspider.frontier.robotsbook import (
+from krowlspider.frontier.robots.cache import (
     AUTHORITIES_MAX,
     DIFFERENT_MAX,
     RULES_MAX,
     WITHOUT_MAX,
-    RobotsBook,
+    RobotsCache,
 )
-from krowlspider.frontier.schema import ROBOTS, robots_key, seen_prefix
-from krowlspider.frontier.store import LevelStore
+from krowlspider.frontier.store.schema import ROBOTS, robots_key, seen_prefix
+from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import KeptMemoryStore, World
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from krowlspider.frontier.store import Batch
+    from krowlspider.frontier.store.store import Batch
 
 A = "http://a.test"
 URL = f"{A}/private"
 
 
-def book_of(world: World) -> RobotsBook:
-    return RobotsBook(world.frontier, "krowlspider", lambda: world.clocks.wall, longest=200.0)
+def book_of(world: World) -> RobotsCache:
+    return RobotsCache(world.frontier, "krowlspider", lambda: world.clocks.wall, longest=200.0)
 
 
 def record_of(world: World, body: bytes) -> RobotsRecord:

@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts import Turn
-from krowlspider.frontier.robots import UNREACHABLE_TTL, Errand, Patience, RobotsGate, Verdict
-from krowlspider.frontier.robotsbook import LAST_GOOD_MAX
+from krowlspider.frontier.hosts.host import SchedulingState
+from krowlspider.frontier.robots.cache import LAST_GOOD_MAX
+from krowlspider.frontier.robots.gate import (
+    UNREACHABLE_TTL,
+    RetryLimits,
+    RobotsFetch,
+    RobotsGate,
+    Verdict,
+)
 from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hosts import Host
+    from krowlspider.frontier.hosts.host import Host
     from tests.frontier.conftest import World
 
 A, B = "http://a.test", "http://b.test"
@@ -33,39 +39,43 @@ def gate_of(world: World) -> RobotsGate:
         world.frontier,
         agent="krowlspider",
         ttl=TTL,
-        patience=Patience(retries=1, distress=2),
+        patience=RetryLimits(retries=1, throttling=2),
         crawl_delay_max=300.0,
         wall=lambda: world.clocks.wall,
     )
 
 
-def errand_of(world: World, gate: RobotsGate, page: str = PAGE) -> Errand:
-    """The errand for the page's authority, its host popped."""
+def robots_fetch_of(world: World, gate: RobotsGate, page: str = PAGE) -> RobotsFetch:
+    """The robots fetch for the page's authority, its host popped."""
     world.add(page)
     host = world.frontier.pop_host()
     assert host is not None
-    return gate.errand(page[: page.index("/", 8)], host)
+    return gate.robots_fetch(page[: page.index("/", 8)], host)
 
 
-def asked_again(world: World, gate: RobotsGate, host: Host) -> Errand:
-    """The errand for the page's authority, when what was known has expired."""
+def asked_again(world: World, gate: RobotsGate, host: Host) -> RobotsFetch:
+    """The robots fetch for the page's authority, when what was known has expired."""
     assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-    return gate.errand(A, host)
+    return gate.robots_fetch(A, host)
 
 
 def answer(
-    gate: RobotsGate, errand: Errand, status: int, body: bytes = b"", location: str | None = None
+    gate: RobotsGate,
+    robots_fetch: RobotsFetch,
+    status: int,
+    body: bytes = b"",
+    location: str | None = None,
 ) -> bool:
-    return gate.answered(errand, status, body, location)
+    return gate.answered(robots_fetch, status, body, location)
 
 
 def test_a_host_that_asks_for_a_longer_delay_than_the_crawl_keeps_is_too_slow(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 200, b"User-agent: *\nCrawl-delay: 300\n")
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 300\n")
     assert not gate.too_slow("a.test")
-    answer(gate, errand, 200, b"User-agent: *\nCrawl-delay: 301\n")
+    answer(gate, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 301\n")
     assert gate.too_slow("a.test")
 
 
@@ -74,23 +84,23 @@ def test_invariant_3_an_authority_never_asked_is_unknown(gate: RobotsGate) -> No
 
 
 def test_the_rules_decide_and_give_the_host_its_crawl_delay(world: World, gate: RobotsGate) -> None:
-    errand = errand_of(world, gate)
-    assert errand.url == f"{A}/robots.txt"
-    assert not answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    assert robots_fetch.url == f"{A}/robots.txt"
+    assert not answer(gate, robots_fetch, 200, RULES)
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert errand.host.pace.floor == 7.0
+    assert robots_fetch.host.rate.floor == 7.0
     assert gate.verdict("https://a.test", "https://a.test/page") is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_4xx_allows_everything(world: World, gate: RobotsGate, status: int) -> None:
-    answer(gate, errand_of(world, gate), status, b"User-agent: *\nDisallow: /")
+    answer(gate, robots_fetch_of(world, gate), status, b"User-agent: *\nDisallow: /")
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
 def test_invariant_3_a_decision_expires(world: World, gate: RobotsGate) -> None:
-    answer(gate, errand_of(world, gate), 200, RULES)
+    answer(gate, robots_fetch_of(world, gate), 200, RULES)
     world.clocks.pass_(TTL - 1)
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
     world.clocks.pass_(1)
@@ -98,7 +108,7 @@ def test_invariant_3_a_decision_expires(world: World, gate: RobotsGate) -> None:
 
 
 def test_a_decision_outlives_the_process(world: World, gate: RobotsGate) -> None:
-    answer(gate, errand_of(world, gate), 200, RULES)
+    answer(gate, robots_fetch_of(world, gate), 200, RULES)
     world.crash()
     again = gate_of(world)
     assert again.verdict(A, PRIVATE) is Verdict.DISALLOWED
@@ -109,27 +119,27 @@ def test_a_decision_outlives_the_process(world: World, gate: RobotsGate) -> None
 def test_a_host_in_trouble_is_asked_again_and_then_counts_as_disallowing_for_a_while(
     world: World, gate: RobotsGate, status: int, tries: int
 ) -> None:
-    errand = errand_of(world, gate)
+    robots_fetch = robots_fetch_of(world, gate)
     for _ in range(tries):
-        assert not answer(gate, errand, status)
+        assert not answer(gate, robots_fetch, status)
         assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-        assert list(errand.host.errands) == [errand]
-        errand.host.errands.clear()
-    answer(gate, errand, status)
+        assert list(robots_fetch.host.robots_fetches) == [robots_fetch]
+        robots_fetch.host.robots_fetches.clear()
+    answer(gate, robots_fetch, status)
     assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
-    assert not errand.host.errands
+    assert not robots_fetch.host.robots_fetches
     world.clocks.pass_(UNREACHABLE_TTL)
     assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
 def test_no_answer_is_tried_again_unless_that_is_pointless(world: World, gate: RobotsGate) -> None:
-    errand = errand_of(world, gate)
-    gate.failed(errand, final=False)
+    robots_fetch = robots_fetch_of(world, gate)
+    gate.failed(robots_fetch, final=False)
     assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-    errand.host.errands.clear()
-    gate.failed(errand, final=False)
+    robots_fetch.host.robots_fetches.clear()
+    gate.failed(robots_fetch, final=False)
     assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
-    other = errand_of(world, gate, f"{B}/")
+    other = robots_fetch_of(world, gate, f"{B}/")
     gate.failed(other, final=True)
     assert gate.verdict(B, f"{B}/") is Verdict.UNREACHABLE
 
@@ -137,73 +147,76 @@ def test_no_answer_is_tried_again_unless_that_is_pointless(world: World, gate: R
 def test_a_redirect_on_the_same_host_is_the_hosts_next_request(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    assert not answer(gate, errand, 301, location="/r.txt")
-    assert (errand.url, list(errand.host.errands)) == (f"{A}/r.txt", [errand])
-    errand.host.errands.clear()
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    assert not answer(gate, robots_fetch, 301, location="/r.txt")
+    assert (robots_fetch.url, list(robots_fetch.host.robots_fetches)) == (
+        f"{A}/r.txt",
+        [robots_fetch],
+    )
+    robots_fetch.host.robots_fetches.clear()
+    answer(gate, robots_fetch, 200, RULES)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
 def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    origin = errand.host
-    assert answer(gate, errand, 302, location=f"{B}/robots.txt")
-    assert list(origin.errands) == []
+    robots_fetch = robots_fetch_of(world, gate)
+    origin = robots_fetch.host
+    assert answer(gate, robots_fetch, 302, location=f"{B}/robots.txt")
+    assert list(origin.robots_fetches) == []
     world.frontier.wait(origin, 0.25)
     world.clocks.pass_(10)
     host = world.frontier.pop_host()
     assert host is not None
-    assert (host.name, list(host.errands)) == ("b.test", [errand])
-    host.errands.clear()
+    assert (host.name, list(host.robots_fetches)) == ("b.test", [robots_fetch])
+    host.robots_fetches.clear()
     assert world.frontier.pop_host() is None
-    assert not answer(gate, errand, 200, RULES)
-    assert origin.turn is Turn.RESTING
+    assert not answer(gate, robots_fetch, 200, RULES)
+    assert origin.state is SchedulingState.RESTING
     popped = world.frontier.pop_host()
     assert popped is not None
-    assert (popped.name, popped.pace.floor) == ("a.test", 7.0)
+    assert (popped.name, popped.rate.floor) == ("a.test", 7.0)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     assert gate.verdict(B, f"{B}/private") is Verdict.DISALLOWED
-    assert host.pace.floor == 7.0
+    assert host.rate.floor == 7.0
 
 
 def test_a_redirect_back_home_from_another_host_ends_the_waiting(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 302, location=f"{B}/robots.txt")
-    world.frontier.wait(errand.host, 0.25)
-    world.frontier.host("b.test").errands.clear()
-    assert not answer(gate, errand, 302, location=f"{A}/r.txt")
-    assert errand.host.turn is Turn.RESTING
-    assert list(errand.host.errands) == [errand]
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 302, location=f"{B}/robots.txt")
+    world.frontier.wait(robots_fetch.host, 0.25)
+    world.frontier.host("b.test").robots_fetches.clear()
+    assert not answer(gate, robots_fetch, 302, location=f"{A}/r.txt")
+    assert robots_fetch.host.state is SchedulingState.RESTING
+    assert list(robots_fetch.host.robots_fetches) == [robots_fetch]
 
 
 def test_after_five_redirects_robots_txt_counts_as_missing(world: World, gate: RobotsGate) -> None:
-    errand = errand_of(world, gate)
+    robots_fetch = robots_fetch_of(world, gate)
     for hop in range(5):
-        answer(gate, errand, 301, location=f"/{hop}")
-        errand.host.errands.clear()
+        answer(gate, robots_fetch, 301, location=f"/{hop}")
+        robots_fetch.host.robots_fetches.clear()
         assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-    answer(gate, errand, 301, location="/6")
+    answer(gate, robots_fetch, 301, location="/6")
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
 
 
 def test_the_longest_crawl_delay_of_http_and_https_holds_for_the_host(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 200, RULES)
-    answer(gate, gate.errand("https://a.test", errand.host), 404)
-    assert errand.host.pace.floor == gate.crawl_delay("a.test") == 7.0
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 200, RULES)
+    answer(gate, gate.robots_fetch("https://a.test", robots_fetch.host), 404)
+    assert robots_fetch.host.rate.floor == gate.crawl_delay("a.test") == 7.0
 
 
 def test_an_unreachable_decision_does_not_outlive_the_process(
     world: World, gate: RobotsGate
 ) -> None:
-    gate.failed(errand_of(world, gate), final=True)
+    gate.failed(robots_fetch_of(world, gate), final=True)
     assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
     world.restart()
     assert gate_of(world).verdict(A, PAGE) is Verdict.UNKNOWN
@@ -215,7 +228,7 @@ def test_an_unreachable_decision_does_not_outlive_the_process(
 def test_a_redirect_to_another_hosts_pages_is_not_followed(
     world: World, gate: RobotsGate, location: str
 ) -> None:
-    assert not answer(gate, errand_of(world, gate), 301, location=location)
+    assert not answer(gate, robots_fetch_of(world, gate), 301, location=location)
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
@@ -223,7 +236,7 @@ def test_a_redirect_to_another_hosts_pages_is_not_followed(
 def test_a_redirect_to_nowhere_counts_as_missing(
     world: World, gate: RobotsGate, location: str | None
 ) -> None:
-    answer(gate, errand_of(world, gate), 301, location=location)
+    answer(gate, robots_fetch_of(world, gate), 301, location=location)
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
@@ -231,40 +244,42 @@ def test_a_redirect_to_nowhere_counts_as_missing(
 
 
 @pytest.mark.parametrize("fail", [
-    lambda gate, errand: gate.failed(errand, final=True),
-    lambda gate, errand: [answer(gate, errand, 500) for _ in range(2)],
-    lambda gate, errand: [answer(gate, errand, 429) for _ in range(3)],
+    lambda gate, robots_fetch: gate.failed(robots_fetch, final=True),
+    lambda gate, robots_fetch: [answer(gate, robots_fetch, 500) for _ in range(2)],
+    lambda gate, robots_fetch: [answer(gate, robots_fetch, 429) for _ in range(3)],
 ])  # fmt: skip
 def test_while_the_server_fails_the_last_good_copy_decides(
-    world: World, gate: RobotsGate, fail: Callable[[RobotsGate, Errand], object]
+    world: World, gate: RobotsGate, fail: Callable[[RobotsGate, RobotsFetch], object]
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
-    fail(gate, asked_again(world, gate, errand.host))
+    fail(gate, asked_again(world, gate, robots_fetch.host))
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert errand.host.pace.floor == 7.0
+    assert robots_fetch.host.rate.floor == 7.0
 
 
 def test_the_last_good_copy_may_be_that_there_is_none(world: World, gate: RobotsGate) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 404)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 404)
     world.clocks.pass_(TTL)
-    gate.failed(asked_again(world, gate, errand.host), final=True)
+    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
 def test_a_server_that_fails_is_asked_again_now_and_then(world: World, gate: RobotsGate) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
     for _ in range(3):
-        gate.failed(asked_again(world, gate, errand.host), final=True)
+        gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
         world.clocks.pass_(UNREACHABLE_TTL - 1)
         assert gate.verdict(A, PAGE) is Verdict.ALLOWED
         world.clocks.pass_(1)
-    answer(gate, asked_again(world, gate, errand.host), 200, b"User-agent: *\nDisallow: /page")
+    answer(
+        gate, asked_again(world, gate, robots_fetch.host), 200, b"User-agent: *\nDisallow: /page"
+    )
     assert gate.verdict(A, PAGE) is Verdict.DISALLOWED
     world.clocks.pass_(TTL - 1)
     assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
@@ -273,31 +288,31 @@ def test_a_server_that_fails_is_asked_again_now_and_then(world: World, gate: Rob
 def test_the_last_good_copy_ends_thirty_days_after_it_was_fetched(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 200, RULES)
     world.clocks.pass_(LAST_GOOD_MAX - 10)
-    gate.failed(asked_again(world, gate, errand.host), final=True)
+    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
     world.clocks.pass_(9)
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
     world.clocks.pass_(1)
-    gate.failed(asked_again(world, gate, errand.host), final=True)
+    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
     assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
 
 
 def test_a_restart_neither_forgets_the_last_good_copy_nor_asks_at_once(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
-    gate.failed(asked_again(world, gate, errand.host), final=True)
+    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
     world.crash()
     gate = gate_of(world)
     world.clocks.pass_(UNREACHABLE_TTL - 1)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     assert gate.verdict(A, PAGE) is Verdict.ALLOWED
     world.clocks.pass_(1)
-    gate.failed(asked_again(world, gate, errand.host), final=True)
+    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
@@ -311,7 +326,7 @@ NAMED = ["/1.xml", "/2.xml"]
 def come(gate: RobotsGate) -> list[tuple[str, list[str]]]:
     """The authorities whose robots.txt has come, and the sitemaps they name."""
     come: list[tuple[str, list[str]]] = []
-    gate.come = lambda errand, sitemaps: come.append((errand.authority, sitemaps))
+    gate.come = lambda robots_fetch, sitemaps: come.append((robots_fetch.authority, sitemaps))
     return come
 
 
@@ -327,7 +342,7 @@ def test_that_robots_txt_has_come_or_is_not_there_is_told_with_the_sitemaps_it_n
     named: list[str],
 ) -> None:
     status, location = reply
-    answer(gate, errand_of(world, gate), status, NAMING, location)
+    answer(gate, robots_fetch_of(world, gate), status, NAMING, location)
     assert come == [(A, named)]
 
 
@@ -340,17 +355,17 @@ def test_that_robots_txt_cannot_be_had_is_not_told(
     status: int | None,
     kept: bool,
 ) -> None:
-    errand = errand_of(world, gate)
+    robots_fetch = robots_fetch_of(world, gate)
     if kept:
-        answer(gate, errand, 200, NAMING)
+        answer(gate, robots_fetch, 200, NAMING)
         come.clear()
         world.clocks.pass_(TTL)
-        errand = asked_again(world, gate, errand.host)
+        robots_fetch = asked_again(world, gate, robots_fetch.host)
     for _ in range(3):
         if status is None:
-            gate.failed(errand, final=True)
+            gate.failed(robots_fetch, final=True)
         else:
-            answer(gate, errand, status, NAMING)
+            answer(gate, robots_fetch, status, NAMING)
     assert gate.verdict(A, PAGE) is (Verdict.ALLOWED if kept else Verdict.UNREACHABLE)
     assert come == []
 
@@ -358,8 +373,8 @@ def test_that_robots_txt_cannot_be_had_is_not_told(
 def test_a_robots_txt_known_from_another_host_is_told_for_the_one_that_redirects_to_it(
     world: World, gate: RobotsGate, come: list[tuple[str, list[str]]]
 ) -> None:
-    answer(gate, errand_of(world, gate, f"{B}/"), 200, NAMING)
-    answer(gate, errand_of(world, gate), 301, location=f"{B}/robots.txt")
+    answer(gate, robots_fetch_of(world, gate, f"{B}/"), 200, NAMING)
+    answer(gate, robots_fetch_of(world, gate), 301, location=f"{B}/robots.txt")
     assert come == [(B, NAMED), (A, NAMED)]
 
 
@@ -373,8 +388,8 @@ LEADING = "http://leading.test/robots.txt"
 def crawl(
     world: World, gate: RobotsGate, status: int | None, way: tuple[str, ...] = (SHARED,)
 ) -> list[str]:
-    """Fetch what is due until nothing is; return the URLs of robots.txt that were fetched. All redirect by this way to
-    SHARED, which answers ``status``, or not at all (None)."""
+    """Fetch what is due until nothing is; return the URLs of robots.txt that were fetched. All
+    redirect by this way to SHARED, which answers ``status``, or not at all (None)."""
     asked = []
     idle = 0
     while idle < 100:
@@ -383,28 +398,28 @@ def crawl(
             idle += 1
             world.clocks.pass_(1)
             continue
-        errand = next_errand(world, gate, host)
-        if errand is None:
-            world.frontier.put_off(host)
+        robots_fetch = next_robots_fetch(world, gate, host)
+        if robots_fetch is None:
+            world.frontier.defer(host)
             continue
-        asked.append(errand.url)
-        if errand.url != SHARED:
-            further = way.index(errand.url) + 1 if errand.url in way else 0
-            hold = answer(gate, errand, 301, location=way[further])
+        asked.append(robots_fetch.url)
+        if robots_fetch.url != SHARED:
+            further = way.index(robots_fetch.url) + 1 if robots_fetch.url in way else 0
+            hold = answer(gate, robots_fetch, 301, location=way[further])
         elif status is None:
-            hold = gate.failed(errand, final=False)
+            hold = gate.failed(robots_fetch, final=False)
         else:
-            hold = answer(gate, errand, status, RULES)
+            hold = answer(gate, robots_fetch, status, RULES)
         (world.frontier.wait if hold else world.frontier.release)(host, 0.25)
     return asked
 
 
-def next_errand(world: World, gate: RobotsGate, host: Host) -> Errand | None:
+def next_robots_fetch(world: World, gate: RobotsGate, host: Host) -> RobotsFetch | None:
     """What the host is popped for; None when its page is decided on, which ends it here."""
-    if host.errands:
-        errand = host.errands.pop(0)
-        assert isinstance(errand, Errand)
-        return errand
+    if host.robots_fetches:
+        robots_fetch = host.robots_fetches.pop(0)
+        assert isinstance(robots_fetch, RobotsFetch)
+        return robots_fetch
     lease = world.frontier.pop(host)
     assert lease is not None
     authority = authority_of(lease.entry.url)
@@ -412,7 +427,7 @@ def next_errand(world: World, gate: RobotsGate, host: Host) -> Errand | None:
         world.frontier.acknowledge(lease)
         return None
     world.frontier.unpop(lease)
-    return gate.errand(authority, host)
+    return gate.robots_fetch(authority, host)
 
 
 def verdicts(gate: RobotsGate) -> set[tuple[Verdict, Verdict]]:
@@ -430,7 +445,7 @@ def test_fifty_hosts_that_redirect_to_one_robots_txt_fetch_it_once(
     assert verdicts(gate) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
     assert gate.verdict("http://shared.test", "http://shared.test/private") is Verdict.DISALLOWED
     assert gate.waiting == 0
-    assert {world.frontier.host(host[7:]).pace.floor for host in MANY} == {7.0}
+    assert {world.frontier.host(host[7:]).rate.floor for host in MANY} == {7.0}
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -450,39 +465,43 @@ def test_a_redirect_that_fifty_hosts_come_by_is_asked_once(
 
 
 def test_what_was_known_before_is_not_fetched_for_others(world: World, gate: RobotsGate) -> None:
-    errand = errand_of(world, gate, "http://shared.test/")
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate, "http://shared.test/")
+    answer(gate, robots_fetch, 200, RULES)
     world.clocks.pass_(10)
-    assert not answer(gate, other := errand_of(world, gate), 301, location=SHARED)
-    assert (other.away, other.host.errands, errand.host.errands) == (False, [], [])
+    assert not answer(gate, other := robots_fetch_of(world, gate), 301, location=SHARED)
+    assert (other.away, other.host.robots_fetches, robots_fetch.host.robots_fetches) == (
+        False,
+        [],
+        [],
+    )
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     world.clocks.pass_(TTL - 10)
     assert gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
 
 
 def test_what_has_expired_is_fetched_again(world: World, gate: RobotsGate) -> None:
-    answer(gate, errand_of(world, gate, "http://shared.test/"), 200, RULES)
+    answer(gate, robots_fetch_of(world, gate, "http://shared.test/"), 200, RULES)
     world.clocks.pass_(TTL)
-    assert answer(gate, errand_of(world, gate), 301, location=SHARED)
+    assert answer(gate, robots_fetch_of(world, gate), 301, location=SHARED)
 
 
 def test_http_and_https_that_have_one_robots_txt_fetch_it_once(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 301, location="https://a.test/robots.txt")
-    errand.host.errands.clear()
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 301, location="https://a.test/robots.txt")
+    robots_fetch.host.robots_fetches.clear()
+    answer(gate, robots_fetch, 200, RULES)
     assert gate.verdict("https://a.test", "https://a.test/private") is Verdict.DISALLOWED
 
 
 def test_rules_from_elsewhere_on_a_host_are_not_those_of_the_host(
     world: World, gate: RobotsGate
 ) -> None:
-    errand = errand_of(world, gate)
-    answer(gate, errand, 301, location="https://a.test/r.txt")
-    errand.host.errands.clear()
-    answer(gate, errand, 200, RULES)
+    robots_fetch = robots_fetch_of(world, gate)
+    answer(gate, robots_fetch, 301, location="https://a.test/r.txt")
+    robots_fetch.host.robots_fetches.clear()
+    answer(gate, robots_fetch, 200, RULES)
     assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     assert gate.verdict("https://a.test", "https://a.test/private") is Verdict.UNKNOWN
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from rbloom import Bloom
 
-from krowlspider.frontier.filterfile import FilterFile
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.schema import JOINED, KEY_SIZE, SEEN, marked_by
-from krowlspider.frontier.seen import FALSE_POSITIVES, LastMet, SeenFilter, SeenSet
+from krowlspider.frontier.seen.filter_file import FilterFile
+from krowlspider.frontier.seen.seen_set import FALSE_POSITIVES, LastMet, SeenFilter, SeenSet
+from krowlspider.frontier.store.schema import JOINED, KEY_SIZE, SEEN, marked_by
 from krowlspider.urls.canonical import IdentityHasher
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.frontier.store import Batch, Store
+    from krowlspider.frontier.store.store import Batch, Store
 
 HASHER = IdentityHasher(7)
 

@@ -1,4 +1,5 @@
-"""Sessions: a host has several requests in a row, each after its delay, before others have their turn."""
+"""Sessions: a host has several requests in a row, each after its delay, before others have their
+turn."""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts import State
-from krowlspider.frontier.sessions import SessionLimits
-from krowlspider.frontier.turns import _TURNED_AWAY_MAX
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.scheduling import _TURNED_AWAY_MAX
+from krowlspider.frontier.hosts.sessions import SessionLimits
 from krowlspider.urls.host import host_of
 from tests.frontier.conftest import LIMITS, TINY, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 HOSTS = ("a.test", "b.test", "c.test")
 SESSIONS = SessionLimits(requests=3, wait=5.0, hosts=10)
@@ -106,7 +107,7 @@ def test_a_host_for_which_room_was_made_goes_before_sessions(
     assert world.fetch() == "http://b.s.test/1"
 
 
-def test_errands_alone_are_no_session(world: World) -> None:
+def test_robots_fetches_alone_are_no_session(world: World) -> None:
     with_hosts(world, pages=1)
     assert order(with_hosts(world, pages=3), 1) == "a"
     lease = world.pop()
@@ -115,7 +116,7 @@ def test_errands_alone_are_no_session(world: World) -> None:
     assert host.session == 1
     while world.frontier.pop(host) is not None:
         pass
-    world.frontier.urge(host.name, object())
+    world.frontier.enqueue_robots_fetch(host.name, object())
     world.frontier.release(host, 1.0)
     assert len(world.frontier._sessions) == 0
     assert host.session == 0
@@ -163,8 +164,8 @@ def test_a_host_in_trouble_has_no_session(world: World) -> None:
         lease = world.pop()
         assert lease is not None
         found += lease.host.name[0]
-        lease.host.pace.errors = 1
-        lease.host.become(State.BACKING_OFF)
+        lease.host.rate.errors = 1
+        lease.host.set_health(Health.BACKING_OFF)
         world.frontier.release(lease.host, 0.25)
         world.clocks.pass_(0.25)
     assert found == "abcabc"

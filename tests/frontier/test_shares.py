@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier import addresses, shares
-from krowlspider.frontier.hosts import Host, Turn
-from krowlspider.frontier.sessions import SessionLimits
-from krowlspider.frontier.shares import places_of
+from krowlspider.frontier.hosts import addresses, shares
+from krowlspider.frontier.hosts.host import Host, SchedulingState
+from krowlspider.frontier.hosts.sessions import SessionLimits
+from krowlspider.frontier.hosts.shares import places_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
-    from krowlspider.frontier.turns import Limits
+    from krowlspider.frontier.hosts.limits import Limits
+    from krowlspider.frontier.store.store import Store
 
 SLOTS = 64
 
@@ -51,7 +51,7 @@ def sent(world: World, address: str | None = None) -> Host | None:
     turned back."""
     while (host := world.frontier.pop_host()) is not None:
         where = address or address_of(host.name)
-        if world.frontier.locate(host, where):
+        if world.frontier.reserve_address(host, where):
             return host
         world.frontier.turn_back(host, where)
     return None
@@ -72,7 +72,7 @@ def all_sent(world: World, address: str | None = None) -> list[Host]:
 
 def answer(world: World, host: Host, latency: float = 0.1) -> None:
     """The host answers, and is asked again 0.25 s or more later."""
-    world.frontier.release(host, RULE.after_answer(host.pace, latency))
+    world.frontier.release(host, RULE.after_answer(host.rate, latency))
 
 
 def reached(world: World, count: int) -> list[str]:
@@ -91,7 +91,7 @@ def test_hosts_of_a_block_have_a_quarter_of_the_slots(open_store: Callable[[], S
     there = []
     while (host := world.frontier.pop_host()) is not None:
         place = places[int(host.name[1:-5])]
-        if world.frontier.locate(host, place):
+        if world.frontier.reserve_address(host, place):
             there.append(host)
         else:
             world.frontier.turn_back(host, place)
@@ -107,7 +107,7 @@ def test_a_crowd_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> 
 
 
 def test_a_crowd_leaves_slots_to_those_that_answer(open_store: Callable[[], Store]) -> None:
-    """Those that were in transit together lately, and a quarter more, may be again."""
+    """Those that were in flight together lately, and a quarter more, may be again."""
     world = opened(open_store, slots=SLOTS)
     good = reached(world, 20)
     world.clocks.pass_(1)
@@ -154,7 +154,7 @@ def test_slow_and_failing_hosts_are_of_the_crowd(
     for number in range(60):
         world.add(f"http://slow{number}.test/")
         host = world.frontier.host(f"slow{number}.test")
-        host.pace.ema, host.pace.errors = latency, errors
+        host.rate.ema, host.rate.errors = latency, errors
     assert len(all_sent(world)) == SLOTS - SLOTS // 32 - 25
 
 
@@ -218,6 +218,29 @@ def test_past_its_looks_a_pop_takes_sessions_only(open_store: Callable[[], Store
     assert [one.name for one in all_sent(world)] == ["late.test"]
 
 
+def test_a_pop_that_stops_at_its_looks_is_gone_on_with_at_once(
+    open_store: Callable[[], Store],
+) -> None:
+    """It finds nobody, and does not say that nobody is due."""
+    world = opened(open_store, domain_concurrency=1)
+    world.add(*(f"http://h{number}.full.test/" for number in range(2500)), "http://last.test/")
+    looks: list[str] = []
+    world.frontier.may_fetch = lambda domain: looks.append(domain) is None
+    assert sent(world) is not None
+    looked = [len(looks)]
+    for _ in range(2):
+        assert world.frontier.pop_host() is None
+        due = world.frontier.next_due()
+        assert due is not None
+        assert due <= world.frontier.now()
+        looked.append(len(looks))
+    host = world.frontier.pop_host()
+    assert host is not None
+    assert host.name == "last.test"
+    assert looked == [1, 1001, 2001]
+    assert len(looks) == 2501
+
+
 # --- the rate of an address ---
 
 
@@ -256,7 +279,7 @@ def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[],
 
 def refuse(world: World, host: Host, retry_after: float | None = None) -> float:
     """The host asks for rest; for how long its address does."""
-    wait = RULE.after_distress(host.pace, 0.01, retry_after, 0.0)
+    wait = RULE.after_throttling(host.rate, 0.01, retry_after, 0.0)
     rest = world.frontier.refused_at_address(host, retry_after, 0.0)
     world.frontier.release(host, wait)
     return rest
@@ -354,13 +377,13 @@ def test_two_thousand_names_at_one_address_are_turned_back_once_each(
     open_store: Callable[[], Store],
 ) -> None:
     """Their address is not known before, also where memory has forgotten them meanwhile."""
-    world = opened(open_store, address_delay=0.1, hosts_in_memory=100, parked=10, slots=256)
+    world = opened(open_store, address_delay=0.1, hosts_in_memory=100, blocked=10, slots=256)
     world.add(*(f"http://h{number}.test/" for number in range(2000)))
     turned_back = 0
     found: list[Host] = []
     for _ in range(300):
         while (host := world.frontier.pop_host()) is not None:
-            if world.frontier.locate(host, "192.0.2.1"):
+            if world.frontier.reserve_address(host, "192.0.2.1"):
                 found.append(host)
                 answer(world, host)
             else:
@@ -372,13 +395,13 @@ def test_two_thousand_names_at_one_address_are_turned_back_once_each(
 
 
 def test_a_host_in_line_by_its_name_can_leave(open_store: Callable[[], Store]) -> None:
-    world = opened(open_store, domain_concurrency=1, parked=0)
+    world = opened(open_store, domain_concurrency=1, blocked=0)
     world.add("http://a.d.test/", "http://b.d.test/")
     first = world.frontier.pop_host()
     assert first is not None
     assert world.frontier.pop_host() is None
     other = world.frontier.host("b.d.test")
-    assert other.turn is Turn.RESTING
+    assert other.state is SchedulingState.RESTING
     world.frontier.seal("b.d.test")
     world.frontier.release(first, 1.0)
     assert world.frontier.pop_host() is None
@@ -456,7 +479,7 @@ def test_a_host_that_gave_ten_pages_counts_for_itself(open_store: Callable[[], S
     found(world, "hub.test", *(f"http://h{number}.test/" for number in range(40)))
     for number in range(40):
         host = world.frontier.host(f"h{number}.test")
-        host.done, host.pace.ema = 10, 0.1
+        host.done, host.rate.ema = 10, 0.1
     assert not any(place[0] == "^" for host in all_sent(world) for place in host.places)
 
 
@@ -539,7 +562,7 @@ def test_a_line_whose_call_was_lost_is_called_within_a_second(
     world = opened(open_store, domain_concurrency=1)
     world.add("http://a.shared.test/", "http://b.shared.test/")
     (host,) = all_sent(world)
-    world.frontier._shares.leave_transit(host)
+    world.frontier._shares.leave_flight(host)
     assert sent(world) is None
     world.clocks.pass_(1.1)
     assert sent(world) is not None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, EFBIG, EIO, EMFILE, ENOSPC, EROFS
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from time import sleep
 
 import plyvel
@@ -19,15 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.errors import lacks_room
-from krowlspider.frontier.memory import MemoryStore
-from krowlspider.frontier.store import (
-    UNWRITTEN_MAX,
-    LevelStore,
-    NoRoomError,
-    Store,
-    StoreError,
-    firsts_of,
-)
+from krowlspider.frontier.store.store import LevelStore, Store, StoreError
+from tests.frontier.memory import MemoryStore, firsts_of
 
 OpenStore = Callable[[], Store]
 
@@ -292,8 +283,8 @@ def test_a_folder_that_is_missing_or_has_lost_its_current_file_is_not_made_anew(
 
 @contextmanager
 def full_disk(size: int = 0) -> Iterator[None]:
-    """No file of this process can grow beyond ``size`` bytes, and the kernel says so in the words of a full disk or
-    nearly."""
+    """No file of this process can grow beyond ``size`` bytes, and the kernel says so in the words
+    of a full disk or nearly."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -304,91 +295,56 @@ def full_disk(size: int = 0) -> Iterator[None]:
 
 @pytest.fixture
 def level_store(tmp_path: Path) -> Iterator[LevelStore]:
-    store = LevelStore(tmp_path / "db", create=True, room=1000)
+    store = LevelStore(tmp_path / "db", create=True)
     yield store
     store.close()
 
 
-def copy_of(store: LevelStore, target: Path) -> LevelStore:
-    """What a process that is killed now leaves, opened."""
-    shutil.copytree(store.folder, target, ignore=shutil.ignore_patterns("LOCK"))
-    return LevelStore(target)
+@pytest.mark.parametrize("sync", [False, True])
+def test_the_first_write_without_room_is_the_last(level_store: LevelStore, sync: bool) -> None:
+    """Also when there is room again: what failed is gone, and nothing may be written behind it."""
+    put(level_store, (b"a", b"1"))
+    told = f"no room: make some on the disk of {level_store.folder} and start again"
+    with full_disk(), pytest.raises(StoreError) as caught:
+        put(level_store, (b"b", b"2"), sync=sync)
+    assert str(caught.value) == told
+    assert lacks_room(caught.value.__cause__)
+    with pytest.raises(StoreError) as caught:
+        put(level_store, (b"c", b"3"), sync=not sync)
+    assert str(caught.value) == told
+    level_store.close()
+    store = LevelStore(level_store.folder)
+    assert list(store.items(b"")) == [(b"a", b"1")]
+    store.close()
 
 
-def test_on_a_full_disk_writes_raise_nothing_and_show_and_are_written_when_there_is_room(
-    level_store: LevelStore, tmp_path: Path
-) -> None:
-    store = level_store
-    put(store, (b"a", b"1"), (b"b", b"1"))
-    with full_disk():
-        put(store, (b"b", b"2"), (b"c", b"2"))
-        assert store.stalled
-        assert store.recover() is False
-    batch = store.batch()
-    batch.delete(b"a")
-    batch.put(b"d", b"3")
-    batch.write()
-    assert store.stalled
-    assert [store.get(key) for key in (b"a", b"b", b"c", b"d")] == [None, b"2", b"2", b"3"]
-    killed = copy_of(store, tmp_path / "killed")
-    assert list(killed.items(b"")) == [(b"a", b"1"), (b"b", b"1")]
-    killed.close()
-    assert store.recover()
-    assert not store.stalled
-    expected = [(b"b", b"2"), (b"c", b"2"), (b"d", b"3")]
-    assert list(store.items(b"")) == expected
-    killed = copy_of(store, tmp_path / "later")
-    assert list(killed.items(b"")) == expected
-    killed.close()
-
-
-def test_a_record_cut_in_half_by_the_full_disk_takes_nothing_after_it_along(
-    level_store: LevelStore,
-) -> None:
+def test_a_record_cut_in_half_takes_nothing_along(level_store: LevelStore) -> None:
     """The kernel takes the first part of a write, as it does when a disk fills."""
-    store = level_store
-    put(store, (b"a", b"x" * 1000))
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limit[1]))
-    try:
-        put(store, (b"b", b"y" * 5000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert max(log.stat().st_size for log in store.folder.glob("*.log")) == 3000
-    put(store, (b"c", b"z"))
-    assert store.recover()
+    put(level_store, (b"a", b"x" * 1000))
+    with full_disk(3000), pytest.raises(StoreError):
+        put(level_store, (b"b", b"y" * 5000))
+    assert max(log.stat().st_size for log in level_store.folder.glob("*.log")) == 3000
+    with pytest.raises(StoreError):
+        put(level_store, (b"c", b"z"))
+    level_store.close()
+    store = LevelStore(level_store.folder)
     put(store, (b"d", b"z"))
     store.close()
-    store = LevelStore(store.folder)
-    assert [key for key, _ in store.items(b"")] == [b"a", b"b", b"c", b"d"]
+    store = LevelStore(level_store.folder)
+    assert [key for key, _ in store.items(b"")] == [b"a", b"d"]
     store.close()
 
 
-def test_a_synced_write_on_a_full_disk_is_kept_but_not_called_durable(
-    level_store: LevelStore,
-) -> None:
-    with full_disk(), pytest.raises(NoRoomError):
-        put(level_store, (b"a", b"1"), sync=True)
-    with pytest.raises(NoRoomError):
-        put(level_store, (b"b", b"1"), sync=True)
-    assert level_store.recover()
-    put(level_store, (b"c", b"1"), sync=True)
-    assert [key for key, _ in level_store.items(b"")] == [b"a", b"b", b"c"]
-
-
-def test_the_room_that_is_asked_for_is_enough_and_less_is_not(tmp_path: Path) -> None:
-    store = LevelStore(tmp_path / "db", create=True, room=3_000_000)
+def test_a_merge_that_finds_no_room_loses_nothing(level_store: LevelStore) -> None:
+    """LevelDB then refuses every write, until it is opened again."""
+    put(level_store, *((b"%d" % number, b"x" * 1000) for number in range(100)))
     with full_disk():
-        put(store, (b"a", bytes(500_000)))
-    put(store, (b"b", bytes(700_000)))
-    put(store, (b"c", b"1"))
-    needed = store.needed
-    assert 4_200_000 < needed < 4_300_000
-    with full_disk(needed - 1):
-        assert store.recover() is False
-    with full_disk(needed):
-        assert store.recover()
-    assert [key for key, _ in store.items(b"")] == [b"a", b"b", b"c"]
+        level_store.compact(b"\0", b"\xff")
+    with pytest.raises(StoreError, match="no room"):
+        put(level_store, (b"new", b"1"))
+    level_store.close()
+    store = LevelStore(level_store.folder)
+    assert len(list(store.items(b""))) == 100
     store.close()
 
 
@@ -422,49 +378,6 @@ def test_a_full_disk_a_quota_and_a_limit_are_want_of_room_and_no_other_failure(n
     assert lacks_room(plyvel.IOError(words)) is expected
 
 
-def test_a_merge_of_tables_that_finds_no_room_is_a_full_disk_too(
-    level_store: LevelStore,
-) -> None:
-    """LevelDB then refuses every write, until it is opened again."""
-    put(level_store, *((b"%d" % number, b"x" * 1000) for number in range(100)))
-    with full_disk():
-        level_store.compact(b"\0", b"\xff")
-    put(level_store, (b"new", b"1"))
-    assert level_store.stalled
-    assert level_store.recover()
-    assert level_store.get(b"new") == b"1"
-    assert len(list(level_store.items(b""))) == 101
-
-
-def test_what_waits_for_room_has_a_bound(level_store: LevelStore) -> None:
-    half = bytes(UNWRITTEN_MAX // 2)
-    with full_disk():
-        put(level_store, (b"a", half))
-        with pytest.raises(StoreError, match="too much waits"):
-            put(level_store, (b"b", half))
-    with pytest.raises(StoreError):
-        put(level_store, (b"c", b"1"))
-
-
-def test_reads_while_the_store_is_opened_again_wait_for_it(level_store: LevelStore) -> None:
-    store = level_store
-    put(store, *((b"%d" % number, b"old") for number in range(1000)))
-    with full_disk():
-        put(store, *((b"%d" % number, b"new") for number in range(0, 1000, 2)))
-    recovering = Thread(target=store.recover)
-    recovering.start()
-    number = 0
-    while store.stalled:
-        key = b"%d" % (number % 1000)
-        assert store.get(key) == (b"old" if number % 2 else b"new")
-        put(store, (b"more-%d" % number, b"1"))
-        number += 1
-    recovering.join()
-    assert store.recover()
-    assert all(store.get(b"more-%d" % each) == b"1" for each in range(number))
-    assert not any(store.get(b"%d" % each) != b"new" for each in range(0, 1000, 2))
-
-
 def test_a_write_that_fails_for_another_reason_is_the_last(tmp_path: Path) -> None:
     """The names of the logs lead nowhere: what they hold cannot be made durable."""
     store = LevelStore(tmp_path / "db", create=True)
@@ -475,15 +388,7 @@ def test_a_write_that_fails_for_another_reason_is_the_last(tmp_path: Path) -> No
     (tmp_path / "db" / "999999.log").unlink()
     with pytest.raises(StoreError):
         put(store, (b"c", b"1"))
-    assert not store.stalled
     store.close()
-
-
-def test_what_a_look_for_room_left_when_it_was_killed_is_removed(tmp_path: Path) -> None:
-    LevelStore(tmp_path / "db", create=True).close()
-    (tmp_path / "db" / "room.probe").write_bytes(bytes(1000))
-    LevelStore(tmp_path / "db").close()
-    assert not (tmp_path / "db" / "room.probe").exists()
 
 
 # So few that batches change the same ones.
@@ -506,54 +411,37 @@ CHANGES = st.lists(
 
 
 @settings(max_examples=40)
-@given(
-    before=CHANGES, during=st.lists(CHANGES, max_size=3), prefix=st.sampled_from([b"a", b"b", b"c"])
-)
-def test_a_stalled_store_agrees_with_a_plain_dict_and_so_does_a_recovered_one(
-    before: list[tuple[bytes, bytes | None]],
-    during: list[list[tuple[bytes, bytes | None]]],
-    prefix: bytes,
+@given(batches=st.lists(CHANGES, max_size=4), prefix=st.sampled_from([b"a", b"b", b"c"]))
+def test_a_store_agrees_with_a_plain_dict(
+    batches: list[list[tuple[bytes, bytes | None]]], prefix: bytes
 ) -> None:
     model: dict[bytes, bytes] = {}
-
-    def change(changes: list[tuple[bytes, bytes | None]]) -> None:
-        batch = store.batch()
-        for key, value in changes:
-            if value is None:
-                batch.delete(key)
-                model.pop(key, None)
-            else:
-                batch.put(key, value)
-                model[key] = value
-        batch.write()
-
-    def agree() -> None:
-        expected = sorted(pair for pair in model.items() if pair[0].startswith(prefix))
-        assert list(store.items(prefix)) == expected
-        after = prefix + b"a"
-        keys = [key for key, _ in expected]
-        assert list(store.keys(prefix)) == keys
-        assert list(store.items(prefix, after)) == [pair for pair in expected if pair[0] > after]
-        assert list(store.keys(prefix, after)) == [key for key in keys if key > after]
-        assert {key: store.get(key) for key in model} == model
-        assert store.read(KEYS) == [model.get(key) for key in KEYS]
-        queues = sorted(pair for pair in model.items() if pair[0][:1] == b"q")
-        assert list(store.firsts(b"q")) == list(firsts_of(queues))
-        behind = [pair for pair in queues if not pair[0].startswith(b"q1\0")]
-        assert list(store.firsts(b"q", b"q1\0")) == list(firsts_of(behind))
-
     with TemporaryDirectory() as folder:
-        store = LevelStore(Path(folder) / "db", create=True, room=1000)
+        store = LevelStore(Path(folder) / "db", create=True)
         try:
-            change(before)
-            with full_disk():
-                change([(b"stall", b"1")])
-            for changes in during:
-                change(changes)
-            assert store.stalled
-            agree()
-            assert store.recover()
-            agree()
+            for changes in batches:
+                batch = store.batch()
+                for key, value in changes:
+                    if value is None:
+                        batch.delete(key)
+                        model.pop(key, None)
+                    else:
+                        batch.put(key, value)
+                        model[key] = value
+                batch.write()
+            expected = sorted(pair for pair in model.items() if pair[0].startswith(prefix))
+            assert list(store.items(prefix)) == expected
+            after = prefix + b"a"
+            keys = [key for key, _ in expected]
+            assert list(store.keys(prefix)) == keys
+            assert list(store.items(prefix, after)) == [p for p in expected if p[0] > after]
+            assert list(store.keys(prefix, after)) == [key for key in keys if key > after]
+            assert {key: store.get(key) for key in model} == model
+            assert store.read(KEYS) == [model.get(key) for key in KEYS]
+            queues = sorted(pair for pair in model.items() if pair[0][:1] == b"q")
+            assert list(store.firsts(b"q")) == list(firsts_of(queues))
+            behind = [pair for pair in queues if not pair[0].startswith(b"q1\0")]
+            assert list(store.firsts(b"q", b"q1\0")) == list(firsts_of(behind))
         finally:
             store.close()
 

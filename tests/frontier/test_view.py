@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.commands.frontiertext import whole
+from krowlspider.frontier.admin.view import look
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.schema import poison_prefix, queue_key
-from krowlspider.frontier.view import look
+from krowlspider.frontier.store.schema import poison_prefix, queue_key
+from krowlspider.views.frontier import whole
 from tests.frontier.conftest import RULE, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.store import Store
+    from krowlspider.frontier.store.store import Store
 
 
 def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], Store]) -> None:
@@ -22,7 +22,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
         world.add(*(f"http://h{host}.test/{page}" for page in range(host + 1)))
     lease = world.pop()
     assert lease is not None
-    lease.host.pace.ema = 2.0
+    lease.host.rate.ema = 2.0
     world.frontier.release(lease.host, 100.0)
     world.frontier.acknowledge(lease)
     dropped = world.pop()
@@ -31,10 +31,10 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
     world.frontier.release(dropped.host, 50.0)
     aside = world.frontier.pop_host()
     assert aside is not None
-    world.frontier.put_off(aside)
+    world.frontier.defer(aside)
     world.commit()
     view = look(world.store, RULE, world.clocks.wall, most=2)
-    assert (view.hosts, view.put_off, view.queued, view.done) == (5, 1, 13, 1)
+    assert (view.hosts, view.deferred, view.queued, view.done) == (5, 1, 13, 1)
     assert view.dropped == {"robots": 1}
     assert [(line.host, line.queued) for line in view.biggest] == [("h4.test", 5), ("h3.test", 4)]
     assert (view.slowest[0].host, view.slowest[0].delay, view.slowest[0].done) == (
@@ -49,7 +49,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
         "h3.test": 0.0,
         "h4.test": 0.0,
     }
-    assert [line.host for line in every.biggest if line.put_off] == ["h2.test"]
+    assert [line.host for line in every.biggest if line.deferred] == ["h2.test"]
 
 
 def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:

@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.archive.surt import surt
-from krowlspider.cluster.message import BadMessage, decode, decode_start
-from krowlspider.fetch.chunked import ChunkedDecoder
-from krowlspider.fetch.decode import decode_body
+from krowlspider.archive.index.surt import surt
+from krowlspider.cluster.transport.message import BadMessage, decode, decode_start
 from krowlspider.fetch.errors import FetchError
-from krowlspider.fetch.head import parse_head
-from krowlspider.fetch.reader import ResponseReader
-from krowlspider.frontier.chunks import BadChunk, read_chunk
+from krowlspider.fetch.http.chunked import ChunkedDecoder
+from krowlspider.fetch.http.decode import decode_body
+from krowlspider.fetch.http.head import parse_head
+from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts import Host
-from krowlspider.politeness.pace import parse_retry_after
+from krowlspider.frontier.handover.chunks import BadChunk, read_chunk
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import identity, normalise
-from krowlspider.urls.headers import read_links, read_robots_tag
 from krowlspider.urls.host import authority_of, domain_of, host_of
 from krowlspider.urls.length import REFERENCE_MAX
-from krowlspider.urls.links import read_page
-from krowlspider.urls.scope import Scope
+from krowlspider.urls.page.headers import read_links, read_robots_tag
+from krowlspider.urls.page.links import read_page
+from krowlspider.urls.page.sitemap import Sitemap
+from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.traps import Traps
 from krowlspider.urls.seeds import BadSeed, parse_seed
-from krowlspider.urls.sitemap import Sitemap
-from krowlspider.urls.traps import Traps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,13 +28,14 @@ TOLERANCE_S = 0.005
 """How late the server may notice that a client gave up, on a busy machine."""
 
 RETRY_AFTER_MAX = 3600.0
-"""Seconds of a Retry-After that bind a crawler, as of any rest that it gives a host in distress."""
+"""Seconds of a Retry-After that bind a crawler, as of any rest that it gives a host in throttling.
+"""
 
 LOST_S = 1.5
 """What the answers of so many seconds taught a crawler is lost when it is killed: a commit interval
 and the time that a commit takes."""
 
-_DISTRESS = (429, 503)
+_THROTTLING = (429, 503)
 _NEWEST = 0.3
 """Weight of the newest latency in the average that a delay is a multiple of."""
 
@@ -133,7 +134,7 @@ class Slowness:
         before = self._average
         average = before + _NEWEST * (latency - before) if before else latency
         self._average = min(before, average) if lost else average
-        if entry.status not in _DISTRESS:
+        if entry.status not in _THROTTLING:
             self._doublings = max(0, self._doublings - 1)
         elif not lost:
             self._doublings += 1
@@ -152,7 +153,7 @@ def _haste(group: list[Entry], slowness: Slowness, tolerance: float) -> Iterator
     slowness.learn(last)
     free_at = 0.0
     for entry in group[1:]:
-        if last.status in _DISTRESS:
+        if last.status in _THROTTLING:
             free_at = max(free_at, last.end + min(last.retry_after, RETRY_AFTER_MAX))
         delay = slowness.gap(last.host)
         gap = entry.start - last.end
@@ -169,13 +170,13 @@ def _haste(group: list[Entry], slowness: Slowness, tolerance: float) -> Iterator
 
 
 def _crowding(ordered: list[Entry], crowd: Crowd, tolerance: float) -> Iterator[tuple[float, str]]:
-    """Each request that begins while as many as may be are in transit already."""
+    """Each request that begins while as many as may be are in flight already."""
     ends: defaultdict[str, list[float]] = defaultdict(list)
     for entry in ordered:
         unit = crowd.by(entry)
         busy = [end for end in ends[unit] if end > entry.start]
         if len(busy) >= crowd.most:
-            what = f"{len(busy) + 1} in transit instead of {crowd.most}"
+            what = f"{len(busy) + 1} in flight instead of {crowd.most}"
             yield entry.start, f"{what} for the {crowd.of} {unit}: {entry.url}"
         ends[unit] = [*busy, entry.end if entry.complete else entry.end - tolerance]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import select
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests import warm
 from tests.mockweb.folder import FolderSite
 from tests.mockweb.log import Entry, read_log
 from tests.mockweb.protocol import CONTROL_HOST
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.mockweb.graph import Graph
-
-_ROOT = Path(__file__).resolve().parents[2]
 
 _START_S = 30.0
 """Far over the half second it takes, for a machine that does much else."""
@@ -115,16 +115,18 @@ class MockWeb:
     def _start(self) -> None:
         self._errors = self._room / "stderr"
         with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
+            stdin, self._stdin = os.pipe()
+            self._stdout, stdout = os.pipe()
+            self._process = warm.start(
                 [sys.executable, "-m", "tests.mockweb", *self._arguments()],
-                cwd=_ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=stdin,
+                stdout=stdout,
                 stderr=errors,
             )
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _START_S)
-        line = self._process.stdout.readline() if ready else b""
+            os.close(stdin)
+            os.close(stdout)
+        ready, _, _ = select.select([self._stdout], [], [], _START_S)
+        line = os.read(self._stdout, 4_096) if ready else b""
         if not line:
             self._end()
             raise RuntimeError(f"the mock web did not start:\n{self.stderr()}")
@@ -144,9 +146,11 @@ class MockWeb:
 
     def _end(self) -> None:
         self._process.terminate()
-        # Closes both pipes; the end of stdin stops a server that a signal does not.
+        # The end of stdin stops a server that a signal does not.
+        os.close(self._stdin)
+        os.close(self._stdout)
         try:
-            self._process.communicate(timeout=_STOP_S)
+            self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()

@@ -18,11 +18,11 @@ FLUSH_S = 0.2
 class Entry:
     """One request. `start` and `end` are `time.monotonic()` seconds of this machine.
 
-    `start`: its first byte was read. `end`: just before the last bytes of the answer were handed to the
-    transport, or the connection was lost. `host`: the Host header in lower case, port included.
-    `status`, `bytes` and `sha1` are of what was sent: 0, 0 and "" when that is nothing.
-    `complete`: the answer went out as meant. `retry_after`: seconds of that header, 0 without it.
-    `address`: the one of the server that was asked.
+    `start`: its first byte was read. `end`: just before the last bytes of the answer were handed to
+    the transport, or the connection was lost. `host`: the Host header in lower case, port included.
+    `status`, `bytes` and `sha1` are of what was sent: 0, 0 and "" when that is nothing. `complete`:
+    the answer went out as meant. `retry_after`: seconds of that header, 0 without it. `address`:
+    the one of the server that was asked.
     """
 
     start: float

@@ -45,7 +45,8 @@ def chain(_host: str, target: str, _nth: int, _port: int) -> Reply:
 
 
 def sessions(_host: str, target: str, nth: int, _port: int) -> Reply:
-    """SESSION_PAGES pages that lead to each other, by a new session id each time, in the path or in the query."""
+    """SESSION_PAGES pages that lead to each other, by a new session id each time, in the path or in
+    the query."""
     session = hashlib.md5(f"{target} {nth}".encode(), usedforsecurity=False).hexdigest()
     pages = range(SESSION_PAGES)
     hrefs = [f"/page{n};jsessionid={session.upper()}" for n in pages]

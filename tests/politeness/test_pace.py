@@ -10,42 +10,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.politeness.pace import (
+from krowlspider.politeness.delay import (
     BACKOFF_MAX,
-    DISTRESS_MAX,
     JITTER,
     PARKED,
     QUIET,
-    Pace,
-    PaceRule,
+    THROTTLING_MAX,
+    DelayPolicy,
+    HostRate,
     parse_retry_after,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RULE = PaceRule(
+RULE = DelayPolicy(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=7200.0
 )
 NOON = 784_123_200.0  # Sun, 06 Nov 1994 12:00:00 GMT
 
 
 def test_an_unknown_host_waits_the_minimum() -> None:
-    assert RULE.delay(Pace()) == 0.25
+    assert RULE.delay(HostRate()) == 0.25
 
 
 def test_the_first_answer_sets_the_average_and_later_ones_move_it_by_three_tenths() -> None:
-    pace = Pace()
-    assert RULE.after_answer(pace, 1.0) == 5.0
-    assert RULE.after_answer(pace, 2.0) == pytest.approx(1.3 * 5)
-    assert RULE.after_answer(pace, 0.0) == pytest.approx(0.91 * 5)
+    rate = HostRate()
+    assert RULE.after_answer(rate, 1.0) == 5.0
+    assert RULE.after_answer(rate, 2.0) == pytest.approx(1.3 * 5)
+    assert RULE.after_answer(rate, 0.0) == pytest.approx(0.91 * 5)
 
 
 @pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
 def test_the_delay_of_the_average_stays_between_minimum_and_maximum(
     latency: float, wait: float
 ) -> None:
-    assert RULE.after_answer(Pace(), latency) == wait
+    assert RULE.after_answer(HostRate(), latency) == wait
 
 
 @pytest.mark.parametrize(
@@ -54,48 +54,48 @@ def test_the_delay_of_the_average_stays_between_minimum_and_maximum(
 def test_a_crawl_delay_is_a_floor_above_the_maximum_too_up_to_its_own_cap(
     crawl_delay: float, wait: float
 ) -> None:
-    assert RULE.after_answer(Pace(floor=crawl_delay), 0.2) == wait
+    assert RULE.after_answer(HostRate(floor=crawl_delay), 0.2) == wait
 
 
-def test_distress_doubles_the_delay_and_each_quiet_period_halves_it_again() -> None:
-    pace = Pace()
-    waits = [RULE.after_distress(pace, 0.2, None, 0.0) for _ in range(3)]
+def test_throttling_doubles_the_delay_and_each_quiet_period_halves_it_again() -> None:
+    rate = HostRate()
+    waits = [RULE.after_throttling(rate, 0.2, None, 0.0) for _ in range(3)]
     assert waits == [2.0, 4.0, 8.0]
-    waits = [RULE.after_answer(pace, 0.2) for _ in range(4 * QUIET)]
+    waits = [RULE.after_answer(rate, 0.2) for _ in range(4 * QUIET)]
     assert waits[QUIET - 2 :: QUIET] == [8.0, 4.0, 2.0, 1.0]
     assert waits[QUIET - 1 :: QUIET] == [4.0, 2.0, 1.0, 1.0]
 
 
-def test_a_quiet_period_begins_anew_with_each_distress() -> None:
-    pace = Pace(distress=2)
+def test_a_quiet_period_begins_anew_with_each_throttling() -> None:
+    rate = HostRate(throttling=2)
     for _ in range(QUIET - 1):
-        RULE.after_answer(pace, 0.2)
-    RULE.after_distress(pace, 0.2, None, 0.0)
-    waits = [RULE.after_answer(pace, 0.2) for _ in range(QUIET)]
+        RULE.after_answer(rate, 0.2)
+    RULE.after_throttling(rate, 0.2, None, 0.0)
+    waits = [RULE.after_answer(rate, 0.2) for _ in range(QUIET)]
     assert waits == [8.0] * (QUIET - 1) + [4.0]
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
 def test_chance_stretches_a_wait_and_never_shortens_it(chance: float) -> None:
     stretch = 1 + JITTER * chance
-    assert RULE.after_distress(Pace(), 0.2, 120.0, chance) == 120.0 * stretch
-    assert RULE.after_distress(Pace(), 0.2, None, chance) == 2.0 * stretch
-    assert RULE.after_error(Pace(errors=4), chance) == 120.0 * stretch
-    assert RULE.after_no_such_name(Pace(), chance) == PARKED * stretch
+    assert RULE.after_throttling(HostRate(), 0.2, 120.0, chance) == 120.0 * stretch
+    assert RULE.after_throttling(HostRate(), 0.2, None, chance) == 2.0 * stretch
+    assert RULE.after_error(HostRate(errors=4), chance) == 120.0 * stretch
+    assert RULE.after_no_such_name(HostRate(), chance) == PARKED * stretch
 
 
-def test_distress_is_capped_in_doublings_and_in_seconds() -> None:
-    pace = Pace(floor=10.0)
-    waits = [RULE.after_distress(pace, 0.2, None, 0.0) for _ in range(50)]
+def test_throttling_is_capped_in_doublings_and_in_seconds() -> None:
+    rate = HostRate(floor=10.0)
+    waits = [RULE.after_throttling(rate, 0.2, None, 0.0) for _ in range(50)]
     assert waits[-1] == BACKOFF_MAX
-    assert pace.distress == DISTRESS_MAX
+    assert rate.throttling == THROTTLING_MAX
 
 
-def test_distress_never_shortens_a_wait_longer_than_its_cap() -> None:
-    rule = PaceRule(
+def test_throttling_never_shortens_a_wait_longer_than_its_cap() -> None:
+    rule = DelayPolicy(
         factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=86_400.0, retry_after_max=1.0
     )
-    assert rule.after_distress(Pace(floor=7200.0), 0.2, None, 0.0) == 7200.0
+    assert rule.after_throttling(HostRate(floor=7200.0), 0.2, None, 0.0) == 7200.0
 
 
 @pytest.mark.parametrize(
@@ -104,48 +104,48 @@ def test_distress_never_shortens_a_wait_longer_than_its_cap() -> None:
 def test_retry_after_lengthens_the_wait_up_to_its_cap(
     retry_after: float | None, wait: float
 ) -> None:
-    assert RULE.after_distress(Pace(), 0.2, retry_after, 0.0) == wait
+    assert RULE.after_throttling(HostRate(), 0.2, retry_after, 0.0) == wait
 
 
 def test_transport_errors_cost_seconds_then_minutes_then_a_day() -> None:
-    pace = Pace()
-    waits = [RULE.after_error(pace, 0.0) for _ in range(12)]
+    rate = HostRate()
+    waits = [RULE.after_error(rate, 0.0) for _ in range(12)]
     assert waits == [0.25, 2, 4, 8, 120, 240, 480, 960, 1920, PARKED, PARKED, PARKED]
 
 
 def test_a_host_is_parked_after_ten_errors_and_any_answer_brings_it_back() -> None:
-    pace = Pace()
+    rate = HostRate()
     parked = []
     for _ in range(10):
-        RULE.after_error(pace, 0.0)
-        parked.append(RULE.parked(pace))
+        RULE.after_error(rate, 0.0)
+        parked.append(RULE.parked(rate))
     assert parked == [False] * 9 + [True]
-    assert RULE.after_answer(pace, 0.01) == 0.25
-    assert not RULE.parked(pace)
-    assert RULE.after_error(pace, 0.0) == 0.25
-    RULE.after_error(pace, 0.0)
-    RULE.after_distress(pace, 0.01, None, 0.0)
-    assert pace.errors == 0
+    assert RULE.after_answer(rate, 0.01) == 0.25
+    assert not RULE.parked(rate)
+    assert RULE.after_error(rate, 0.0) == 0.25
+    RULE.after_error(rate, 0.0)
+    RULE.after_throttling(rate, 0.01, None, 0.0)
+    assert rate.errors == 0
 
 
 def test_a_name_that_does_not_exist_parks_its_host_at_once() -> None:
-    pace = Pace()
-    assert RULE.after_no_such_name(pace, 0.0) == PARKED
-    assert RULE.parked(pace)
+    rate = HostRate()
+    assert RULE.after_no_such_name(rate, 0.0) == PARKED
+    assert RULE.parked(rate)
 
 
-def test_an_error_keeps_the_average_and_the_distress() -> None:
-    pace = Pace()
-    RULE.after_distress(pace, 1.0, None, 0.0)
-    assert RULE.after_error(pace, 0.0) == 10.0
-    assert (pace.ema, pace.distress) == (1.0, 1)
+def test_an_error_keeps_the_average_and_the_throttling() -> None:
+    rate = HostRate()
+    RULE.after_throttling(rate, 1.0, None, 0.0)
+    assert RULE.after_error(rate, 0.0) == 10.0
+    assert (rate.ema, rate.throttling) == (1.0, 1)
 
 
 LATENCIES = st.floats(0, 1e6)
 CHANCE = st.floats(0, 1)
 EVENTS = st.one_of(
     st.tuples(st.just("answer"), LATENCIES),
-    st.tuples(st.just("distress"), LATENCIES, st.none() | st.floats(0, allow_nan=False), CHANCE),
+    st.tuples(st.just("throttling"), LATENCIES, st.none() | st.floats(0, allow_nan=False), CHANCE),
     st.tuples(st.just("error"), CHANCE),
     st.tuples(st.just("no_such_name"), CHANCE),
 )
@@ -153,7 +153,7 @@ EVENTS = st.one_of(
 
 @given(
     rule=st.builds(
-        PaceRule,
+        DelayPolicy,
         factor=st.floats(0, 100),
         minimum=st.floats(0.01, 10),
         maximum=st.floats(10, 3600),
@@ -164,16 +164,16 @@ EVENTS = st.one_of(
     events=st.lists(EVENTS),
 )
 def test_whatever_happens_no_wait_is_too_short_or_too_long(
-    rule: PaceRule, floor: float, events: list[tuple[str, ...]]
+    rule: DelayPolicy, floor: float, events: list[tuple[str, ...]]
 ) -> None:
-    pace = Pace(floor=floor)
+    rate = HostRate(floor=floor)
     lowest = max(rule.minimum, min(floor, rule.crawl_delay_max))
     highest = max(PARKED, rule.maximum, rule.crawl_delay_max, rule.retry_after_max) * (1 + JITTER)
     for kind, *values in events:
-        before = rule.delay(pace)
-        wait: float = getattr(rule, f"after_{kind}")(pace, *values)
+        before = rule.delay(rate)
+        wait: float = getattr(rule, f"after_{kind}")(rate, *values)
         assert lowest <= wait <= highest
-        assert rule.delay(pace) <= wait
+        assert rule.delay(rate) <= wait
         if kind == "error":
             assert before <= wait
 

@@ -78,14 +78,10 @@ def test_odd_encodings_are_read(body: bytes) -> None:
 
 def test_robots_txt_itself_is_always_allowed() -> None:
     assert allowed("User-agent: *\nDisallow: /", "/robots.txt")
-    assert RobotsRules.disallow_all().allowed("https://example.com/robots.txt")
 
 
-def test_all_may_be_allowed_and_disallowed() -> None:
-    url = "https://example.com/a?b"
-    assert RobotsRules.allow_all().allowed(url)
-    assert not RobotsRules.disallow_all().allowed(url)
-    assert RobotsRules.disallow_all().crawl_delay is None
+def test_without_robots_txt_all_is_allowed() -> None:
+    assert RobotsRules.allow_all().allowed("https://example.com/a?b")
 
 
 @pytest.mark.parametrize(

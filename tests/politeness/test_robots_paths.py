@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.politeness.pathrules import PathRules, spelt
+from krowlspider.politeness.path_rules import PathRules, spelt
 from krowlspider.politeness.robots import BODY_MAX, RobotsRules
 
 

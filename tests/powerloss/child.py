@@ -1,14 +1,17 @@
-"""``python -m tests.powerloss.child crawl ...``: the scrapy command, with a journal of what has reached the disk.
+"""``python -m tests.powerloss.child crawl ...``: the scrapy command, with a journal of what has
+reached the disk.
 
-The environment variable WATCH is a JSON object: ``journal``, the file to append to; ``write_buffer``, LevelDB's, in
-bytes; ``save_every``, the new keys after which the seen filter is saved, 0 for the ordinary number; and
-``die_between_logs``: whether tables are kept from being written, so that the old log stays when a new one begins, and
-the process kills itself when the first acknowledgement in the new one is durable.
+The environment variable WATCH is a JSON object: ``journal``, the file to append to;
+``write_buffer``, LevelDB's, in bytes; ``save_every``, the new keys after which the seen filter is
+saved, 0 for the ordinary number; and ``die_between_logs``: whether tables are kept from being
+written, so that the old log stays when a new one begins, and the process kills itself when the
+first acknowledgement in the new one is durable.
 
-Each line of the journal is an object. A file: ``path``, ``inode`` and the ``size`` that is on the disk to stay. A
-folder: ``path`` and the ``names`` it held, with their inodes. They are noted as they were before an fsync, when that
-has returned. LevelDB syncs by itself, out of sight: at the write of a synced batch its newest log, which is noted
-here; and its tables and its manifest, which count as durable as they are.
+Each line of the journal is an object. A file: ``path``, ``inode`` and the ``size`` that is on the
+disk to stay. A folder: ``path`` and the ``names`` it held, with their inodes. They are noted as
+they were before an fsync, when that has returned. LevelDB syncs by itself, out of sight: at the
+write of a synced batch its newest log, which is noted here; and its tables and its manifest, which
+count as durable as they are.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from typing import Any
 import plyvel
 from scrapy.cmdline import execute
 
-from krowlspider.frontier import seen
-from krowlspider.frontier.schema import QUEUE
+from krowlspider.frontier.seen import seen_set
+from krowlspider.frontier.store.schema import QUEUE
 
 OPTIONS: dict[str, Any] = json.loads(os.environ["WATCH"])
 _journal = os.open(OPTIONS["journal"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -62,7 +65,8 @@ def note_size(path: str, found: os.stat_result) -> None:
 
 
 class WatchedDB:
-    """A LevelDB whose synced writes are noted. One write at a time, so that the newest log is the one synced."""
+    """A LevelDB whose synced writes are noted. One write at a time, so that the newest log is the
+    one synced."""
 
     def __init__(self, name: str, **options: Any):
         self.folder = Path(name)
@@ -109,6 +113,6 @@ if __name__ == "__main__":
     os.fsync = watched_fsync  # type: ignore[assignment]
     plyvel.DB = WatchedDB
     if OPTIONS["save_every"]:
-        seen._SAVE_EVERY = OPTIONS["save_every"]
+        seen_set._SAVE_EVERY = OPTIONS["save_every"]
     sys.argv[0] = "scrapy"
     execute()

@@ -56,10 +56,11 @@ class WatchedCrawl(Crawl):
 
 @dataclass
 class Durable:
-    """What a journal says is on the disk to stay: bytes of each file, and what each folder held when last synced.
+    """What a journal says is on the disk to stay: bytes of each file, and what each folder held
+    when last synced.
 
-    A file is known by its inode and its name without the marks of one not finished, because inodes are used again
-    and files renamed.
+    A file is known by its inode and its name without the marks of one not finished, because inodes
+    are used again and files renamed.
     """
 
     sizes: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -91,8 +92,8 @@ def _lasting(name: str) -> str:
 def lose_power(job: Path, journal: Path, loss: Loss, chance: Random) -> None:
     """Take away what was not synced in the folder of a dead crawl.
 
-    Of LevelDB's files only the logs are touched. A name that was written over by a rename cannot be had back, nor
-    can a file that was removed; both may have reached the disk.
+    Of LevelDB's files only the logs are touched. A name that was written over by a rename cannot be
+    had back, nor can a file that was removed; both may have reached the disk.
     """
     durable = Durable.read(journal)
     _lift_the_barrier(job)
@@ -133,15 +134,15 @@ def _lose_bytes(path: Path, keep: int, size: int, loss: Loss, chance: Random) ->
 
 
 def _outlives_a_log(path: Path, held: dict[str, int]) -> bool:
-    """Whether LevelDB has removed an older log: before that it syncs its folder, with its manifest (its
-    util/env_posix.cc, ``SyncDirIfManifest``), and the newer log was there by then."""
+    """Whether LevelDB has removed an older log: before that it syncs its folder, with its manifest
+    (its util/env_posix.cc, ``SyncDirIfManifest``), and the newer log was there by then."""
     logs = [name for name in held if name.endswith(".log") and name < path.name]
     return path.suffix == ".log" and not all((path.parent / name).exists() for name in logs)
 
 
 def _lose_name(path: Path, held: dict[str, int], *, synced: bool) -> None:
-    """Undo the file's last renaming, if its folder was not synced since, or its making, if it was not ``synced``
-    either."""
+    """Undo the file's last renaming, if its folder was not synced since, or its making, if it was
+    not ``synced`` either."""
     if path.name in held:
         return
     inode = path.stat().st_ino

@@ -1,4 +1,5 @@
-"""What a dead crawl has left on the disk, read from a copy, so that its next start finds it as it is."""
+"""What a dead crawl has left on the disk, read from a copy, so that its next start finds it as it
+is."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.check import CheckReport, check_folder
-from krowlspider.archive.mend import mend_folder
-from krowlspider.frontier import schema
+from krowlspider.archive.tools.check import CheckReport, check_folder
+from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.queues import all_entries
-from krowlspider.frontier.store import LevelStore, Store
-from krowlspider.frontier.tally import Tally
+from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.store.store import LevelStore, Store
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.conftest import counted
 from tests.test_crawl import stored
@@ -31,8 +32,9 @@ _NEVER_QUEUED = "dropped/redirect_loop"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survivors:
-    """Keys of the identities that are seen, queued and archived; the pages counted as ``done``, the URLs ``dropped``;
-    the check of the archive, mended; and where the tally of the host records is not what they say."""
+    """Keys of the identities that are seen, queued and archived; the pages counted as ``done``, the
+    URLs ``dropped``; the check of the archive, mended; and where the tally of the host records is
+    not what they say."""
 
     seen: frozenset[bytes]
     queued: Counter[bytes]
@@ -78,7 +80,8 @@ class Survivors:
     def faults(self, pages: Iterable[str], refused: Iterable[str] = ()) -> list[str]:
         """What is against the invariants, one line each.
 
-        ``pages`` are the URLs a whole crawl fetches, ``refused`` those that robots.txt drops: no others are known.
+        ``pages`` are the URLs a whole crawl fetches, ``refused`` those that robots.txt drops: no
+        others are known.
         """
         names = {self.hasher.key(url): url for url in pages}
         exempt = {self.hasher.key(url) for url in refused}

@@ -1,8 +1,10 @@
-"""``python browse.py CHROMIUM FOLDER URL LINK ...``: opens a replayed page, and follows links by their text.
+"""``python browse.py CHROMIUM FOLDER URL LINK ...``: opens a replayed page, and follows links by
+their text.
 
-Prints what a reader sees as a list of pages in JSON: ``title``, ``text``, and of the screenshot ``picture`` (a PNG in
-FOLDER), ``colours`` (how many the page has) and ``spots`` (the colour amid each element that has an id). To it belongs ``elsewhere``:
-every address outside of 127.0.0.1 that the browser has asked for since the last page.
+Prints what a reader sees as a list of pages in JSON: ``title``, ``text``, and of the screenshot
+``picture`` (a PNG in FOLDER), ``colours`` (how many the page has) and ``spots`` (the colour amid
+each element that has an id). To it belongs ``elsewhere``: every address outside of 127.0.0.1 that
+the browser has asked for since the last page.
 """
 
 import io
@@ -14,7 +16,8 @@ from urllib.parse import urlsplit
 from PIL import Image
 from playwright.sync_api import Frame, Page, sync_playwright
 
-# No name leads anywhere, nothing goes round them by a proxy, and nothing is asked for that no page has.
+# No name leads anywhere, nothing goes round them by a proxy, and nothing is asked for that no page
+# has.
 FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--no-proxy-server",

@@ -1,4 +1,5 @@
-"""``python serve.py FOLDER``: pywb's ``wayback`` of a folder on a free port of 127.0.0.1, which it prints.
+"""``python serve.py FOLDER``: pywb's ``wayback`` of a folder on a free port of 127.0.0.1, which it
+prints.
 
 Ends with its stdin.
 """

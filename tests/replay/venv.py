@@ -1,4 +1,5 @@
-"""A venv of its own for the tools whose pins do not fit ours, made when one of them is first asked for."""
+"""A venv of its own for the tools whose pins do not fit ours, made when one of them is first asked
+for."""
 
 from __future__ import annotations
 

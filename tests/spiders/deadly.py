@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 
-from krowlspider.job import Job
+from krowlspider.crawl.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

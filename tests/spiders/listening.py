@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class ListeningSpider(scrapy.Spider):
-    """Says what a response has, and ends ``/stopped`` and ``/failed`` when their first bytes are there."""
+    """Says what a response has, and ends ``/stopped`` and ``/failed`` when their first bytes are
+    there."""
 
     name = "listening"
 

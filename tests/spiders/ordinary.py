@@ -1,4 +1,5 @@
-"""A spider as Scrapy's users write them: callbacks, meta, cb_kwargs, POST bodies, errbacks, start items."""
+"""A spider as Scrapy's users write them: callbacks, meta, cb_kwargs, POST bodies, errbacks, start
+items."""
 
 from __future__ import annotations
 

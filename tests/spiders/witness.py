@@ -1,4 +1,5 @@
-"""What becomes of each request, as Scrapy's signals tell it; and the downloader without what stands in for the engine."""
+"""What becomes of each request, as Scrapy's signals tell it; and the downloader without what stands
+in for the engine."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from urllib.parse import urlsplit
 
 from scrapy import signals
 
-from krowlspider.downloader import Downloader
+from krowlspider.engine.downloader import Downloader
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -27,7 +28,7 @@ SIGNALS = (
 class EngineDownloader(Downloader):
     """With Scrapy's own way from the scheduler to the scraper."""
 
-    def _employ_courier(self) -> None: ...
+    def _make_runner(self) -> None: ...
 
 
 class Witness:

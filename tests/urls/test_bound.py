@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from krowlspider.urls.bound import bounded
-from krowlspider.urls.links import read_page
+from krowlspider.urls.page.bound import bounded
+from krowlspider.urls.page.links import read_page
 
 URL = "https://example.com/"
 

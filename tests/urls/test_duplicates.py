@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.duplicates import BODIES, HOSTS, DuplicateBodies
+from krowlspider.urls.rules.duplicates import BODIES, HOSTS, DuplicateBodies
 
 
 def test_equal_bodies_of_a_host_are_counted_and_those_of_another_host_apart() -> None:

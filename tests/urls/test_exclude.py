@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.urls.exclude import Exclusions, parse_patterns
+from krowlspider.urls.rules.exclude import Exclusions, parse_patterns
 
 
 def test_each_line_is_an_expression_but_for_blank_ones_and_comments() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.headers import MAX_HEADER_LINKS, read_links, read_robots_tag
+from krowlspider.urls.page.headers import MAX_HEADER_LINKS, read_links, read_robots_tag
 
 URL = "https://example.com/dir/page?q"
 

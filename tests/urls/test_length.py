@@ -13,10 +13,9 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from krowlspider.cluster.message import BadMessage, decode
-from krowlspider.frontier.exchange import BadLine, read_entry
+from krowlspider.cluster.transport.message import BadMessage, decode
+from krowlspider.frontier.admin.export import BadLine, read_entry
 from krowlspider.urls.canonical import normalise, normalise_all
-from krowlspider.urls.headers import read_links
 from krowlspider.urls.length import (
     _AUTHORITY,
     AUTHORITY_MAX,
@@ -25,10 +24,11 @@ from krowlspider.urls.length import (
     fits,
     fitting,
 )
-from krowlspider.urls.links import MAX_LINKS, Page, read_page
-from krowlspider.urls.scope import Scope
+from krowlspider.urls.page.headers import read_links
+from krowlspider.urls.page.links import MAX_LINKS, Page, read_page
+from krowlspider.urls.page.sitemap import Sitemap
+from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.seeds import BadSeed, parse_seed
-from krowlspider.urls.sitemap import Sitemap
 from middlewares.redirect import RedirectMiddleware
 from tests.fuzz.work import seconds
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.links import (
+from krowlspider.urls.page.links import (
     MAX_BASE,
     MAX_LANG,
     MAX_LINKS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.urls.host import host_of
-from krowlspider.urls.scope import Scope
+from krowlspider.urls.rules.scope import Scope
 
 
 def refusal(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.sitemap import (
+from krowlspider.urls.page.sitemap import (
     BYTES_MAX,
     ELEMENTS_MAX,
     IDLE_MAX,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.scope import Scope
-from krowlspider.urls.traps import Traps
+from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.traps import Traps
 
 TODAY = date(2026, 11, 21)
 

@@ -1,0 +1,1 @@
+"""CDXJ indexes of WARC files, and the look-up of records in them."""

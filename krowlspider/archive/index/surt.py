@@ -1,0 +1,196 @@
+"""The key (SURT) by which pywb and similar tools look up a URL. Pure.
+
+The key equals, to the byte, that of the ``surt`` package's default canonicaliser. pywb and
+cdxj-indexer use it, and find nothing in an index with other keys. So its oddities are kept: paths
+in lower case, a doubled slash read as one, session ids cut out of the names of other parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+# A URL without escapes, user or port, whose host is not an IP address.
+_ORDINARY = re.compile(
+    r"https?://(?:www[0-9]*\.)?([a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<![0-9]))"
+    r"(/[!$&-.0-9:;=@A-Z_a-z~/]*)(?:\?([!$&-.0-9:;=@A-Z_a-z~/?]+))?"
+)
+_LINE_BREAK = re.compile(rb"[\n\r\t]")
+_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*:")
+_DOUBLED_SCHEME = re.compile(rb"^(?:https?://)+(?=https?://)")
+# RFC 3986, appendix B, for a URL with a scheme.
+_PARTS = re.compile(
+    rb"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL
+)
+_PORT = re.compile(rb"[0-9]{1,9}")
+_DEFAULT_PORTS = {b"http": 80, b"https": 443}
+_WWW = re.compile(r"^www[0-9]*\.")
+# A host read as an IPv4 address, as inet_aton does: decimal or octal numbers.
+_ADDRESS = re.compile(rb"[0-9]+|[1-9][0-9]*(?:\.[0-9]+){1,3}|0[0-7]*(?:\.[0-7]+){1,3}")
+# Punctuation not escaped in a key: all of ASCII but "%" and "#".
+_PLAIN = "!\"$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+# The path segment in which ASP.NET keeps a session id.
+_PATH_SESSIONS = (
+    re.compile(r"(.*/)\((?:[a-z]\([0-9a-z]{24}\))+\)/([^?]+\.aspx.*)"),
+    re.compile(r"(.*/)\([0-9a-z]{24}\)/([^?]+\.aspx.*)"),
+)
+# Session ids in a query. The last match of each expression is removed, with the "&" behind it.
+_QUERY_SESSIONS = tuple(
+    re.compile(f"(.*){session}(?:&(.*))?")
+    for session in (
+        "jsessionid=[0-9a-z]{32}",
+        "phpsessid=[0-9a-z]{32}",
+        "sid=[0-9a-z]{32}",
+        "aspsessionid[a-z]{8}=[a-z]{24}",
+        # Possessive, so that "cfid=cfid=..." is not searched again and again.
+        "cfid=[^&]++&cftoken=[^&]++",
+    )
+)
+_MAYBE_SESSION = re.compile("sid=|sessionid|cfid=")
+
+
+def surt(url: str) -> str:
+    """Return the key of ``url``, in printable ASCII without blanks.
+
+    A URL with an invalid port is returned unchanged, as in cdxj-indexer.
+    """
+    ordinary = _ORDINARY.fullmatch(url)
+    if ordinary is not None:
+        host, path, query = ordinary.groups()
+        if "//" not in path and "/." not in path:
+            return f"{_reversed(host)}){_path(path)}{_query(query) if query else ''}"
+    try:
+        return _key(url.encode())
+    except ValueError:
+        return url
+
+
+def _key(url: bytes) -> str:
+    """Return the key of any URL.
+
+    :raises ValueError: the port is invalid
+    """
+    url = _LINE_BREAK.sub(b"", url.strip())
+    if not url:
+        return "-"
+    if not _SCHEME.match(url):
+        url = b"http://" + url
+    parts = _PARTS.fullmatch(_DOUBLED_SCHEME.sub(b"", url))
+    assert parts is not None
+    scheme, authority, path, query = parts.groups(default=b"")
+    name, port = _name_and_port(authority)
+    if path and not name and scheme.startswith(b"http"):
+        # Browsers read http:///host/path as http://host/path.
+        name, _, path = path.lstrip(b"/").partition(b"/")
+        path = b"/" + path
+    path, host = _unescape(path), _host(name)
+    if host:
+        massaged = host if scheme == b"dns" else _WWW.sub("", host)
+        same = port in {0, _DEFAULT_PORTS.get(scheme.lower())}
+        place = f"{_reversed(massaged)}{'' if same else f':{port}'})"
+        path = _normal_path(path)
+    else:
+        place = f"{scheme.decode()}:"
+    below = _path(_escape(path))
+    asked = _query(_escape(_unescape(query)))
+    return place + (below or "/"[: len(asked)]) + asked
+
+
+def _name_and_port(authority: bytes) -> tuple[bytes, int]:
+    """Return the name and the port of a host; 0 without a port.
+
+    :raises ValueError: the port is not a number up to 65535
+    """
+    name = authority.rstrip(b":").rpartition(b"@")[2]
+    before, bracket, inside = name.partition(b"[")
+    if bracket:
+        name, _, behind = inside.partition(b"]")
+        port = behind.partition(b":")[2]
+    else:
+        name, _, port = before.partition(b":")
+    if not port:
+        return name, 0
+    if not _PORT.fullmatch(port) or int(port) > 65535:
+        raise ValueError(f"not a port: {port!r}")
+    return name, int(port)
+
+
+def _host(name: bytes) -> str:
+    name = _unescape(name)
+    if not name.isascii():
+        with suppress(UnicodeError):
+            name = name.decode(errors="ignore").encode("idna")
+    name = name.replace(b"..", b".").strip(b".")
+    return _address(name) or _escape(name.lower()).lower()
+
+
+def _address(name: bytes) -> str | None:
+    """Return the dotted IPv4 address that a host name is read as, None if it is none."""
+    if not _ADDRESS.fullmatch(name):
+        return None
+    if name.isdigit():
+        value = int(name) & 0xFFFFFFFF
+    else:
+        try:
+            *first, last = (int(part, 8 if part[:1] == b"0" else 10) for part in name.split(b"."))
+        except ValueError:
+            return None
+        if max(first) > 255 or last >= 256 ** (4 - len(first)):
+            return None
+        value = sum(part << 24 - 8 * place for place, part in enumerate(first)) + last
+    return ".".join(map(str, value.to_bytes(4, "big")))
+
+
+def _reversed(host: str) -> str:
+    return ",".join(host.split(".")[::-1])
+
+
+def _normal_path(path: bytes) -> bytes:
+    """Return the path with "." and ".." resolved and single slashes.
+
+    A ".." without a segment before it stays.
+    """
+    kept: list[bytes] = []
+    for segment in path.split(b"/")[1:]:
+        if segment == b".." and kept:
+            kept.pop()
+        elif segment != b".":
+            kept.append(segment)
+    return b"/" + b"/".join([segment for segment in kept[:-1] if segment] + kept[-1:])
+
+
+def _path(path: str) -> str:
+    path = path.lower()
+    if "(" in path and ".aspx" in path:
+        for session in _PATH_SESSIONS:
+            if found := session.fullmatch(path):
+                path = found[1] + found[2]
+    return path[:-1] if path.endswith("/") and len(path) > 1 else path
+
+
+def _query(query: str) -> str:
+    """Return the query with its "?", parameters sorted by name and value; empty for no query."""
+    query = query.lower()
+    if _MAYBE_SESSION.search(query):
+        for session in _QUERY_SESSIONS:
+            if found := session.fullmatch(query):
+                query = found[1] + (found[2] or "")
+    if "&" in query and len(query) > 1:
+        query = "&".join(sorted(query.split("&"), key=_name_and_value))
+    return "?" + query if query else ""
+
+
+def _name_and_value(parameter: str) -> list[str]:
+    return parameter.split("=", 1)
+
+
+def _unescape(text: bytes) -> bytes:
+    """Percent-decode the text until nothing changes."""
+    while (once := unquote_to_bytes(text)) != text:
+        text = once
+    return text
+
+
+def _escape(text: bytes) -> str:
+    return quote_from_bytes(text, safe=_PLAIN)

@@ -1,0 +1,1 @@
+"""Payloads: extraction, digests, and the index that turns a repeated payload into a revisit."""

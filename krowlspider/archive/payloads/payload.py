@@ -1,0 +1,129 @@
+"""The payload of an HTTP message: its entity, transfer coding removed (WARC 1.1, 6.3.2).
+
+For a fetched response it equals the payload that the fetcher found, however irregular the response.
+The index line written with a capture has that digest; a line made from its record must have it too.
+"""
+
+from __future__ import annotations
+
+import re
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+_HEAD_END = re.compile(rb"\n\r?\n")
+_MAY_BE_CHUNKED = re.compile(rb"chunked", re.IGNORECASE)
+_FOLD = re.compile(rb"\r?\n[ \t]+")
+# RFC 9112, 4 and 5: a status line, then fields, without folds or other lines.
+_REGULAR_HEAD = re.compile(rb"HTTP/[^\r\n\0]*(?:\r\n[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*)*")
+# RFC 9112, 7.1: the size in hexadecimal, optional extensions after a semicolon; blanks are allowed.
+# At most fifteen digits after zeros: sixteen may not fit a position in memory.
+_CHUNK_SIZE = re.compile(
+    rb"[ \t]*+(0++[0-9A-Fa-f]{0,15}|[0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\n]*+|\r?)\n"
+)
+_CHUNK_END = re.compile(rb"\r?\n")
+# The longest head that the fetcher takes. Longer ones are not parsed, because the parser's time is
+# quadratic in the folds of a field.
+_PARSED = 64 * 1024
+
+
+def payload_of(message: bytes) -> bytes:
+    """Return the payload of a request or response; it ends where the message is cut or broken."""
+    end = _HEAD_END.search(message)
+    if end is None:
+        return b""
+    if _MAY_BE_CHUNKED.search(message, 0, end.end()) and _is_chunked(message[: end.end()]):
+        return _dechunk(message, end.end())
+    return message[end.end() :]
+
+
+def without_head(message: bytes) -> bytes:
+    """Return the bytes after the head of a message, unchanged; none if the head does not end."""
+    end = _HEAD_END.search(message)
+    return message[end.end() :] if end is not None else b""
+
+
+def is_plain(message: bytes, payload: bytes) -> bool:
+    """Return whether every reader finds this payload in the message.
+
+    That needs a regular head and no transfer coding.
+    """
+    end = message.find(b"\r\n\r\n")
+    return (
+        end != -1
+        and _REGULAR_HEAD.fullmatch(message, 0, end) is not None
+        and len(message) == end + 4 + len(payload)
+        and message.endswith(payload)
+    )
+
+
+class _Codings:
+    """Collects the transfer codings of a head, in order; httptools calls `on_header`."""
+
+    __slots__ = ("blank", "found")
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+        # Whether a blank stood before a colon: the parser accepts that, the fetcher refuses it.
+        self.blank = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.blank |= name.endswith(b" ")
+        if name.lower() == b"transfer-encoding":
+            # Empty elements of a list are ignored (RFC 9110, 5.6.1).
+            self.found += [coding for part in value.lower().split(b",") if (coding := part.strip())]
+
+
+def _is_chunked(head: bytes) -> bool:
+    """Return whether chunked is the last transfer coding (RFC 9112, 6.3)."""
+    codings = _parsed(head) if len(head) <= _PARSED else None
+    if codings is None:
+        codings = _mended(head)
+    return codings[-1:] == [b"chunked"]
+
+
+def _parsed(head: bytes) -> list[bytes] | None:
+    """Return the codings that the fetcher's parser finds; None if it refuses the head.
+
+    It refuses the head of every request.
+    """
+    codings = _Codings()
+    parser = HttpResponseParser(codings)
+    # The fetcher's own leniencies, so that both refuse the same heads.
+    parser.set_dangerous_leniencies(
+        lenient_headers=True,
+        lenient_chunked_length=True,
+        lenient_transfer_encoding=True,
+        lenient_version=True,
+        lenient_optional_lf_after_cr=True,
+        lenient_optional_cr_before_lf=True,
+    )
+    try:
+        parser.feed_data(head)
+    except HttpParserUpgrade:
+        # The head is read; another protocol follows it.
+        pass
+    except HttpParserError:
+        return None
+    return None if codings.blank else codings.found
+
+
+def _mended(head: bytes) -> list[bytes]:
+    """Return the codings that a browser finds: folds undone, names trimmed, any line end."""
+    codings = _Codings()
+    for line in _FOLD.sub(b" ", head.replace(b"\0", b" ")).splitlines()[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            codings.on_header(name.strip(), value)
+    return codings.found
+
+
+def _dechunk(message: bytes, position: int) -> bytes:
+    chunks = []
+    while size := _CHUNK_SIZE.match(message, position):
+        length = int(size[1], 16)
+        chunks.append(message[size.end() : size.end() + length])
+        line_end = _CHUNK_END.match(message, size.end() + length)
+        if not length or line_end is None:
+            break
+        position = line_end.end()
+    return b"".join(chunks)

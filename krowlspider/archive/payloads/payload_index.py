@@ -1,0 +1,284 @@
+"""Find the record that holds a payload by its digest, so that a repeated payload is stored once.
+
+It is a cache: a lost entry costs one more whole record. So nothing here is fsynced, and no disk
+failure of it reaches the caller.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import plyvel
+
+from krowlspider.errors import error_text, lacks_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+# Bytes. LevelDB holds two such buffers while it writes one out, besides the filters and indexes of
+# its tables; the tables are mapped files.
+WRITE_BUFFER = 4 * 1024 * 1024
+BLOCK_CACHE = 2 * 1024 * 1024
+# Bits a key of the Bloom filter. Most payloads are new, and 99 of 100 look-ups of a new one then
+# read no table. An iterator would read a block of every level.
+FILTER_BITS = 10
+# Bytes. One thread of LevelDB merges all tables, the frontier's too; small tables occupy it for a
+# short time.
+TABLE_SIZE = 2 * 1024 * 1024
+
+# Names of generations: numbers with leading zeros, so that they sort by age.
+_NAME = re.compile(r"[0-9]{8}")
+# The file that identifies the archive folder whose records the entries refer to.
+_PLACE = "of"
+_UPLOADED = "uploaded.jsonl"
+# The key of the count; digests are longer.
+_COUNT = b"count"
+_ERRORS = (plyvel.Error, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The response record that holds a payload: the text of its WARC-Target-URI and WARC-Date."""
+
+    url: str
+    date: str
+
+
+class _Generation:
+    """Entries that are removed together: one LevelDB in a folder of its own.
+
+    ``count`` is written with the entries and is never below their number. It may be above: a digest
+    that is put again counts again.
+
+    :raises plyvel.Error: LevelDB failed; raised by each method
+    :raises OSError: the disk failed; raised by each method
+    """
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self.folder = folder
+        # Without `create`, a folder that has lost its CURRENT raises instead of becoming empty.
+        self._db = plyvel.DB(
+            str(folder),
+            create_if_missing=create,
+            paranoid_checks=True,
+            write_buffer_size=WRITE_BUFFER,
+            lru_cache_size=BLOCK_CACHE,
+            bloom_filter_bits=FILTER_BITS,
+            max_file_size=TABLE_SIZE,
+            # Saves disk space and written bytes, for a slightly slower hit.
+            compression="snappy",
+        )
+        self.count = int(self._db.get(_COUNT, b"0", verify_checksums=True))
+
+    def get(self, digest: bytes) -> Original | None:
+        value: bytes | None = self._db.get(digest, verify_checksums=True)
+        if value is None:
+            return None
+        date, _, url = value.decode().partition(" ")
+        return Original(url, date)
+
+    def put(self, entries: list[tuple[bytes, Original]]) -> None:
+        """Write the entries and the new count in one batch."""
+        count = self.count + len(entries)
+        batch = self._db.write_batch()
+        for digest, original in entries:
+            batch.put(digest, f"{original.date} {original.url}".encode())
+        batch.put(_COUNT, b"%d" % count)
+        batch.write()
+        self.count = count
+
+    def close(self) -> None:
+        self._db.close()
+
+    def destroy(self) -> None:
+        self.close()
+        _remove(self.folder)
+
+
+class PayloadIndex:
+    """An index of at most ``most`` payloads, 2 or more, in ``folder``. Calls block.
+
+    One process at a time may use the folder, and in it one thread at a time. A digest, or the key
+    that stands for it, has 8 bytes or more.
+
+    There are two generations. New entries go into the newer one. When that holds half of ``most``,
+    the older is destroyed and a new one begun. An entry found in the older generation is copied
+    into the newer, so payloads that keep coming are not forgotten. A ``most`` lower than at the
+    last start holds once the old generations are gone.
+
+    Each failure is counted in ``failed_count``; the first is passed to ``warn`` as a message. A
+    damaged generation is destroyed. When the disk is full, or no generation can be begun, `find`
+    finds only what was added since the last `sync`. Added entries are then lost, until a `sync` at
+    which the disk takes them.
+    """
+
+    def __init__(self, folder: Path, *, most: int, warn: Callable[[str], object]) -> None:
+        self._folder = folder
+        self._half = most // 2
+        self._warn = warn
+        self.failed_count = 0
+        self._added: dict[bytes, Original] = {}
+        # The newest first.
+        self._generations: list[_Generation] = []
+        # Whether the generations are closed, because the disk is full or none can be begun.
+        self._stalled = False
+        self._open()
+
+    def find(self, digest: bytes) -> Original | None:
+        """Return the record that holds the payload with this digest; None if it is not known."""
+        original = self._added.get(digest)
+        if original is not None:
+            return original
+        for generation in self._generations.copy():
+            try:
+                original = generation.get(digest)
+            except _ERRORS as error:
+                self._lose(generation, error)
+                continue
+            if original is not None:
+                if generation is not self._generations[0]:
+                    self._added[digest] = original
+                return original
+        return None
+
+    def add(self, digest: bytes, original: Original) -> None:
+        """Add a payload; `find` finds it from now on. It is kept in memory until `sync`."""
+        self._added[digest] = original
+
+    def sync(self) -> None:
+        """Write the added entries; they then survive the end of the process.
+
+        Call it only when the records of the entries are durable: an entry must not outlive its
+        record.
+        """
+        if self._stalled:
+            self._open()
+        entries = list(self._added.items())
+        self._added = {}
+        while entries and not self._stalled:
+            room = self._half - self._generations[0].count if self._generations else 0
+            if room > 0:
+                self._put(entries[:room])
+                entries = entries[room:]
+            else:
+                self._begin()
+
+    def clear(self) -> None:
+        """Remove all entries and generations."""
+        self._added = {}
+        while self._generations:
+            self._generations.pop().destroy()
+
+    def close(self) -> None:
+        """Close the files; entries added after the last `sync` are not written."""
+        for generation in self._generations:
+            generation.close()
+        self._generations = []
+
+    def _put(self, entries: list[tuple[bytes, Original]]) -> None:
+        newest = self._generations[0]
+        try:
+            newest.put(entries)
+        except _ERRORS as error:
+            # LevelDB would append to half a record: write nothing before it is opened again.
+            if lacks_room(error):
+                self._stall(newest.folder, error)
+            else:
+                self._lose(newest, error)
+
+    def _begin(self) -> None:
+        """Begin a generation; destroy the older one first if there are two."""
+        while len(self._generations) > 1:
+            self._generations.pop().destroy()
+        try:
+            taken = [int(path.name) for path in _paths(self._folder)]
+            folder = self._folder / f"{max(taken, default=0) + 1:08}"
+            folder.mkdir(parents=True)
+            self._generations.insert(0, _Generation(folder, create=True))
+        except _ERRORS as error:
+            # The next `_open` removes its remains as a damaged generation.
+            self._stall(self._folder, error)
+
+    def _open(self) -> None:
+        """Open the two newest generations; remove an older one that a killed process left."""
+        self._stalled = False
+        try:
+            paths = _paths(self._folder)
+        except OSError as error:
+            self._stall(self._folder, error)
+            return
+        for folder in reversed(paths):
+            if len(self._generations) == 2:
+                _remove(folder)
+                continue
+            try:
+                self._generations.append(_Generation(folder))
+            except _ERRORS as error:
+                # Opening needs room: LevelDB writes the log that it finds as a table.
+                if lacks_room(error):
+                    self._stall(folder, error)
+                    return
+                self._tell(folder, error)
+                _remove(folder)
+
+    def _stall(self, folder: Path, error: Exception) -> None:
+        self._tell(folder, error)
+        self.close()
+        self._stalled = True
+
+    def _lose(self, generation: _Generation, error: Exception) -> None:
+        self._tell(generation.folder, error)
+        self._generations.remove(generation)
+        generation.destroy()
+
+    def _tell(self, folder: Path, error: Exception) -> None:
+        self.failed_count += 1
+        if self.failed_count == 1:
+            self._warn(
+                f"Payloads seen before may be archived whole again: {folder}: {error_text(error)}"
+            )
+
+
+def forget_others(folder: Path, archive: Path) -> None:
+    """Remove a closed index unless its records are in ``archive`` or were uploaded from there.
+
+    No revisit may refer to records that were removed by hand or moved to another folder.
+    """
+    there = any(True for _ in archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
+    try:
+        known = (folder / _PLACE).read_text()
+    except OSError:
+        known = ""
+    if not there or known != _identity(archive):
+        _remove(folder)
+
+
+def note_place(folder: Path, archive: Path) -> None:
+    """Note that the records of an index are in the folder ``archive``.
+
+    If the note cannot be written, the next start begins an empty index.
+    """
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _PLACE).write_text(_identity(archive))
+
+
+def _identity(archive: Path) -> str:
+    found = archive.stat()
+    return f"{found.st_dev} {found.st_ino}\n"
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Return the paths of the generations, oldest first. Raises OSError."""
+    entries: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in entries if _NAME.fullmatch(path.name))
+
+
+def _remove(folder: Path) -> None:
+    # Remains do no harm; the next start tries to remove them again.
+    shutil.rmtree(folder, ignore_errors=True)

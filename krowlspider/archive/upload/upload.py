@@ -1,0 +1,267 @@
+"""Decide which finished file to upload next, where to, when to retry, and when to give up.
+
+Pure: the caller passes times and files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import inf
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+WARC = ".warc.gz"
+INDEX = ".cdxj"
+# Names of finished files; nothing else in the folder is uploaded.
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(\.warc\.gz|\.cdxj)")
+# S3's rules for bucket names, and the underscores and capitals that old buckets have.
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
+# The characters that S3 calls safe in keys, without those that some client escapes.
+_SEGMENT = re.compile(r"[A-Za-z0-9._=+-]+")
+# Bytes of a part; a larger file is sent in parts. S3 requires 5 MiB or more.
+PART = 8 * 1024 * 1024
+# The most parts that S3 takes for one object; R2 also requires parts of equal size.
+_PARTS_MAX = 10_000
+# Files in flight at once, and parts of each.
+FILES_AT_ONCE = 2
+PARTS_AT_ONCE = 2
+# Bytes a second that the uplink must carry for all parts in flight together: 1 Mbit/s.
+SLOWEST = 125_000
+# Seconds that one request may take: all parts in flight share the slowest uplink, plus 30 s.
+REQUEST = FILES_AT_ONCE * PARTS_AT_ONCE * PART / SLOWEST + 30.0
+# Seconds until a failed upload is retried, doubled with each failure. The longest wait is short,
+# so that a store that recovers is soon used again.
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A place in a bucket: file ``X`` becomes the object ``prefix/X``.
+
+    ``endpoint`` is the URL of the store, None for AWS.
+    """
+
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+
+    @classmethod
+    def parse(cls, url: str, endpoint: str | None = None) -> Destination:
+        """Return the place that ``s3://bucket/prefix`` names.
+
+        :raises ValueError: the URL names none; the message reads on from the URL
+        """
+        scheme, _, rest = url.partition("://")
+        bucket, _, prefix = rest.partition("/")
+        if scheme != "s3" or not _BUCKET.fullmatch(bucket):
+            raise ValueError("is not s3://bucket or s3://bucket/prefix")
+        segments = prefix.split("/")
+        if segments[-1] == "":
+            segments.pop()
+        if not all(map(_is_segment, segments)):
+            raise ValueError("has a prefix that is not of letters, digits and '._=+-' between '/'")
+        return cls(bucket, "/".join(segments), endpoint)
+
+    def url(self, name: str = "") -> str:
+        """Return the URL of the object of file ``name``; without a name, that of the place."""
+        return "/".join(part for part in (f"s3://{self.bucket}", self.prefix, name) if part)
+
+
+def _is_segment(part: str) -> bool:
+    return _SEGMENT.fullmatch(part) is not None and part not in {".", ".."}
+
+
+def is_endpoint(url: str) -> bool:
+    """Return whether ``url`` is an HTTP(S) URL without user, query and fragment.
+
+    A user and password would appear in the log.
+    """
+    try:
+        parts = urlsplit(url)
+        port_fits = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    bare = parts.username is None and not parts.query and not parts.fragment
+    fits = url.isascii() and url.isprintable() and " " not in url
+    return (
+        parts.scheme in {"http", "https"} and bool(parts.hostname) and port_fits and bare and fits
+    )
+
+
+def is_finished(name: str) -> bool:
+    """Return whether ``name`` is that of a finished WARC file or of an index."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
+def part_size(size: int) -> int:
+    """Return the bytes of each part, except the last, of a file of ``size`` bytes.
+
+    It depends on the size alone, so the ETag of an earlier upload can be computed again.
+    """
+    return max(PART, -(-size // _PARTS_MAX))
+
+
+def etag_of(digests: list[bytes], *, whole: bool) -> str:
+    """Return the ETag that S3 assigns, from the MD5 of each part.
+
+    For an object sent ``whole`` it is the MD5. For parts it is the MD5 of their MD5s, and their
+    number.
+    """
+    if whole:
+        return digests[0].hex()
+    return f"{md5(b''.join(digests)).hex()}-{len(digests)}"
+
+
+def md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A version of a finished file; another version differs in size (bytes) or time (epoch ns)."""
+
+    name: str
+    size: int
+    mtime_ns: int
+
+    @property
+    def is_warc(self) -> bool:
+        """Return whether this is a WARC file, which never changes; an index may be rewritten."""
+        return self.name.endswith(WARC)
+
+    @property
+    def warc(self) -> str:
+        """The name of the WARC file: the file's own, or that which this index belongs to."""
+        return self.name if self.is_warc else self.name.removesuffix(INDEX) + WARC
+
+
+class Blame(Enum):
+    """The cause of a failure: STORE delays all files, FILE only that file."""
+
+    STORE = auto()
+    FILE = auto()
+
+
+class UploadPlan:
+    """The waiting files, those in flight, and when the next may be taken.
+
+    Files are taken in the order of their names: oldest first, an index before its WARC file. Times
+    are seconds of one monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, LocalFile] = {}
+        self._in_hand: set[str] = set()
+        # By name: failures in a row, and the time of the next try. The store has the name "".
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """The number of files not uploaded yet, those in flight included."""
+        return len(self._waiting)
+
+    @property
+    def down(self) -> bool:
+        """Return whether the store has failed and no upload has succeeded since."""
+        return _STORE in self._failures
+
+    def see(self, found: Iterable[LocalFile]) -> None:
+        """Replace the waiting files by ``found``; forget the failures of files that are gone."""
+        self._waiting = {file.name: file for file in sorted(found, key=lambda each: each.name)}
+        gone = self._failures.keys() - self._waiting.keys() - {_STORE}
+        for name in gone:
+            del self._failures[name]
+
+    def take(self, now: float) -> LocalFile | None:
+        """Return the file to upload now, None if there is none.
+
+        The file is in flight until `done` or `failed`.
+        """
+        if now < self._due(_STORE):
+            return None
+        for name, file in self._waiting.items():
+            if name not in self._in_hand and now >= self._due(name):
+                self._in_hand.add(name)
+                return file
+        return None
+
+    def wait(self, now: float) -> float | None:
+        """Return the seconds until `take` may return a file; None if no other file waits."""
+        idle = self._waiting.keys() - self._in_hand
+        if not idle:
+            return None
+        return max(0.0, self._due(_STORE) - now, min(map(self._due, idle)) - now)
+
+    def done(self, file: LocalFile) -> None:
+        """Remove an uploaded file from the plan, and forget its failures and the store's."""
+        self._in_hand.discard(file.name)
+        self._waiting.pop(file.name, None)
+        self._failures.pop(file.name, None)
+        self._failures.pop(_STORE, None)
+
+    def failed(self, file: LocalFile, blame: Blame, now: float) -> float:
+        """Keep the file waiting and return the seconds until it is retried.
+
+        If the store is to blame, no file is taken before then.
+        """
+        self._in_hand.discard(file.name)
+        name = _STORE if blame is Blame.STORE else file.name
+        times, due = self._failures.get(name, (0, now))
+        if now < due:
+            # Another upload, sent at the same time, has failed already: count the two once.
+            return due - now
+        wait = min(_FIRST_WAIT * 2.0**times, _LONGEST_WAIT)
+        # Bound the exponent: a store may be down for weeks.
+        self._failures[name] = (min(times + 1, 30), now + wait)
+        return wait
+
+    def forgive(self) -> None:
+        """Forget all failures: every file may be tried now."""
+        self._failures.clear()
+
+    def _due(self, name: str) -> float:
+        return self._failures.get(name, (0, float("-inf")))[1]
+
+
+# The store's key in the failures; no file has this name.
+_STORE = ""
+
+
+class Progress:
+    """When the store last took something, and the bytes in flight to it.
+
+    The client reports a part only when it has arrived. On the slowest uplink, all bytes in flight
+    may pass between two reports. Times are seconds of one monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._moved_at = -inf
+        self._under_way: dict[str, int] = {}
+
+    @contextmanager
+    def of(self, file: LocalFile) -> Iterator[None]:
+        """Count `PARTS_AT_ONCE` parts of a file as in flight while it is sent or read back."""
+        self._under_way[file.name] = min(file.size, PARTS_AT_ONCE * part_size(file.size))
+        try:
+            yield
+        finally:
+            del self._under_way[file.name]
+
+    def moved(self, now: float) -> None:
+        """Record that the store took or returned a part or a file. Any thread may call it."""
+        self._moved_at = now
+
+    def until(self, patience: float) -> float:
+        """Return the time at which to give up a store that takes nothing more.
+
+        It is ``patience`` seconds after all bytes in flight must have arrived.
+        """
+        return self._moved_at + sum(self._under_way.values()) / SLOWEST + patience

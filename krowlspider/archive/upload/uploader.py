@@ -1,0 +1,328 @@
+"""Upload the finished files of a folder, two at a time; verify and note each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.upload.notes import UploadLog
+from krowlspider.archive.upload.store import Bucket, BucketError, Stored, local_etag
+from krowlspider.archive.upload.upload import (
+    FILES_AT_ONCE,
+    Blame,
+    LocalFile,
+    Progress,
+    UploadPlan,
+    is_finished,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from krowlspider.archive.upload.upload import Destination
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two looks at the folder.
+_LOOK = 5.0
+# Seconds that `finish` waits for a store that takes nothing, besides the time that the parts in
+# flight need on the slowest uplink.
+PATIENCE = 60.0
+
+
+class NotOursError(Exception):
+    """Another object stands in the place of a WARC file. It is not overwritten."""
+
+
+class SpoiledError(Exception):
+    """The object in the bucket differs from the bytes that were sent."""
+
+
+@dataclass(slots=True)
+class UploadStats:
+    """Counts since the start: files verified in the bucket and noted, their bytes, failed tries."""
+
+    files: int = 0
+    bytes: int = 0
+    failed: int = 0
+
+
+class Uploader:
+    """Uploads the finished files of ``folder``, and changed ones again, from `open` to `close`.
+
+    A file counts as uploaded when its object has the same size and the expected ETag. That is the
+    MD5 of the bytes read from the disk, in S3's form for parts if there are several. If the ETag
+    differs, as with encryption by KMS, the object is read back and compared byte for byte. Then the
+    file is noted. With ``delete`` a WARC file is removed after that; its index stays.
+
+    A process may die anywhere. It leaves an object, which the next start finds, or parts alone,
+    which S3 removes by a lifecycle rule. ``look`` is the seconds between two looks at the folder.
+    Everything runs on the event loop.
+    """
+
+    def __init__(
+        self, folder: Path, destination: Destination, *, delete: bool, look: float = _LOOK
+    ) -> None:
+        self._folder = folder
+        self.destination = destination
+        self._delete = delete
+        self._look_every = look
+        self._bucket = Bucket(destination)
+        self._notes = UploadLog(folder, destination)
+        self._plan = UploadPlan()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looked = -inf
+        self._progress = Progress()
+        self.stats = UploadStats()
+
+    @property
+    def waiting(self) -> int:
+        """The number of files not uploaded yet, as of the last look at the folder."""
+        return self._plan.waiting
+
+    async def open(self) -> None:
+        """Lock and read the notes.
+
+        :raises ArchiveError: another process uploads from the folder
+        :raises OSError: the notes cannot be read or made
+        """
+        await asyncio.to_thread(self._notes.open)
+
+    async def peek(self) -> None:
+        """Count the waiting files without locking the notes; all wait if these cannot be read."""
+        with suppress(OSError):
+            await asyncio.to_thread(self._notes.read)
+        await self._look()
+
+    async def check(self) -> None:
+        """Check the bucket.
+
+        :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed
+        """
+        await self._bucket.check()
+
+    async def finish(
+        self, patience: float = PATIENCE, told: Callable[[], None] = lambda: None
+    ) -> int:
+        """Upload the finished files and return how many are left.
+
+        Files are left when the store has taken nothing for too long. That is ``patience`` seconds,
+        plus the time that the parts in flight need on the slowest uplink. ``told`` is called after
+        each step.
+        """
+        self._plan.forgive()
+        self._move()
+        await self._look()
+        while self._plan.waiting:
+            left = self._progress.until(patience) - time.monotonic()
+            if left <= 0:
+                break
+            await self.step(at_most=left)
+            told()
+        return self._plan.waiting
+
+    async def close(self) -> None:
+        """Cancel the uploads in flight, then unlock the notes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # In a thread: it may wait for a note that another thread still writes.
+        await asyncio.to_thread(self._notes.close)
+
+    async def step(self, at_most: float = inf) -> None:
+        """Begin the uploads that may begin, then wait.
+
+        Returns when an upload has ended, one may be retried, or the next look at the folder is due;
+        at the latest after ``at_most`` seconds. Uploads in flight continue between two steps.
+        """
+        now = time.monotonic()
+        if now - self._looked >= self._look_every:
+            await self._look()
+        while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(time.monotonic())):
+            self._tasks.add(asyncio.create_task(self._upload(file)))
+        wait = self._wait(at_most)
+        if not self._tasks:
+            await asyncio.sleep(wait)
+            return
+        done, self._tasks = await asyncio.wait(
+            self._tasks, timeout=wait, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in done:
+            task.result()
+
+    def _wait(self, at_most: float) -> float:
+        """Return the seconds until there is work besides the uploads in flight."""
+        now = time.monotonic()
+        times = [at_most, max(0.0, self._looked + self._look_every - now)]
+        if len(self._tasks) < FILES_AT_ONCE and (due := self._plan.wait(now)) is not None:
+            times.append(due)
+        return min(times)
+
+    async def _look(self) -> None:
+        self._looked = time.monotonic()
+        try:
+            found = await asyncio.to_thread(finished_files, self._folder)
+        except OSError as error:
+            logger.error("%s cannot be read, so nothing is uploaded: %s", self._folder, error)
+            return
+        names = {file.name for file in found}
+        self._plan.see(file for file in found if self._wants(file, names))
+
+    def _wants(self, file: LocalFile, names: set[str]) -> bool:
+        """Return whether a file must be uploaded or removed; ``names`` are all files in the folder.
+
+        An index without a WARC file, here or noted, is skipped. It is merged of several indexes, or
+        its WARC file is still open.
+        """
+        if file.warc not in names and not self._notes.knows(file.warc):
+            return False
+        return self._notes.of(file) is None or self._goes(file)
+
+    def _goes(self, file: LocalFile) -> bool:
+        """Return whether a file is removed after its upload. An index stays: it finds captures."""
+        return self._delete and file.is_warc
+
+    async def _upload(self, file: LocalFile) -> None:
+        try:
+            await self._settle(file)
+        except BucketError as error:
+            self._failed(file, Blame.STORE, error)
+        except (SpoiledError, NotOursError, OSError) as error:
+            self._failed(file, Blame.FILE, error)
+        else:
+            if self._plan.down:
+                logger.info("%s takes files again", self.destination.url())
+            self._plan.done(file)
+            self._move()
+
+    def _failed(self, file: LocalFile, blame: Blame, error: Exception) -> None:
+        self.stats.failed += 1
+        known = self._plan.down
+        wait = self._plan.failed(file, blame, time.monotonic())
+        if blame is Blame.FILE:
+            logger.error("%s is not uploaded, again in %.0f s: %s", file.name, wait, error)
+        elif not known:
+            logger.warning(
+                "%s takes no files, which wait in %s and are tried again: %s",
+                self.destination.url(),
+                self._folder,
+                error,
+            )
+
+    async def _settle(self, file: LocalFile) -> None:
+        path = self._folder / file.name
+        note = self._notes.of(file)
+        if note is None or await self._bucket.head(file.name) != (note.size, note.etag):
+            # Not noted, or the noted object has changed or gone since.
+            stored = await self._store(file, path)
+            await asyncio.to_thread(self._notes.add, file, stored.etag)
+            self.stats.files += 1
+            self.stats.bytes += file.size
+        if self._goes(file):
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def _store(self, file: LocalFile, path: Path) -> Stored:
+        """Upload a file if its object is missing or outdated, verify the object and return it.
+
+        :raises NotOursError: another object stands in the place of a WARC file
+        :raises SpoiledError: the object is not what was sent
+        :raises BucketError: the store failed
+        :raises OSError: the file cannot be read, or the notes cannot be written
+        """
+        stored = await self._bucket.head(file.name)
+        if stored is not None:
+            expected = await asyncio.to_thread(local_etag, path, file.size)
+            if await self._is_same(file, path, stored, expected):
+                return stored
+            if file.is_warc and not self._notes.began(file):
+                raise NotOursError(
+                    f"{self.destination.url(file.name)} is there and differs: remove one of them"
+                )
+        await asyncio.to_thread(self._notes.add, file, None)
+        with self._progress.of(file):
+            expected = await self._bucket.put(path, file.size, self._move)
+        stored = await self._bucket.head(file.name)
+        if stored is None or not await self._is_same(file, path, stored, expected):
+            raise SpoiledError(f"{self.destination.url(file.name)} is not what was sent")
+        return stored
+
+    async def _is_same(self, file: LocalFile, path: Path, stored: Stored, etag: str) -> bool:
+        if stored.size != file.size:
+            return False
+        if stored.etag == etag:
+            return True
+        with self._progress.of(file):
+            return await self._bucket.equals(path, file.size, self._move)
+
+    def _move(self) -> None:
+        self._progress.moved(time.monotonic())
+
+
+def finished_files(folder: Path) -> list[LocalFile]:
+    """Return the finished WARC files and indexes in a folder, none if it does not exist.
+
+    Blocks. Raises OSError.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = [each for each in entries if is_finished(each.name)]
+            return [_seen(each) for each in names if each.is_file(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _seen(entry: os.DirEntry[str]) -> LocalFile:
+    stat = entry.stat(follow_symlinks=False)
+    return LocalFile(entry.name, stat.st_size, stat.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadReport:
+    """Counts of `upload_folder`: files uploaded, their bytes, failed tries, files left."""
+
+    files: int
+    bytes: int
+    failed: int
+    left: int
+
+
+def upload_folder(
+    folder: Path,
+    destination: Destination,
+    *,
+    delete: bool = False,
+    patience: float = PATIENCE,
+    told: Callable[[UploadStats, int], None] = lambda _stats, _left: None,
+) -> UploadReport:
+    """Upload the finished files of ``folder`` that are not noted, and return the counts. Blocks.
+
+    Ends as `Uploader.finish` does: all files are uploaded, or the store takes nothing for
+    ``patience`` seconds. ``told`` is called with the counts and the number of files left after each
+    step.
+
+    :raises ArchiveError: another process uploads from the folder
+    :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed
+    :raises OSError: the notes cannot be read or made
+    """
+    uploader = Uploader(folder, destination, delete=delete)
+    return asyncio.run(_upload_all(uploader, patience, told))
+
+
+async def _upload_all(
+    uploader: Uploader, patience: float, told: Callable[[UploadStats, int], None]
+) -> UploadReport:
+    stats = uploader.stats
+    await uploader.open()
+    try:
+        await uploader.check()
+        left = await uploader.finish(patience, lambda: told(stats, uploader.waiting))
+    finally:
+        await uploader.close()
+    return UploadReport(stats.files, stats.bytes, stats.failed, left)

@@ -1,0 +1,1 @@
+"""Turn captures into records and WARC files. All but the writer's interface runs in its thread."""

@@ -1,0 +1,84 @@
+"""The objects handed to the archive, and the location of a written record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Capture:
+    """One HTTP exchange as it was on the wire.
+
+    ``identity`` is the WARC-Record-ID of the response. ``url`` is the fetched URL, escaped,
+    without whitespace. ``request_bytes`` and ``response_bytes`` are verbatim. The first ``head``
+    bytes of the response are status line, headers and the blank line. ``payload`` is the entity:
+    after transfer decoding, before content decoding. ``status`` is the HTTP status code.
+    ``media_type`` is the value of Content-Type, ``""`` without one. ``address`` is the peer's IP
+    address as text. ``started`` is in seconds since the epoch. ``truncated`` is the reason why the
+    response is not whole: ``"length"``, ``"time"``, ``"disconnect"``; ``""`` for a whole one.
+    ``version`` is the HTTP version. ``tls`` is the protocol and the cipher by OpenSSL's names, None
+    for plain HTTP.
+    """
+
+    identity: str
+    url: str
+    request_bytes: bytes
+    response_bytes: bytes
+    head: int
+    payload: bytes
+    status: int
+    media_type: str
+    address: str
+    started: float
+    truncated: str
+    version: str = "1.1"
+    tls: tuple[str, str] | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes this capture holds in memory, without the fixed cost of the object."""
+        return len(self.request_bytes) + len(self.response_bytes) + len(self.payload)
+
+
+@dataclass(slots=True, eq=False)
+class FetchNote:
+    """A note about a fetch, for a metadata record.
+
+    ``fields`` are names and values, those of WARC 1.1, section 6.6, and the crawler's own.
+    ``concurrent`` is the identity of the fetch's response, None without one. ``started`` is in
+    seconds since the epoch.
+    """
+
+    url: str
+    started: float
+    fields: list[tuple[str, str]]
+    concurrent: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The characters of its names and values, about its bytes in memory."""
+        return sum(len(name) + len(value) for name, value in self.fields)
+
+
+@dataclass(slots=True, eq=False)
+class NameAnswer:
+    """The answer of the DNS for a name, for a resource record.
+
+    ``addresses`` are IP addresses as text, each with its time to live in seconds. ``started`` is in
+    seconds since the epoch.
+    """
+
+    name: str
+    started: float
+    addresses: list[tuple[str, float]]
+
+    size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a record lies: the final name of its file, its first byte, its compressed length."""
+
+    file: str
+    offset: int
+    length: int

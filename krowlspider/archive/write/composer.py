@@ -1,0 +1,103 @@
+"""Decide which records a capture becomes: a response, or a revisit of a stored response."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from krowlspider.archive.payloads.digests import label, raw_digest
+from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.write.randomness import RandomIds
+from krowlspider.archive.write.records import record_id, warc_date
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.archive.payloads.payload_index import PayloadIndex
+    from krowlspider.archive.write.capture import Capture
+    from krowlspider.archive.write.records import RecordMaker
+
+_NOT_MODIFIED = 304
+
+
+@dataclass(slots=True, eq=False)
+class Composed:
+    """The gzip members of a capture.
+
+    ``first`` holds the response or revisit record, ``request`` the request record. ``payload`` is
+    the labelled digest of the payload. ``new`` is the key to add to the payload index, or None.
+    """
+
+    first: bytes
+    request: bytes
+    revisit: bool
+    payload: str
+    new: bytes | None
+
+
+class Composer:
+    """Makes the records of captures, with digests of ``algorithm``, compressed by ``compress``.
+
+    ``payloads`` is the index of the payloads already stored; with None every capture is stored
+    whole. ``seed`` is a secret that goes into the keys of that index.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        compress: Callable[[bytes], bytes],
+        payloads: PayloadIndex | None,
+        seed: int,
+    ):
+        self._algorithm = algorithm
+        self._compress = compress
+        self._payloads = payloads
+        self._seed = seed
+        self._ids = RandomIds()
+
+    def compose(self, capture: Capture, maker: RecordMaker) -> Composed:
+        """Return the compressed records of a capture.
+
+        :raises ValueError: the capture cannot be a record
+        """
+        raw = raw_digest(capture.payload, self._algorithm)
+        payload = label(raw, self._algorithm)
+        key = new = None
+        if self._payloads is not None and capture.payload and not capture.truncated:
+            # No key for a truncated payload, which no other equals, nor for an empty one.
+            key = self._key(capture, raw)
+        unchanged = self._payloads is not None and capture.status == _NOT_MODIFIED
+        original = self._payloads.find(key) if self._payloads is not None and key else None
+        if original is not None:
+            first = maker.revisit(capture, payload, original)
+        elif unchanged:
+            first = maker.not_modified(capture)
+        else:
+            first = maker.response(capture, payload)
+            new = key
+        request = maker.request(capture, record_id(self._ids.take()))
+        revisit = original is not None or unchanged
+        return Composed(self._compress(first), self._compress(request), revisit, payload, new)
+
+    def _key(self, capture: Capture, raw: bytes) -> bytes:
+        """Return the key of a payload in the index.
+
+        The key adds a hash with a secret seed, because payloads with equal SHA-1 can be made on
+        purpose. A chunked payload and a plain one have different keys. Readers put the head of a
+        revisit before the original's body as stored, so both must have the same transfer coding.
+        """
+        in_chunks = len(capture.response_bytes) != capture.head + len(capture.payload)
+        return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + b"c" * in_chunks
+
+    def written(self, capture: Capture, composed: Composed) -> None:
+        """Add a capture whose records stand in a file to the payload index."""
+        if self._payloads is not None and composed.new is not None:
+            original = Original(capture.url, warc_date(capture.started))
+            self._payloads.add(composed.new, original)
+
+    def synced(self) -> None:
+        """Write the payload index, after all written records have become durable."""
+        if self._payloads is not None:
+            self._payloads.sync()

@@ -1,0 +1,268 @@
+"""Build WARC/1.1 records as bytes (ISO 28500:2017). Pure: the caller passes ids and dates.
+
+No value in a field holds a control character: it is made here, is a digest, or passes `_line` or a
+stricter check. So data from the network cannot begin a field or a record.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.payload import is_plain
+from krowlspider.archive.write.tls_names import cipher_suite, protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from krowlspider.archive.payloads.payload_index import Original
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer
+
+# UTC, but naive: an aware datetime would write its offset, and more slowly.
+_EPOCH = datetime(1970, 1, 1)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# WARC 1.1, 5.12: escaped by RFC 3986, so printable ASCII without whitespace. fastwarc reads a
+# header of at most 32 KiB; half of that remains for the other fields.
+_URI = re.compile(r"[!-~]{1,16384}")
+# WARC 1.1, 4, "token": no control characters and no separators.
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# An IPv4 address in the form that `ip_address` writes; matching it is faster than parsing it.
+_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")
+# WARC 1.1, 5.13: the reasons for truncation that a crawler can know.
+_TRUNCATED = frozenset({"length", "time", "disconnect"})
+# WARC 1.1, 6.7.2 and 6.7.3: the profiles of a revisit.
+_IDENTICAL = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+_NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
+_FORMAT = {
+    "format": "WARC File Format 1.1",
+    "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+}
+_FIELDS = "application/warc-fields"
+_RESPONSE = "application/http; msgtype=response"
+_REQUEST = "application/http; msgtype=request"
+DNS = "text/dns"
+
+
+def record_id(entropy: bytes) -> str:
+    """Return the WARC-Record-ID, a version 4 UUID, made of 16 random bytes."""
+    digits = entropy.hex()
+    # RFC 9562, 5.4: the version and the variant replace six of the bits.
+    variant = "89ab"[entropy[8] >> 4 & 3]
+    return (
+        f"<urn:uuid:{digits[:8]}-{digits[8:12]}-4{digits[13:16]}"
+        f"-{variant}{digits[17:20]}-{digits[20:]}>"
+    )
+
+
+# One capture needs its date four times: two records, the payload index and the index line.
+@lru_cache(maxsize=2)
+def warc_date(epoch: float) -> str:
+    """Return the WARC-Date, in UTC with microseconds, of a time in seconds since the epoch.
+
+    :raises ValueError: the time is not a number or lies outside the years 1 to 9999
+    """
+    try:
+        moment = _EPOCH + timedelta(seconds=epoch)
+    except OverflowError as error:
+        raise ValueError(f"not a time: {epoch!r}") from error
+    return moment.isoformat(timespec="microseconds") + "Z"
+
+
+def info_block(fields: Mapping[str, str]) -> bytes:
+    """Return the block of a warcinfo record: ``fields``, then the format it conforms to.
+
+    :raises ValueError: a name is not a token, or a value holds a control character
+    """
+    return _fields_block([*(dict(fields) | _FORMAT).items()])
+
+
+class RecordMaker:
+    """Builds the records of one file as bytes.
+
+    ``info`` is the id of the file's warcinfo record, ``algorithm`` that of the digests. Each method
+    raises ValueError for a value that no record may hold: a URL, an address, a truncation reason.
+    """
+
+    def __init__(self, info: str, algorithm: str):
+        self._info = info
+        self._algorithm = algorithm
+        # The fields that both records of a capture share, and the values they were made of.
+        # The second record reuses the fields of the first.
+        self._common = ""
+        self._said: object = None
+
+    def warcinfo(self, block: bytes, *, date: str, filename: str) -> bytes:
+        """Return the warcinfo record that begins the file ``filename``."""
+        fields = [("WARC-Date", date), ("WARC-Filename", filename)]
+        head = _named("warcinfo", self._info) + _lines(fields)
+        return self._record(head, _FIELDS, block)
+
+    def response(self, capture: Capture, payload: str) -> bytes:
+        """Return the response record of a capture; ``payload`` is its labelled payload digest.
+
+        WARC-Payload-Digest is written only where every reader finds the same payload. For a chunked
+        response the standard digests the entity, warcio the chunks. Tools also disagree where an
+        irregular head ends. There any digest would make one tool call the record broken; the block
+        digest still protects it.
+        """
+        head = self._exchanged("response", capture, capture.identity)
+        if is_plain(capture.response_bytes, capture.payload):
+            head += f"WARC-Payload-Digest: {payload}\r\n"
+        if capture.truncated:
+            head += f"WARC-Truncated: {_reason(capture.truncated)}\r\n"
+        return self._record(head, _RESPONSE, capture.response_bytes)
+
+    def revisit(self, capture: Capture, payload: str, original: Original) -> bytes:
+        """Return the revisit record of a capture whose payload ``original`` holds.
+
+        Its block is the head of the response alone (WARC 1.1, 6.7.2).
+        """
+        fields = [
+            ("WARC-Profile", _IDENTICAL),
+            ("WARC-Payload-Digest", payload),
+            ("WARC-Refers-To-Target-URI", _uri(original.url)),
+            ("WARC-Refers-To-Date", original.date),
+            # 6.7.2 requires it of a block without its payload.
+            ("WARC-Truncated", "length"),
+        ]
+        head = self._exchanged("revisit", capture, capture.identity) + _lines(fields)
+        return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
+
+    def not_modified(self, capture: Capture) -> bytes:
+        """Return the revisit record of an answer 304 (WARC 1.1, 6.7.3).
+
+        It names no original record: the condition of the request may refer to any earlier answer.
+        """
+        head = self._exchanged("revisit", capture, capture.identity)
+        head += _line("WARC-Profile", _NOT_MODIFIED)
+        return self._record(head, _RESPONSE, capture.response_bytes)
+
+    def request(self, capture: Capture, identity: str) -> bytes:
+        """Return the request record of a capture.
+
+        WARC-Concurrent-To stands on this record only; WARC 1.1, 5.7 reads it in both directions. So
+        a file cut between the two records names no record that is missing.
+        """
+        head = self._exchanged("request", capture, identity)
+        head += _line("WARC-Concurrent-To", capture.identity)
+        # The crawler's own requests have CRLF line ends and no transfer coding.
+        if body := capture.request_bytes.partition(b"\r\n\r\n")[2]:
+            head += f"WARC-Payload-Digest: {self._digest(body)}\r\n"
+        return self._record(head, _REQUEST, capture.request_bytes)
+
+    def metadata(self, note: FetchNote, identity: str) -> bytes:
+        """Return the metadata record of a note (WARC 1.1, 6.6)."""
+        head = _named("metadata", identity) + self._about(note.url, note.started)
+        if note.concurrent is not None:
+            head += _line("WARC-Concurrent-To", note.concurrent)
+        return self._record(head, _FIELDS, _fields_block(note.fields))
+
+    def resource(self, answer: NameAnswer, identity: str) -> bytes:
+        """Return the resource record of a DNS answer."""
+        block = dns_lines(answer)
+        head = _named("resource", identity) + self._about(dns_uri(answer.name), answer.started)
+        head += f"WARC-Payload-Digest: {self._digest(block)}\r\n"
+        return self._record(head, DNS, block)
+
+    def _exchanged(self, kind: str, capture: Capture, identity: str) -> str:
+        """Return the first fields of a record of one message of the exchange."""
+        said = (capture.url, capture.started, capture.address, capture.version, capture.tls)
+        if said != self._said:
+            self._common = self._wire(capture)
+            self._said = said
+        return _named(kind, identity) + self._common
+
+    def _wire(self, capture: Capture) -> str:
+        lines = self._about(capture.url, capture.started)
+        lines += f"WARC-IP-Address: {_address(capture.address)}\r\n"
+        lines += _line("WARC-Protocol", f"http/{capture.version}")
+        if capture.tls is not None:
+            version, cipher = capture.tls
+            lines += _line("WARC-Protocol", protocol(version))
+            lines += _line("WARC-Cipher-Suite", cipher_suite(cipher))
+        return lines
+
+    def _about(self, url: str, started: float) -> str:
+        return (
+            f"WARC-Date: {warc_date(started)}\r\n"
+            f"WARC-Target-URI: {_uri(url)}\r\n"
+            f"WARC-Warcinfo-ID: {self._info}\r\n"
+        )
+
+    def _digest(self, content: bytes) -> str:
+        return digest(content, self._algorithm)
+
+    def _record(self, head: str, content: str, block: bytes) -> bytes:
+        """Return a whole record: the lines ``head``, the fields about the block, the block."""
+        about = (
+            f"WARC/1.1\r\n{head}"
+            f"WARC-Block-Digest: {self._digest(block)}\r\n"
+            f"Content-Type: {content}\r\n"
+            f"Content-Length: {len(block)}\r\n\r\n"
+        )
+        return b"".join((about.encode(), block, b"\r\n\r\n"))
+
+
+def dns_uri(name: str) -> str:
+    """Return the URI of a name in the DNS (RFC 4501)."""
+    return f"dns:{name.rstrip('.')}"
+
+
+def dns_lines(answer: NameAnswer) -> bytes:
+    """Return a DNS answer as lines of a master file (RFC 4027), one for each address.
+
+    :raises ValueError: an address is not an IP address
+    """
+    name = answer.name.rstrip(".")
+    return "".join(
+        f"{name}.\t{ttl:.0f}\tIN\t{'AAAA' if ':' in address else 'A'}\t{_address(address)}\r\n"
+        for address, ttl in answer.addresses
+    ).encode()
+
+
+def is_uri(text: str) -> bool:
+    """Return whether ``text`` may stand as a URI in a field."""
+    return _URI.fullmatch(text) is not None
+
+
+def _uri(url: str) -> str:
+    if not _URI.fullmatch(url):
+        raise ValueError(f"not an escaped URI of at most 16384 bytes: {url[:200]!r}")
+    return url
+
+
+def _address(text: str) -> str:
+    # Drop the zone (fe80::1%eth0): it means something on this machine only, and may hold anything.
+    return text if _IPV4.fullmatch(text) else str(ip_address(text.partition("%")[0]))
+
+
+def _reason(truncated: str) -> str:
+    if truncated not in _TRUNCATED:
+        raise ValueError(f"not a reason for truncation: {truncated!r}")
+    return truncated
+
+
+def _fields_block(fields: list[tuple[str, str]]) -> bytes:
+    for name, _ in fields:
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"not a field name: {name!r}")
+    return _lines(fields).encode()
+
+
+def _named(kind: str, identity: str) -> str:
+    return f"WARC-Type: {kind}\r\n" + _line("WARC-Record-ID", identity)
+
+
+def _lines(fields: list[tuple[str, str]]) -> str:
+    return "".join([_line(name, value) for name, value in fields])
+
+
+def _line(name: str, value: str) -> str:
+    # A printable value has no control character, and `isprintable` is faster than the search.
+    if not value.isprintable() and _CONTROL.search(value):
+        raise ValueError(f"control character in {name}: {value!r}")
+    return f"{name}: {value}\r\n"

@@ -1,0 +1,1 @@
+"""Hosts that change their owner: what is sent, what is received, and at which share of the loop."""

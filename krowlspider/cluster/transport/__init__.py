@@ -1,0 +1,1 @@
+"""Messages between nodes: their form, the outgoing side, the inbox, and Redis connections."""

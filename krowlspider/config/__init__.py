@@ -1,0 +1,1 @@
+"""Settings: checks of each value, secrets in files, contradictions."""

@@ -1,0 +1,4 @@
+"""One crawl: its folder, its parts, the intake of URLs, requests in flight, outages.
+
+`job.Job` puts the parts together. `intake.Intake` is the only way for URLs into the crawl.
+"""

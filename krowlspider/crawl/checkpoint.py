@@ -1,0 +1,98 @@
+"""The timer of a job: group commit every KROWL_COMMIT_INTERVAL, and log lines about a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+logger = logging.getLogger(__name__)
+
+
+class CommittedJob(Protocol):
+    """The parts of a job that the timer needs."""
+
+    pauses: int
+    """Number of times that the crawl waited for room on its disk."""
+
+    @property
+    def full(self) -> Path | None:
+        """Return the folder whose disk has no room; None if there is room."""
+
+    async def commit(self) -> None:
+        """Run one group commit."""
+
+    def fail(self, error: Exception) -> None:
+        """Stop the crawl because of an error."""
+
+    def give_up(self) -> None:
+        """Stop waiting for room."""
+
+
+class Checkpoint:
+    """Commits a job every ``interval`` seconds.
+
+    It also logs when the job pauses because its disk is full, and when the job goes on. ``on_room``
+    is called when there is room again. While ``is_ending`` returns true, nothing waits for a full
+    disk.
+    """
+
+    def __init__(
+        self,
+        job: CommittedJob,
+        interval: float,
+        *,
+        on_room: Callable[[], None],
+        is_ending: Callable[[], bool],
+    ):
+        self._job = job
+        self._interval = interval
+        self._on_room = on_room
+        self._is_ending = is_ending
+        self._tasks: list[asyncio.Task[None]] = []
+        # The folder that had no room at the last look; None if there was room.
+        self._full: Path | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._watch()), loop.create_task(self._commit())]
+
+    def stop(self) -> None:
+        """Stop the timer. Call it while no commit is under way."""
+        self._look()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _commit(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                await self._job.commit()
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing is acknowledged any more
+                self._job.fail(error)
+                return
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            self._look()
+
+    def _look(self) -> None:
+        before, self._full = self._full, self._job.full
+        if self._full is not None and before is None:
+            self._job.pauses += 1
+            logger.warning(
+                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is lost",
+                self._full,
+            )
+        elif self._full is None and before is not None:
+            logger.info("There is room in %s again: the crawl goes on", before)
+            self._on_room()
+        if self._full is not None and self._is_ending():
+            # The engine waits for requests that wait for room: without this it would never end.
+            self._job.give_up()

@@ -1,0 +1,283 @@
+"""Convert Scrapy requests to queue entries and back.
+
+A plain page is stored as its URL and a few counters: GET, no headers, only depth and retry counts
+in its meta. Any other request is stored whole: as JSON if JSON gives back the same values, else as
+a pickle. Like those of Scrapy's own JOBDIR, a pickle is read only from this job's folder and never
+from the network.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from scrapy import FormRequest, Request, Spider
+from scrapy.http import JsonRequest, XmlRpcRequest
+from scrapy.utils.request import request_from_dict
+
+from krowlspider.cluster.transport.message import Message, carried, dumps, encode, loads
+from krowlspider.frontier.entry import Entry
+from krowlspider.urls.host import host_of
+from krowlspider.urls.page.sitemap import BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy.settings import BaseSettings
+
+_JSON = b"J"
+_PICKLE = b"P"
+# Request classes that may come from another node, besides Request itself.
+_CLASSES = {
+    f"{kind.__module__}.{kind.__name__}" for kind in (FormRequest, JsonRequest, XmlRpcRequest)
+}
+# Meta keys set while a request is in flight; a stored request starts without them.
+_TRANSIENT = {
+    "download_latency",
+    "download_slot",
+    "krowl_warc",
+    "krowl_outlinks",
+    "krowl_charset",
+    "krowl_bare",
+    "is_start_request",
+}
+_COUNTED = {"depth", "redirect_times", "redirect_urls", "retry_times", "distress_times"}
+_PLAIN = _TRANSIENT | _COUNTED
+# Limits that a request from outside may lower, by meta key, with the least value of each.
+_LEAST = {"download_timeout": 0.001, "download_maxsize": 1, "max_retry_times": 0}
+
+
+@runtime_checkable
+class PageSpider(Protocol):
+    """A spider that makes the request of a plain page itself."""
+
+    def page_request(self, url: str, meta: dict[str, Any]) -> Request: ...
+
+
+def request_limits(settings: BaseSettings) -> dict[str, float]:
+    """Return the limits, by meta key, of a request that sets none of its own."""
+    return {
+        "download_timeout": settings.getfloat("DOWNLOAD_TIMEOUT"),
+        "download_maxsize": settings.getint("DOWNLOAD_MAXSIZE"),
+        "max_retry_times": settings.getint("RETRY_TIMES"),
+    }
+
+
+class RequestCodec:
+    """Converts the requests of one spider to entries and back.
+
+    ``limits`` are the highest values that a request from outside may set. Without ``limits`` it may
+    set none.
+    """
+
+    def __init__(self, spider: Spider, limits: Mapping[str, float] | None = None):
+        self._spider = spider
+        self._limits = dict.fromkeys(_LEAST, -1.0) if limits is None else limits
+        self._page_spider = spider if isinstance(spider, PageSpider) else None
+        page = self._page("http://plain.invalid/", {})
+        self._plain = (page.callback, page.errback)
+        self._plain_meta = page.meta
+
+    @property
+    def makes_pages(self) -> bool:
+        """Return whether plain pages are discovered links and not the spider's own requests."""
+        return self._page_spider is not None
+
+    def _page(self, url: str, meta: dict[str, Any]) -> Request:
+        if self._page_spider is not None:
+            return self._page_spider.page_request(url, meta)
+        return Request(url, meta=meta)
+
+    def entry(self, request: Request, url: str) -> Entry:
+        """Return the entry of a request that is to be fetched at ``url``.
+
+        :raises ValueError: its callback or errback is not a method of the spider, or its meta
+            cannot be stored
+        """
+        meta = request.meta
+        packed = b"" if self._is_plain(request) else self._pack(request)
+        return Entry(
+            url,
+            depth=meta.get("depth", 0),
+            redirects=meta.get("redirect_times", 0),
+            retries=meta.get("retry_times", 0),
+            throttling=meta.get("distress_times", 0),
+            bare=meta.get("krowl_bare", False),
+            request=packed,
+            chain=() if packed else tuple(meta.get("redirect_urls", ())),
+        )
+
+    def request(self, entry: Entry) -> Request:
+        """Return the request of an entry."""
+        if entry.request:
+            request = self._unpack(entry.request)
+        else:
+            request = self._page(entry.url, {"depth": entry.depth})
+        meta = request.meta
+        if self._page_spider is not None:
+            # A request pushed from outside has no depth, and such a spider reads it.
+            meta.setdefault("depth", entry.depth)
+        if entry.redirects:
+            meta["redirect_times"] = entry.redirects
+        if entry.chain:
+            meta["redirect_urls"] = list(entry.chain)
+        if entry.retries:
+            meta["retry_times"] = entry.retries
+        if entry.throttling:
+            meta["distress_times"] = entry.throttling
+        if entry.bare:
+            meta["krowl_bare"] = True
+        return request
+
+    def message(self, entry: Entry, priority: int = 0, *, always: bool = False) -> bytes:
+        """Return an entry as a message to another node.
+
+        With ``always``, that node fetches it even if it is known there.
+
+        :raises ValueError: it cannot be JSON, or is too long
+        """
+        if entry.request or always:
+            request = self.request(entry)
+            request.priority, request.dont_filter = priority, always
+            return dumps(request.to_dict(spider=self._spider))
+        return encode(
+            Message(
+                entry.url,
+                depth=entry.depth,
+                priority=priority,
+                redirects=entry.redirects,
+                bare=entry.bare,
+                chain=entry.chain,
+                via=entry.via,
+                hop=entry.hop,
+            )
+        )
+
+    def received(self, message: Message) -> Entry:
+        """Return the entry of a plain page that another node has sent."""
+        return Entry(
+            message.url,
+            message.depth,
+            message.redirects,
+            bare=message.bare,
+            chain=message.chain,
+            via=message.via,
+            hop=message.hop,
+        )
+
+    def whole(self, message: Message) -> Request:
+        """Return the whole request that a message holds.
+
+        :raises ValueError: the message is no request, or the spider has no such callback
+        """
+        _check_methods(message.rest)
+        try:
+            request = request_from_dict(loads(encode(message)), spider=self._spider)
+            self._lower(request.meta, message.rest.get("callback"))
+            # Fail here if it cannot be stored, and not later in a batch with other entries.
+            self.entry(request, message.url).encode(host_of(message.url))
+        except (TypeError, AttributeError, struct.error) as error:
+            raise ValueError(str(error)) from error
+        return request
+
+    def portable(self, entry: Entry) -> Request:
+        """Return the request of an entry that goes to another node or comes from one.
+
+        Meta keys that may not be sent are removed from the entry too.
+
+        :raises ValueError: it is a pickle, of a class that is not Scrapy's, or no request of this
+            spider
+        """
+        if entry.request[:1] != _JSON:
+            raise ValueError("its request is a pickle")
+        try:
+            data = json.loads(entry.request[1:])
+            if data.get("_class", None) not in {None, *_CLASSES}:
+                raise ValueError(f"{data['_class']!r} is no class of Scrapy's")
+            _check_methods(data)
+            given = data.get("meta", {})
+            meta = carried(given)
+            self._lower(meta, data.get("callback"))
+            if meta != given:
+                entry.request = _JSON + json.dumps({**data, "meta": meta}).encode()
+            return self.request(entry)
+        except (TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+    def _lower(self, meta: dict[str, Any], callback: str | None) -> None:
+        """Remove each limit from a request's meta that is above this node's own, or invalid.
+
+        A sitemap may have more bytes than this node's limit for pages.
+        """
+        is_sitemap = self.makes_pages and callback == "parse_sitemap" and "krowl_sitemap" in meta
+        for name, least in _LEAST.items():
+            most = BYTES_MAX if is_sitemap and name == "download_maxsize" else self._limits[name]
+            limit: Any = meta.get(name)
+            if name in meta and not (type(limit) in (int, float) and least <= limit <= most):
+                del meta[name]
+
+    def _is_plain(self, request: Request) -> bool:
+        return (
+            request.method == "GET"
+            and not request.body
+            and not request.headers
+            and not request.cookies
+            and not request.cb_kwargs
+            and not request.flags
+            and (request.callback, request.errback) in ((None, None), self._plain)
+            and self._is_plain_meta(request.meta)
+            and type(request) is Request
+        )
+
+    def _is_plain_meta(self, meta: dict[str, Any]) -> bool:
+        plain = self._plain_meta
+        return all(key in _PLAIN or (key in plain and plain[key] == meta[key]) for key in meta)
+
+    def _pack(self, request: Request) -> bytes:
+        data = request.to_dict(spider=self._spider)
+        data["meta"] = {key: value for key, value in data["meta"].items() if key not in _TRANSIENT}
+        as_json = {
+            **data,
+            "body": b64encode(data["body"]).decode(),
+            "headers": [
+                [name.decode("latin-1"), [value.decode("latin-1") for value in values]]
+                for name, values in data["headers"].items()
+            ],
+        }
+        try:
+            text = json.dumps(as_json)
+            if json.loads(text) == as_json:
+                return _JSON + text.encode()
+        except (TypeError, ValueError):
+            pass
+        try:
+            return _PICKLE + pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ValueError(f"its meta or cb_kwargs cannot be stored: {error}") from error
+
+    def _unpack(self, packed: bytes) -> Request:
+        if packed[:1] == _PICKLE:
+            data = pickle.loads(packed[1:])  # noqa: S301 - written by this job, in its own folder
+        else:
+            data = json.loads(packed[1:])
+            data["body"] = b64decode(data["body"])
+            data["headers"] = {
+                name.encode("latin-1"): [value.encode("latin-1") for value in values]
+                for name, values in data["headers"]
+            }
+        return request_from_dict(data, spider=self._spider)
+
+
+def _check_methods(request: Mapping[str, Any]) -> None:
+    """Check the callback and errback of a request that came from outside.
+
+    :raises ValueError: one is not text, is private, or is a method that every spider has
+    """
+    for name in (request.get("callback"), request.get("errback")):
+        if name is None or name == "parse":
+            continue
+        if not isinstance(name, str) or name.startswith("_") or hasattr(Spider, name):
+            raise ValueError(f"{name!r} is no callback")

@@ -1,0 +1,294 @@
+"""The folder of a crawl: its lock, its format and its files."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from krowlspider import __version__
+from krowlspider.errors import JobError
+from krowlspider.frontier.poison import MARK
+from krowlspider.frontier.store.schema import FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LOCK = "lock"
+_STATUS = "status.json"
+# Fixed size of the status file in bytes, padded with blanks; the counters need about 300.
+_STATUS_SIZE = 4096
+_HEAD = "job.json"
+_HEAD_DRAFT = "job.json.new"
+
+
+@dataclass(frozen=True, slots=True)
+class JobHead:
+    """The content of ``job.json``: format of the folder, seed of its identities, and its ring.
+
+    ``ring`` is empty for a crawl of one process. ``new`` is true if this start made the file.
+    """
+
+    format: int
+    seed: int
+    software: str
+    ring: str = ""
+    new: bool = False
+
+
+class JobInUseError(JobError):
+    """Another process, ``holder``, has locked the folder at ``path``."""
+
+    def __init__(self, path: Path, holder: str):
+        super().__init__(
+            f"JOBDIR {path} is in use by process {holder}: stop it, or give another JOBDIR"
+        )
+        self.path = path
+        self.holder = holder
+
+
+class JobFolder:
+    """A crawl's folder, locked for this process from `take` to `leave`.
+
+    It holds ``job.json`` (format and identity seed), ``lock``, ``status.json`` (counters of the
+    running crawl), ``frontier/``, ``seen`` (the filter of the seen set) and, unless set elsewhere,
+    ``warc/``.
+    """
+
+    def __init__(self, path: Path, *, temporary: bool = False):
+        self.path = path
+        self.temporary = temporary
+        self.frontier = path / "frontier"
+        self.seen = path / "seen"
+        # The frontier while a repair is under way.
+        self.repairing = path / "frontier.repairing"
+        self._lock: int | None = None
+
+    @classmethod
+    def of(cls, jobdir: str | None) -> JobFolder:
+        """Return the folder named by JOBDIR, or a new temporary one."""
+        if jobdir:
+            return cls(Path(jobdir))
+        return cls(Path(tempfile.mkdtemp(prefix="krowlspider-")), temporary=True)
+
+    @classmethod
+    def existing(cls, jobdir: str) -> JobFolder:
+        """Return the folder of a crawl that was started before.
+
+        :raises JobError: there is none
+        """
+        path = Path(jobdir)
+        if not (path / _HEAD).is_file():
+            if (path / "frontier").is_dir():
+                raise JobError(_headless(path))
+            raise JobError(f"{path} is not a crawl's folder: give the JOBDIR of a crawl")
+        return cls(path)
+
+    def take(
+        self,
+        *,
+        to_repair: bool = False,
+        seed: int | None = None,
+        ring: str | None = None,
+        may_begin: bool = True,
+    ) -> JobHead:
+        """Lock the folder and return its head. Make both if the folder is new or empty.
+
+        ``seed`` is the seed of a cluster's identities; with None, a new folder gets its own.
+        ``may_begin`` is false if that seed must not be used for a new folder, only for one that has
+        it. ``ring`` is the ring that the folder must belong to; None accepts any.
+
+        :raises JobError: the folder is in use, not writable, of another format, seed or ring, or
+            not a crawl's folder; or a repair in it was cut short, and it is not taken ``to_repair``
+        """
+        try:
+            _make_durably(self.path)
+            self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(self._lock, 32).decode(errors="replace").strip() or "unknown"
+            self._drop_lock()
+            raise JobInUseError(self.path, holder) from error
+        try:
+            if not (may_begin or (self.path / _HEAD).exists()):
+                raise JobError(
+                    f"JOBDIR {self.path} is new, and KROWL_STATIC_NODES_SECRET is not set: give all nodes the same, at least 16"
+                    " characters, best by KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun without"
+                )
+            head = self._head(seed, ring or "")
+            if ring not in {None, head.ring}:
+                raise JobError(
+                    f"JOBDIR {self.path} belongs to {'another ring' if head.ring else 'a crawl of one process'}: members"
+                    " cannot change while a crawl goes on; give the KROWL_STATIC_NODES and KROWL_NODE_ID with which it was begun,"
+                    " or a new JOBDIR"
+                )
+            if seed not in {None, head.seed}:
+                raise JobError(
+                    f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing in it:"
+                    " give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with which it was begun"
+                )
+            if not to_repair and self.repairing.exists():
+                raise JobError(
+                    f"JOBDIR {self.path}: a repair was cut short: run it again:"
+                    f" scrapy frontier {quote(str(self.path))} --repair"
+                )
+        except JobError:
+            self.leave()
+            raise
+        # It describes an earlier process.
+        (self.path / _STATUS).unlink(missing_ok=True)
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        return head
+
+    @property
+    def open_to_others(self) -> str:
+        """Return the folder's mode in octal if others than its owner have any access, else ""."""
+        mode = self.path.stat().st_mode & 0o777
+        return f"{mode:o}" if mode & 0o077 else ""
+
+    @property
+    def untouched(self) -> bool:
+        """Return whether the first start died before it made more in the folder than its head."""
+        found = self.frontier.iterdir() if self.frontier.exists() else ()
+        # LevelDB makes these before it has a database.
+        begun = {"LOCK", "LOG", "LOG.old", "MANIFEST-000001", "000001.dbtmp"}
+        # A crawl makes these after its frontier, so a frontier has existed.
+        later = any(path.exists() for path in (self.seen, self.path / MARK)) or any(
+            self.path.glob("warc/*")
+        )
+        return not later and all(path.name in begun for path in found)
+
+    def write_status(self, status: Mapping[str, object]) -> None:
+        """Write counters for readers outside, while the folder is in use.
+
+        They overwrite the last ones in place, so that this works on a full disk too.
+
+        :raises OSError: the disk failed, or has no room for the first status
+        """
+        text = json.dumps(status).encode().ljust(_STATUS_SIZE)
+        try:
+            descriptor = os.open(self.path / _STATUS, os.O_WRONLY)
+        except FileNotFoundError:
+            self._make_status(text)
+            return
+        try:
+            os.pwrite(descriptor, text, 0)
+        finally:
+            os.close(descriptor)
+
+    def _make_status(self, text: bytes) -> None:
+        draft = self.path / f"{_STATUS}.new"
+        with draft.open("wb") as file:
+            # Reserve the place now: later the disk may be full.
+            os.posix_fallocate(file.fileno(), 0, len(text))
+            file.write(text)
+        draft.replace(self.path / _STATUS)
+
+    def read_status(self) -> dict[str, object] | None:
+        """Return the status written last; None if there is none or it cannot be read."""
+        for _ in range(2):
+            try:
+                status: dict[str, object] = json.loads((self.path / _STATUS).read_bytes())
+            except FileNotFoundError:
+                return None
+            except ValueError:
+                # Probably read in the middle of a write: try once more.
+                continue
+            return status
+        return None
+
+    def leave(self) -> None:
+        """Unlock the folder.
+
+        The lock file stays: if it were removed, two processes could lock two different files.
+        """
+        self._drop_lock()
+
+    def _drop_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _head(self, seed: int | None, ring: str) -> JobHead:
+        path = self.path / _HEAD
+        try:
+            said = json.loads(path.read_bytes())
+            head = JobHead(
+                int(said["format"]),
+                int(said["seed"]),
+                str(said["software"]),
+                str(said.get("ring", "")),
+            )
+        except FileNotFoundError:
+            return self._new_head(path, seed, ring)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
+        if head.format != FORMAT:
+            raise JobError(
+                f"JOBDIR {self.path} has format {head.format}, made by {head.software};"
+                f" this version reads format {FORMAT}: use that version, or another JOBDIR"
+            )
+        return head
+
+    def _new_head(self, path: Path, seed: int | None, ring: str) -> JobHead:
+        ours = {_LOCK, _HEAD_DRAFT}
+        if self.frontier.is_dir():
+            raise JobError(_headless(self.path))
+        strange = [found.name for found in self.path.iterdir() if found.name not in ours]
+        if strange:
+            raise JobError(
+                f"JOBDIR {self.path} is not empty and not a crawl's folder"
+                f" (it holds {min(strange)!r}): give a new or empty folder"
+            )
+        if seed is None:
+            seed = secrets.randbits(63)
+        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring, new=True)
+        text = {"format": head.format, "seed": head.seed, "software": head.software}
+        text |= {"ring": ring} if ring else {}
+        draft = path.with_name(_HEAD_DRAFT)
+        try:
+            with draft.open("w") as file:
+                json.dump(text, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+            sync_folder(self.path)
+        except OSError as error:
+            raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
+        return head
+
+
+def _headless(path: Path) -> str:
+    return (
+        f"JOBDIR {path} has a frontier but no {_HEAD}, without whose seed its seen marks say nothing:"
+        f" put {_HEAD} back from a copy, or give another JOBDIR"
+    )
+
+
+def _make_durably(path: Path) -> None:
+    """Make a folder and its parents so that their names survive a power loss."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    # Stored requests may be pickles: who can write them can run code. So the folder is private, but
+    # one that exists keeps its mode.
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Sync the names in a folder to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

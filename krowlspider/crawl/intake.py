@@ -1,0 +1,280 @@
+"""The only way for URLs into a crawl: seen set, scope, exclusions, owner, queue.
+
+Dedup runs before scope, because most links of a page are known.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from krowlspider.cluster.transport.message import MAX_URL
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.outbox import Foreign, foreign_mark
+from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.urls.host import host_of
+from krowlspider.urls.rules.exclude import Exclusions
+from krowlspider.urls.rules.scope import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from scrapy import Request
+    from scrapy.settings import BaseSettings
+
+    from krowlspider.crawl.codec import RequestCodec
+    from krowlspider.crawl.job import Job
+
+logger = logging.getLogger(__name__)
+
+# The authority of an http or https URL begins at this index or before it.
+_AUTHORITY = 8
+
+
+class Intake:
+    """Decides what happens to each discovered URL, and queues it or sends it to its owner.
+
+    ``scope`` decides which URLs are queued. ``exclusions`` decide which URLs are not fetched, even
+    if they are queued already. ``identify`` returns the identity of a request for a normalised URL.
+    ``wake`` is called when there is something new to fetch.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        codec: RequestCodec,
+        settings: BaseSettings,
+        *,
+        identify: Callable[[Request, str], bytes],
+        wake: Callable[[], None],
+    ):
+        self._job = job
+        self._frontier = job.frontier
+        self._node = job.node
+        self._codec = codec
+        self._identify = identify
+        self._wake = wake
+        self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
+        self.exclusions = Exclusions()
+        self.scope = Scope(
+            max_depth=0,
+            allow=(),
+            deny=(),
+            same_host=False,
+            same_domain=False,
+            max_url_length=settings.getint("URLLENGTH_LIMIT"),
+        )
+
+    # --- rules ---
+
+    def knows(self, keys: Sequence[bytes], host_at: Callable[[int], str]) -> list[bool]:
+        """Return which identities are known, as `Frontier.knows`.
+
+        :raises StoreError: the store cannot be read; the crawl has failed
+        """
+        try:
+            return self._frontier.knows(keys, host_at)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def refusal(
+        self,
+        url: str,
+        host: str,
+        depth: int,
+        via: str | None,
+        *,
+        is_stray: bool,
+        may_have_any_extension: bool = False,
+    ) -> str | None:
+        """Return the reason, in one word, why a normalised URL is not queued; None if it may be.
+
+        ``via`` is the host of the page that links to it. ``is_stray`` is true if a page named the
+        URL and no person did: then `LinkedPorts` must admit a host with an explicit port.
+
+        :raises StoreError: as of `add`
+        """
+        reason = self.scope.refusal(url, host, depth, via)
+        if reason and not (may_have_any_extension and reason == "extension"):
+            return reason
+        if is_stray and ":" in host and not self._may_link(host):
+            return "port"
+        exclusions = self.exclusions
+        return "exclude" if exclusions.patterns and exclusions.hold_for(url) else None
+
+    def _may_link(self, host: str) -> bool:
+        try:
+            return self._frontier.linked_ports.admits(host)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def count_dropped(self, reason: str, count: int = 1) -> None:
+        """Count URLs that are not queued, under their reason."""
+        self._frontier.counters[f"dropped/{reason}"] += count
+
+    # --- incoming URLs ---
+
+    def request(self, request: Request, url: str, entry: Entry) -> bool:
+        """Queue a request durably, or send it to the node that owns its host.
+
+        Return False if it is known or refused. ``url`` is its normalised URL.
+
+        :raises StoreError: as of `add`
+        """
+        host = host_of(url)
+        is_stray = entry.redirects > 0
+        if reason := self.refusal(url, host, entry.depth, None, is_stray=is_stray):
+            self.count_dropped(reason)
+            return False
+        # Scrapy fetches start requests even when known. All nodes of a cluster have the same ones,
+        # so the cluster fetches each once.
+        in_common = self._node is not None and request.meta.get("is_start_request", False)
+        always = request.dont_filter and not in_common
+        key = None if always else self._identify(request, url)
+        candidate = Candidate(host, key, entry, request.priority)
+        if self._node is not None and (owner := self._node.others([host])[0]) is not None:
+            return self._send_request(owner, candidate)
+        if key is not None and self.knows((key,), lambda _: host)[0]:
+            return False
+        return bool(self.add([candidate]))
+
+    def discover(
+        self,
+        urls: Iterable[str],
+        *,
+        depth: int,
+        via: str | None = None,
+        page: str = "",
+        hop: str = "L",
+        redirects: int = 0,
+        chain: tuple[str, ...] = (),
+        bare: frozenset[str] = frozenset(),
+        request: Callable[[str], Request] | None = None,
+    ) -> int:
+        """Queue normalised URLs found on a page, or given as seeds; return how many were new.
+
+        ``via`` is the host of the page, ``page`` its URL, and ``hop`` the kind of link, as in
+        `Entry`. ``page`` and ``hop`` are kept if KROWL_WARC_METADATA is on. URLs in ``bare`` are
+        seeds without a scheme, which fall back to http. ``request`` makes the request of each URL
+        that is no plain page; such a URL may have any file extension.
+
+        ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
+        as with a session id, the identity is known though the page was not fetched. So the URL is
+        queued all the same.
+
+        :raises StoreError: as of `add`
+        """
+        urls = list(urls)
+        found = self._job.hasher.keys(urls)
+        host_in = _host_finder(page)
+        owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
+        itself = bool(chain) and found == self._job.hasher.keys(chain[-1:])
+        keys: Sequence[bytes | None] = [None] if itself else found
+        known = [False] if itself else self._known_here(found, lambda at: host_in(urls[at]), owners)
+        refusal = self.refusal
+        is_stray, is_request = via is not None, request is not None
+        keeps = bool(page) and self._keeps_via
+        candidates = []
+        foreign: list[Foreign] = []
+        for at in [at for at, is_known in enumerate(known) if not is_known]:
+            url, identity = urls[at], keys[at]
+            host = host_in(url)
+            reason = refusal(
+                url, host, depth, via, is_stray=is_stray, may_have_any_extension=is_request
+            )
+            if reason:
+                self.count_dropped(reason)
+                continue
+            if request:
+                entry = self._codec.entry(request(url), url)
+            else:
+                entry = Entry(url, depth, redirects, bare=url in bare, chain=chain)
+            if keeps:
+                entry.via, entry.hop = page, hop
+            if owners is not None and (owner := owners[at]) is not None:
+                foreign += self._outgoing(owner, host, identity, entry)
+            else:
+                candidates.append(Candidate(host, identity, entry))
+        added = self.add(candidates, foreign, via=via or "")
+        if added:
+            self._wake()
+        return added
+
+    def fall_back(self, entry: Entry) -> None:
+        """Queue the http URL of a seed that was given without a scheme and has no https."""
+        self.discover([entry.url.replace("https:", "http:", 1)], depth=entry.depth)
+
+    def add(
+        self,
+        candidates: list[Candidate],
+        foreign: Sequence[Foreign] = (),
+        decided: Sequence[bytes] = (),
+        via: str = "",
+    ) -> int:
+        """Queue candidates that are not known, as `Frontier.queue`; return how many were new.
+
+        :raises StoreError: the store cannot be written; the crawl has failed and acknowledges
+            nothing any more, not even the page that named the URLs
+        """
+        try:
+            return self._frontier.queue(candidates, foreign, decided, via)
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            raise
+
+    def _known_here(
+        self, keys: list[bytes], host_at: Callable[[int], str], owners: list[str | None] | None
+    ) -> list[bool]:
+        """Return which identities are known to this node.
+
+        A URL of another node's host is known if it was sent to its owner.
+        """
+        if owners is None or not any(owners):
+            return self.knows(keys, host_at)
+        marks = [
+            (host_at(at), key) if owner is None else foreign_mark(owner, key)
+            for at, (key, owner) in enumerate(zip(keys, owners, strict=True))
+        ]
+        return self.knows([key for _, key in marks], lambda at: marks[at][0])
+
+    # --- outgoing URLs ---
+
+    def _outgoing(
+        self, owner: str, host: str, identity: bytes | None, entry: Entry
+    ) -> list[Foreign]:
+        """Return a discovered URL as a message to its owner; an empty list if it cannot be sent."""
+        if len(entry.url) > MAX_URL:
+            self.count_dropped("length")
+            return []
+        if len(entry.via) > MAX_URL:
+            entry.via = entry.hop = ""
+        try:
+            return [Foreign(owner, host, identity, self._codec.message(entry))]
+        except ValueError:
+            self.count_dropped("unserializable")
+            return []
+
+    def _send_request(self, owner: str, candidate: Candidate) -> bool:
+        """Put a request into the outbox; return False if it is known there or cannot be sent."""
+        entry, key = candidate.entry, candidate.key
+        try:
+            message = self._codec.message(entry, candidate.priority, always=key is None)
+        except ValueError as error:
+            logger.error("%s cannot be sent to node %s, which owns it: %s", entry.url, owner, error)
+            self.count_dropped("unserializable")
+            return False
+        counters = self._frontier.counters
+        before = counters["foreign"]
+        self.add([], [Foreign(owner, candidate.host, key, message)])
+        return counters["foreign"] > before
+
+
+def _host_finder(page: str) -> Callable[[str], str]:
+    """Return `host_of`, made faster for links to the host of ``page``, as most links are."""
+    if not page:
+        return host_of
+    own, here = host_of(page), page[: page.index("/", _AUTHORITY) + 1]
+    return lambda url: own if url.startswith(here) else host_of(url)

@@ -1,0 +1,121 @@
+"""A web server that serves one page, on aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# No traceback for each client that does not speak HTTP.
+_logger = logging.getLogger(__name__)
+_logger.addFilter(
+    lambda line: not (line.exc_info and isinstance(line.exc_info[1], HttpProcessingError))
+)
+
+# Seconds for which a page is served again, so that many clients cannot keep the event loop busy.
+_FRESH = 1.0
+# Most bytes in a line of a request, and most header fields. Prometheus sends far less.
+_LINE_MAX = 1024
+_FIELDS_MAX = 32
+# Most seconds from the connection to the last byte of the answer.
+_PATIENCE = 5.0
+# Most connections at once. One more closes the oldest, so that slow clients keep nobody out.
+_CLIENTS_MAX = 8
+
+
+class Page:
+    """A page that ``make`` returns, made again at most once a second by ``clock``."""
+
+    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic):
+        self._make = make
+        self._clock = clock
+        self._end = float("-inf")
+        self._made = b""
+
+    def get(self) -> bytes:
+        """Return the page, made at most a second ago."""
+        now = self._clock()
+        if now >= self._end:
+            self._made = self._make()
+            self._end = now + _FRESH
+        return self._made
+
+
+class Endpoint(web.Server):
+    """A server of one page on the running event loop.
+
+    Its clients can neither keep the loop busy nor fill memory or log.
+    """
+
+    def __init__(self, path: str, page: Callable[[], bytes], patience: float = _PATIENCE):
+        super().__init__(
+            self._answer,
+            access_log=None,
+            logger=_logger,
+            max_line_size=_LINE_MAX,
+            max_headers=_FIELDS_MAX,
+            # A request's body is not read.
+            lingering_time=0,
+        )
+        self._path = path
+        self._page = page
+        self._patience = patience
+        self._server: asyncio.Server | None = None
+        # Open connections, the oldest first.
+        self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
+
+    async def open(self, host: str, ports: range) -> tuple[str, int]:
+        """Listen at the first port that is free; return its address and port.
+
+        :raises OSError: no port is free, or the address is not this machine's
+        """
+        for port in ports:
+            try:
+                self._server = await asyncio.get_running_loop().create_server(self, host, port)
+            except OSError:
+                if port == ports[-1]:
+                    raise
+            else:
+                break
+        assert self._server is not None
+        address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
+        return address
+
+    def close(self) -> None:
+        """Stop listening, and close all connections."""
+        if self._server is not None:
+            self._server.close()
+        for client in self._clients.values():
+            client.abort()
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        asyncio.get_running_loop().call_later(self._patience, transport.abort)
+        self._clients[handler] = transport
+        if len(self._clients) > _CLIENTS_MAX:
+            self._clients.pop(next(iter(self._clients))).abort()
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        super().connection_lost(handler, exc)
+        self._clients.pop(handler, None)
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if request.path != self._path:
+            answer = web.Response(status=404)
+        elif request.method not in {"GET", "HEAD"}:
+            answer = web.Response(status=405, headers={"Allow": "GET, HEAD"})
+        else:
+            kind = {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
+            answer = web.Response(body=self._page(), headers=kind)
+        answer.force_close()
+        return answer

@@ -1,0 +1,98 @@
+"""Measures how late the event loop runs a timer, in a histogram of fixed size."""
+
+from __future__ import annotations
+
+from array import array
+
+# Seconds between two planned times of the timer.
+INTERVAL = 0.02
+# Units in a second: the histogram counts steps of 0.1 ms, finer than the clock of any loop.
+_UNITS = 10_000
+# Longer durations count as 100 s.
+_HIGHEST = 100 * _UNITS
+# Buckets for each doubling, so that none is wider than 1/16 of its values (the idea of
+# HdrHistogram).
+_STEPS_BITS = 4
+_STEPS = 1 << _STEPS_BITS
+
+
+def _bucket(units: int) -> int:
+    """Return the bucket of a value.
+
+    Below 32 each unit has its own. From there the highest five bits decide.
+    """
+    shift = max(0, units.bit_length() - _STEPS_BITS - 1)
+    return (shift << _STEPS_BITS) + (units >> shift)
+
+
+def _top(bucket: int) -> int:
+    """Return the most units that a bucket counts."""
+    shift = max(0, (bucket >> _STEPS_BITS) - 1)
+    return ((bucket - (shift << _STEPS_BITS) + 1) << shift) - 1
+
+
+class Histogram:
+    """Counts durations up to 100 s, in 2 kB however many there are."""
+
+    __slots__ = ("_counts", "_most", "count")
+
+    def __init__(self) -> None:
+        self._counts = array("Q", bytes(8 * (_bucket(_HIGHEST) + 1)))
+        self._most = 0
+        self.count = 0
+
+    def record(self, seconds: float) -> None:
+        """Count one duration; a negative one counts as 0."""
+        units = min(max(0, int(seconds * _UNITS)), _HIGHEST)
+        self._counts[_bucket(units)] += 1
+        self._most = max(self._most, units)
+        self.count += 1
+
+    @property
+    def max_ms(self) -> float:
+        """Return the longest duration in ms, rounded down to 0.1; 0 when nothing was counted."""
+        return 1000 * self._most / _UNITS
+
+    def quantile_ms(self, per_mille: int) -> float:
+        """Return the ms that ``per_mille`` in a thousand durations did not exceed.
+
+        The value is at most 1/16 too high; it is 0 when nothing was counted. ``per_mille`` is 1 to
+        1000: 500 is the median.
+        """
+        rank = -(-self.count * per_mille // 1000)
+        for bucket, count in enumerate(self._counts):
+            rank -= count
+            if rank <= 0:
+                return 1000 * min(_top(bucket), self._most) / _UNITS
+        raise AssertionError("the counts are not their sum")
+
+
+class Lateness:
+    """Records how late a timer is that is planned every INTERVAL, in total and since `renew`.
+
+    A planned time that passes during a stall counts too, with the lateness of the loop at that
+    time. Otherwise a stall of ten seconds would count once, like a timer that ran on time.
+    """
+
+    def __init__(self, now: float):
+        self.planned = now + INTERVAL
+        self.whole = Histogram()
+        self.recent = Histogram()
+
+    def met(self, now: float) -> None:
+        """Record that the planned timer has run at ``now``.
+
+        Afterwards ``planned`` is the next time that has not passed.
+        """
+        late = max(0.0, now - self.planned)
+        passed = int(late / INTERVAL)
+        self.planned += (passed + 1) * INTERVAL
+        # A machine that was suspended for a day does not record a day of planned times.
+        for missed in range(min(passed, int(_HIGHEST / _UNITS / INTERVAL)) + 1):
+            self.whole.record(late - missed * INTERVAL)
+            self.recent.record(late - missed * INTERVAL)
+
+    def renew(self) -> Histogram:
+        """Return the durations recorded since the last call, and start a new histogram."""
+        recent, self.recent = self.recent, Histogram()
+        return recent

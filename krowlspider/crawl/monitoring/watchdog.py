@@ -1,0 +1,262 @@
+"""The watchdog process: sees that one step holds the event loop of a crawl, and logs the step.
+
+A thread would not see it: a call in C that keeps the interpreter lock stops all Python threads and
+all signal handlers. This process maps the file of the crawl's mark, receives the number of each
+signal, and writes to the same log. If a signal to stop waits while a step holds the loop, it kills
+the crawl.
+
+An interpreter without packages runs it from its source, which takes 5 MB. So it imports only the
+standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from contextlib import suppress
+from math import inf
+from mmap import ACCESS_READ, mmap
+from select import select
+from struct import Struct
+from typing import NoReturn
+from zlib import crc32
+
+# Seconds for which a step may hold the loop before it is logged; seconds between two looks and
+# between two beats of the loop.
+HELD = 5.0
+LOOK = 1.0
+# Seconds to wait for the stack of the main thread.
+_STACK = 0.5
+# Most frames of the stack that are logged, the innermost first.
+_FRAMES = 4
+# Sent to the crawl for each hold, one byte: whether a host is blamed.
+BLAMED, NOBODY = b"b", b"n"
+# Most holds that one process notes, about 2 MB.
+_NOTES_MAX = 1000
+_STOPS = {signal.SIGINT, signal.SIGTERM}
+_HEAD = Struct(">HI")
+_BEAT = Struct("=d")
+_FRAME = re.compile(rb'File "([^"]*)", line (\d+) in (\S+)')
+
+
+class Hold:
+    """A hold of the event loop.
+
+    ``seconds`` is the time for which the loop has not turned. ``steady`` is the part of it for
+    which the mark has been the same.
+    """
+
+    def __init__(self) -> None:
+        self.beat = inf
+        self.mark = b""
+        self.seconds = 0.0
+        self.steady = 0.0
+
+    def look(self, beat: float, mark: bytes, passed: float) -> float:
+        """Take in the beat and the mark, ``passed`` seconds after the last look.
+
+        Return for how many seconds the loop was held if it has turned since, else 0.
+        """
+        if beat != self.beat or beat == inf:
+            before, self.beat = self.beat, beat
+            self.seconds = self.steady = 0.0
+            self.mark = mark
+            return 0.0 if inf in {before, beat} else beat - before - LOOK
+        # Time for which the machine or the job was suspended is no hold.
+        passed = min(passed, 2 * LOOK)
+        self.seconds += passed
+        self.steady = self.steady + passed if mark == self.mark else 0.0
+        self.mark = mark
+        return 0.0
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the loop should have turned HELD seconds ago."""
+        return self.seconds >= HELD + LOOK
+
+    @property
+    def culprit(self) -> tuple[str, str] | None:
+        """Return host and URL of the step that holds the loop.
+
+        None without a mark, or if several pages share the blame. The URL is empty for work on a
+        host that is for none of its pages.
+        """
+        return None if self.steady < HELD - LOOK else _read_mark(self.mark)
+
+    def strands(self, signalled: float) -> bool:
+        """Return whether a signal to stop waits in vain.
+
+        ``signalled`` is when it came, 0 for none. The crawl has received a signal that came before
+        the loop last turned, and closing may take long. No page may take so long.
+        """
+        if not (self.is_long and signalled):
+            return False
+        return signalled > self.beat or self.culprit is not None
+
+
+def _read_mark(mark: bytes) -> tuple[str, str] | None:
+    length, checksum = _HEAD.unpack_from(mark)
+    key = mark[_HEAD.size :][:length]
+    if not key or crc32(key) != checksum:
+        return None
+    url = mark[_HEAD.size + length :].partition(b"\0")[0]
+    return key[1 : key.index(b"\0")].decode(), url.decode(errors="replace")
+
+
+class Watchdog:
+    """Watches process ``pid``.
+
+    ``mark`` is the file of the mark; ``mark_at`` and ``beat_at`` are offsets in it. ``notes`` is
+    the file of holds. ``stack_signal`` makes the crawl write a stack to ``stack``.
+
+    ``wake``, ``stack``, ``log`` and ``loop`` are file descriptors. Signals come from ``wake``; one
+    byte for each hold goes back to the crawl there. Each signal is passed on to ``loop``, unless it
+    is -1.
+    """
+
+    def __init__(
+        self,
+        *,
+        pid: int,
+        mark: str,
+        mark_at: int,
+        beat_at: int,
+        notes: str,
+        wake: int,
+        loop: int,
+        stack: int,
+        stack_signal: int,
+        log: int,
+    ):
+        with open(mark, "rb") as file:  # noqa: PTH123 - pathlib would be a third of its memory
+            self._map = mmap(file.fileno(), 0, access=ACCESS_READ)
+        self._pid, self._mark_at, self._beat_at, self._notes = pid, mark_at, beat_at, notes
+        self._wake, self._loop, self._stack, self._log = wake, loop, stack, log
+        self._stack_signal = stack_signal
+        self._hold = Hold()
+        # When a signal to stop last came, and its number.
+        self._signalled = 0.0
+        self._signal = 0
+        self._told = False
+        self._noted = 0
+
+    def run(self) -> None:
+        """Watch until the process is gone or closes its end of ``wake``."""
+        before = time.monotonic()
+        try:
+            while os.getppid() == self._pid:
+                if select([self._wake], [], [], LOOK)[0] and not self._hear():
+                    return
+                now = time.monotonic()
+                self._look(0.0 if self._is_stopped() else now - before)
+                before = now
+        except (FileNotFoundError, ProcessLookupError):
+            # The process ended between two lines.
+            return
+
+    def _hear(self) -> bool:
+        """Read the signals that have come; return False if the other end is closed."""
+        numbers = os.read(self._wake, 4096)
+        if self._loop >= 0:
+            # A full pipe has woken the loop already.
+            with suppress(OSError):
+                os.write(self._loop, numbers)
+        for number in _STOPS.intersection(numbers):
+            self._signal, self._signalled = number, time.monotonic()
+        return bool(numbers)
+
+    def _is_stopped(self) -> bool:
+        with open(f"/proc/{self._pid}/stat", "rb") as file:  # noqa: PTH123
+            return file.read().rpartition(b") ")[2][:1] in {b"T", b"t"}
+
+    def _look(self, passed: float) -> None:
+        hold = self._hold
+        (beat,) = _BEAT.unpack_from(self._map, self._beat_at)
+        lasted = hold.look(beat, self._map[self._mark_at : self._beat_at], passed)
+        if self._told and lasted:
+            self._say("INFO", f"The event loop is free again after {lasted:.0f} s")
+        self._told = self._told and hold.is_long
+        if not hold.is_long:
+            return
+        if not self._told:
+            self._told = True
+            self._tell()
+        if hold.strands(self._signalled):
+            self._kill()
+
+    def _tell(self) -> None:
+        host, url = self._hold.culprit or ("", "")
+        if host:
+            self._note(host, url)
+        # The crawl may have ended meanwhile.
+        with suppress(OSError):
+            os.write(self._wake, BLAMED if host else NOBODY)
+        what = f"{url} (host {host})" if url else f"work on host {host}" if host else "no one page"
+        end = "; the second time sets the host aside at the next start" if host else ""
+        seconds = self._hold.seconds - LOOK
+        self._say(
+            "WARNING",
+            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}: nothing is fetched meanwhile. SIGINT"
+            f" ends the crawl all the same{end}",
+        )
+
+    def _note(self, host: str, url: str) -> None:
+        self._noted += 1
+        if self._noted <= _NOTES_MAX:
+            with open(self._notes, "ab", buffering=0) as file:  # noqa: PTH123
+                file.write(json.dumps({"host": host, "url": url}).encode() + b"\n")
+
+    def _frames(self) -> str:
+        """Return the innermost frames of the crawl's main thread, which its handler in C writes."""
+        os.kill(self._pid, self._stack_signal)
+        dump = b""
+        if select([self._stack], [], [], _STACK)[0]:
+            # The stack usually comes in one read. If not, the innermost frames come first.
+            time.sleep(_STACK / 10)
+            dump = os.read(self._stack, 65_536)
+        frames = _FRAME.findall(dump)[:_FRAMES]
+        return (
+            " < ".join(
+                f"{'/'.join(_text(path).split('/')[-2:])}:{_text(line)} {_text(name)}"
+                for path, line, name in frames
+            )
+            or "an unknown place"
+        )
+
+    def _kill(self) -> NoReturn:
+        self._say(
+            "ERROR",
+            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by kill -9. What was"
+            " committed is on disk, and the next start goes on",
+        )
+        os.kill(self._pid, signal.SIGKILL)
+        # The first process of a container cannot be killed from inside. Do not try again and log
+        # each second.
+        sys.exit()
+
+    def _say(self, level: str, text: str) -> None:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.write(
+            self._log,
+            f"{moment} [krowlspider.crawl.monitoring.watchdog] {level}: {text}\n".encode(),
+        )
+
+
+def _text(part: bytes) -> str:
+    return part.decode(errors="replace")
+
+
+def main(task: str) -> None:
+    """Run a watchdog. ``task`` is the JSON of the arguments of `Watchdog`."""
+    # These signals are for the crawl: a terminal and a service manager send them to all processes.
+    for number in (*_STOPS, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    Watchdog(**json.loads(task)).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

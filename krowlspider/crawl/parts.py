@@ -1,0 +1,120 @@
+"""Builds the parts of a crawl. Each function reads its own settings."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
+from krowlspider.fetch.client import Client
+from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.memory import Memory
+from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.hosts.sessions import SessionLimits
+from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.politeness.delay import DelayPolicy
+from krowlspider.urls.ports import Ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
+
+    from krowlspider.fetch.dns.resolver import Resolver
+    from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.frontier.frontier import Frontier
+
+# Most idle connections, and files that are open besides. LevelDB maps its tables into memory and
+# closes their files.
+_IDLE_MAX = 2048
+_OTHER_FILES = 300
+# Bodies may take one part in so many of the available memory. The frontier, its caches and the
+# kernel's file cache need the rest.
+_MEMORY_SHARE = 4
+
+
+def warc_folder(settings: BaseSettings, folder: Path) -> Path:
+    """Return the folder of the WARC files; ``folder`` is the job folder."""
+    chosen: str | None = settings["KROWL_WARC_DIR"]
+    return Path(chosen) if chosen else folder / "warc"
+
+
+def frontier_limits(settings: BaseSettings) -> Limits:
+    """Return the limits of the frontier."""
+    return Limits(
+        host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
+        total=settings.getint("KROWL_FRONTIER_MAX"),
+        domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),
+        address_concurrency=settings.getint("KROWL_IP_CONCURRENCY"),
+        address_delay=settings.getfloat("KROWL_IP_DELAY_MIN"),
+        slots=settings.getint("CONCURRENT_REQUESTS"),
+        domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
+        domain_share=settings.getfloat("KROWL_DOMAIN_SHARE"),
+        outbox=settings.getint("KROWL_OUTBOX_MAX"),
+        sessions=SessionLimits(
+            requests=settings.getint("KROWL_SESSION_REQUESTS"),
+            wait=settings.getfloat("KROWL_KEEPALIVE"),
+            hosts=idle_connections(settings),
+        ),
+        ports=Ports(map(str, settings.getlist("KROWL_PORTS"))),
+    )
+
+
+def memory_account(settings: BaseSettings) -> Memory:
+    """Return the memory account for bodies: KROWL_MEMORY_LIMIT, or a share."""
+    limit = settings.getint("KROWL_MEMORY_LIMIT") or memory_to_be_had() // _MEMORY_SHARE
+    return Memory(limit, settings.getint("CONCURRENT_REQUESTS"))
+
+
+def delay_policy(settings: BaseSettings) -> DelayPolicy:
+    """Return the rule for delays between requests to a host."""
+    return DelayPolicy(
+        factor=settings.getfloat("KROWL_DELAY_FACTOR"),
+        minimum=settings.getfloat("KROWL_DELAY_MIN"),
+        maximum=settings.getfloat("KROWL_DELAY_MAX"),
+        crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"),
+        retry_after_max=settings.getfloat("KROWL_RETRY_AFTER_MAX"),
+    )
+
+
+def robots_gate(
+    settings: BaseSettings, frontier: Frontier, rule: DelayPolicy, wall: Callable[[], float]
+) -> RobotsGate:
+    """Return the robots gate. ``wall`` returns epoch seconds."""
+    return RobotsGate(
+        frontier,
+        agent=settings["ROBOTSTXT_USER_AGENT"],
+        ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
+        patience=RetryLimits(
+            settings.getint("RETRY_TIMES"), settings.getint("KROWL_THROTTLING_TIMES")
+        ),
+        crawl_delay_max=rule.crawl_delay_max,
+        wall=wall,
+    )
+
+
+def idle_connections(settings: BaseSettings) -> int:
+    """Return how many idle connections may be kept, besides those in flight.
+
+    The limit on open files decides. Many are kept, because a host is due again only after a delay.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return _IDLE_MAX
+    in_flight = settings.getint("CONCURRENT_REQUESTS")
+    return max(1, min(_IDLE_MAX, files - in_flight - _OTHER_FILES))
+
+
+def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:
+    """Return the HTTP client."""
+    return Client(
+        clock=clock,
+        resolver=resolver,
+        guard=AddressGuard(settings.getlist("KROWL_ALLOW_ADDRESSES")),
+        connect_timeout=settings.getfloat("KROWL_CONNECT_TIMEOUT"),
+        first_byte_timeout=settings.getfloat("KROWL_FIRST_BYTE_TIMEOUT"),
+        rate_min=settings.getint("KROWL_BODY_RATE_MIN"),
+        idle_timeout=settings.getfloat("KROWL_KEEPALIVE"),
+        max_idle=idle_connections(settings),
+    )

@@ -1,0 +1,50 @@
+"""The dupefilter: computes the identity of a request and looks it up in the seen set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.dupefilters import BaseDupeFilter
+
+from krowlspider.crawl.job import Job
+from krowlspider.frontier.store.schema import KEY_SIZE
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+
+class DupeFilter(BaseDupeFilter):
+    """Computes the identities of requests and looks them up in the seen set.
+
+    It marks nothing: the frontier writes the seen mark in one batch with the queue entry.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._job = Job.of(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def identity(self, request: Request, url: str) -> bytes:
+        """Return the 8-byte identity of a request for a normalised URL.
+
+        A GET without a body has the identity of its URL. Any other request has the identity of its
+        Scrapy fingerprint, which includes method and body.
+        """
+        if request.method == "GET" and not request.body:
+            return self._job.hasher.key(url)
+        return self._crawler.request_fingerprinter.fingerprint(request)[:KEY_SIZE]
+
+    def request_seen(self, request: Request) -> bool:
+        """Return whether the request is known; False for a URL that cannot be normalised."""
+        url = normalise(request.url)
+        if url is None:
+            return False
+        return self._job.frontier.seen.known(host_of(url), self.identity(request, url))

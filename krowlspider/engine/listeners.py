@@ -1,0 +1,58 @@
+"""Find out who listens to Scrapy's signals, and send none that nobody hears."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydispatch.dispatcher import Any, connections, getAllReceivers, liveReceivers
+from scrapy import signals
+from scrapy.extensions.corestats import CoreStats
+
+from krowlspider.engine.logformatter import shows_pages
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+_ANYONE = id(Any)
+_NOTHING: dict[object, list[object]] = {}
+
+
+def wants_items(crawler: Crawler) -> bool:
+    """Return whether anything uses the items.
+
+    That is a pipeline, a feed, a spider middleware besides the one that Scrapy needs, a listener
+    other than the one that counts items, or a log that shows them.
+    """
+    scraper = crawler.engine.scraper
+    if scraper.itemproc.middlewares or len(scraper.spidermw.middlewares) > 1 or shows_pages():
+        return True
+    receivers = liveReceivers(getAllReceivers(crawler, signals.item_scraped))
+    return any(not isinstance(getattr(each, "__self__", None), CoreStats) for each in receivers)
+
+
+def is_heard(crawler: Crawler, signal: object) -> bool:
+    """Return whether a signal that this crawler sends may reach a receiver.
+
+    This is far cheaper than sending to nobody. A dead receiver that is not cleared away yet counts.
+    """
+    for sender in (id(crawler), _ANYONE):
+        receivers = connections.get(sender, _NOTHING)
+        if receivers and (signal in receivers or Any in receivers):
+            return True
+    return False
+
+
+def send_where_heard(crawler: Crawler) -> None:
+    """Make a crawler send its signals only if somebody listens.
+
+    Scrapy sends some signals for each request.
+    """
+    manager = crawler.signals
+    send = manager.send_catch_log
+
+    def send_catch_log(signal: object = Any, **values: object) -> list[tuple[object, object]]:
+        if values.get("sender", crawler) is crawler and not is_heard(crawler, signal):
+            return []
+        return send(signal, **values)
+
+    manager.send_catch_log = send_catch_log  # type: ignore[method-assign]

@@ -1,0 +1,1 @@
+"""Resolve names to addresses: resolver, name servers and the hosts file."""

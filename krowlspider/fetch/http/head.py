@@ -1,0 +1,170 @@
+"""Parse a response head: its status, its headers, and how its body ends (RFC 9112)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from krowlspider.fetch.errors import ProtocolBroken
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.exchange import Headers
+
+# Real heads take a few KiB. The cap bounds the memory that a hostile head can use.
+HEAD_CAP = 64 * 1024
+HEAD_END = re.compile(rb"\n\r?\n")
+# Up to an exabyte. Python refuses to convert numbers of some thousand digits.
+_LENGTH_DIGITS = 18
+_NO_BODY = frozenset({204, 304})
+_FOLD = re.compile(rb"\r?\n[ \t]+")
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+
+
+class Framing(Enum):
+    """What ends the body: RFC 9112, section 6.3."""
+
+    NONE = auto()
+    LENGTH = auto()
+    CHUNKED = auto()
+    CLOSE = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Head:
+    """A parsed head. ``length`` is that of the body in bytes if ``framing`` is LENGTH, else 0."""
+
+    status: int
+    reason: bytes
+    version: str
+    headers: Headers
+    framing: Framing
+    length: int
+    keep_alive: bool
+
+
+class _Sink:
+    """Collects what httptools parses; httptools sets the names of the callbacks."""
+
+    __slots__ = ("headers", "reason")
+
+    def __init__(self) -> None:
+        self.headers: Headers = []
+        self.reason = b""
+
+    def on_status(self, reason: bytes) -> None:
+        self.reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value.strip()))
+
+
+def parse_head(data: bytes, method: str) -> Head:
+    """Parse a whole head, blank line included, of a response to ``method``.
+
+    llhttp refuses heads that browsers accept: a stray line, ``Name : value``, a repeated
+    Content-Length. A refused head is mended once, and its connection is not used again.
+
+    :raises ProtocolBroken: the head is invalid or ambiguous
+    """
+    try:
+        return _parse(data, method, keep_alive=True)
+    except HttpParserError:
+        pass
+    try:
+        return _parse(mend(data), method, keep_alive=False)
+    except HttpParserError as e:
+        raise ProtocolBroken(f"not an HTTP/1 response: {e}") from e
+
+
+def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
+    sink = _Sink()
+    parser = HttpResponseParser(sink)
+    # None of these changes where a body ends: ``_framing`` decides that.
+    parser.set_dangerous_leniencies(
+        lenient_headers=True,
+        lenient_chunked_length=True,
+        lenient_transfer_encoding=True,
+        lenient_version=True,
+        lenient_optional_lf_after_cr=True,
+        lenient_optional_cr_before_lf=True,
+    )
+    try:
+        parser.feed_data(data)
+    except HttpParserUpgrade as e:
+        raise ProtocolBroken("the server switched to a protocol that was not asked for") from e
+    # llhttp accepts a blank before the colon of the names that it knows, and leaves it in the name.
+    if any(name.endswith(b" ") for name, _ in sink.headers):
+        raise HttpParserError("a blank before a colon")
+    status = parser.get_status_code()
+    version = parser.get_http_version()
+    framing, length, clear = _framing(status, sink.headers, method)
+    return Head(
+        status=status,
+        reason=sink.reason,
+        version="1.0" if version == "1.0" else "1.1",
+        headers=sink.headers,
+        framing=framing,
+        length=length,
+        keep_alive=keep_alive and clear and version == "1.1",
+    )
+
+
+def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, bool]:
+    """Return how the body ends, its length in bytes, and whether the connection is reusable.
+
+    :raises ProtocolBroken: a transfer coding that was not asked for, or an absurd Content-Length
+    """
+    lengths: list[bytes] = []
+    codings: list[bytes] = []
+    clear = True
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered == b"content-length":
+            lengths.append(value)
+        elif lowered == b"transfer-encoding":
+            codings += _tokens(value)
+        elif lowered == b"connection" and b"close" in _tokens(value):
+            clear = False
+    if method == "HEAD" or status in _NO_BODY or 100 <= status < 200:
+        return Framing.NONE, 0, clear
+    if codings and codings != [b"identity"]:
+        if codings != [b"chunked"]:
+            raise ProtocolBroken(f"transfer coding {b', '.join(codings)!r} was not asked for")
+        # Both headers together suggest request smuggling: Transfer-Encoding wins, and the
+        # connection ends with the response (RFC 9112, section 6.3, rule 3).
+        return Framing.CHUNKED, 0, clear and not lengths
+    if lengths:
+        if len(lengths[0]) > _LENGTH_DIGITS:
+            raise ProtocolBroken(f"a Content-Length of {len(lengths[0])} digits")
+        return Framing.LENGTH, int(lengths[0]), clear and not codings
+    return Framing.CLOSE, 0, False
+
+
+def _tokens(value: bytes) -> list[bytes]:
+    return [token for part in value.lower().split(b",") if (token := part.strip())]
+
+
+def mend(data: bytes) -> bytes:
+    """Return the head as a browser reads it.
+
+    Folds and stray lines are removed, names trimmed, and equal Content-Length values merged.
+    Different Content-Length values are all kept, so that the parser still refuses them.
+    """
+    status_line, *lines = _FOLD.sub(b" ", data.replace(b"\0", b" ")).splitlines()
+    mended = [b" ".join(status_line.split(None, 2))]
+    lengths: list[bytes] = []
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        name = name.strip()
+        if not colon or not _NAME.fullmatch(name):
+            continue
+        if name.lower() == b"content-length":
+            lengths += _tokens(value)
+        else:
+            mended.append(name + b": " + value.strip())
+    mended += [b"Content-Length: " + length for length in dict.fromkeys(lengths)]
+    return b"\r\n".join([*mended, b"", b""])

@@ -1,0 +1,185 @@
+"""Read one response from the bytes of a connection. Pure: no socket, no clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
+from krowlspider.fetch.http.chunked import ChunkedDecoder
+from krowlspider.fetch.http.head import HEAD_CAP, HEAD_END, Framing, Head, parse_head
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.exchange import Observer
+
+
+class ResponseReader:
+    """Takes the bytes that the server sends until ``done``, and keeps them all.
+
+    ``max_size`` caps the body in bytes, as received. Past it TooLarge is raised. What was received
+    is kept: at most one read beyond the cap.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_interim",
+        "_left",
+        "_max_size",
+        "_method",
+        "_observer",
+        "_pieces",
+        "_raw",
+        "_searched",
+        "_size",
+        "_start",
+        "done",
+        "extra",
+        "head",
+        "head_length",
+    )
+
+    def __init__(self, method: str, max_size: int, observer: Observer | None = None) -> None:
+        self._method = method
+        self._max_size = max_size
+        self._observer = observer
+        self._start = b""
+        self._searched = 0
+        self._interim = 0
+        self._raw: list[bytes] = []
+        self._size = 0
+        self._left = 0
+        self._chunks: ChunkedDecoder | None = None
+        # The body pieces that the observer has not received yet.
+        self._pieces: list[bytes] = []
+        self.head: Head | None = None
+        self.head_length = 0
+        self.done = False
+        self.extra = False
+        """Whether bytes came after the end, so that the connection is out of step."""
+
+    @property
+    def reusable(self) -> bool:
+        """Return whether another request may follow on this connection."""
+        return self.done and not self.extra and self.head is not None and self.head.keep_alive
+
+    @property
+    def received(self) -> int:
+        """The bytes received: heads, and the body without its transfer coding."""
+        heads = self._interim + len(self._start) + self.head_length
+        return heads + (self._size if self._chunks is None else self._chunks.size)
+
+    @property
+    def response_bytes(self) -> bytes:
+        """The bytes from the final status line to the end, or to the last byte received."""
+        return b"".join(self._raw)
+
+    def body_of(self, response: bytes) -> bytes:
+        """Return the body of ``response``, which is ``response_bytes``, without transfer coding."""
+        if self._chunks is not None:
+            return self._chunks.body_in(memoryview(response)[self.head_length :])
+        return response[self.head_length :]
+
+    def feed(self, data: bytes) -> None:
+        """Take received bytes.
+
+        :raises ProtocolBroken: the response is invalid or cannot be framed
+        :raises TooLarge: the body is larger than ``max_size``
+        :raises Exception: whatever the observer raises
+        """
+        if self.done:
+            self.extra = True
+        elif self.head is not None:
+            self._body(data)
+        else:
+            self._find_head(data)
+
+    def eof(self) -> None:
+        """Handle the orderly close of the server's side.
+
+        :raises ConnectionLost: the response is not complete
+        """
+        if self.done:
+            return
+        if self.head is None:
+            raise ConnectionLost("closed before the end of the response's head")
+        chunks_over = self._chunks is not None and self._chunks.data_ended
+        if self.head.framing is not Framing.CLOSE and not chunks_over:
+            raise ConnectionLost("closed before the end of the response's body")
+        self.extra = True
+        self.done = True
+
+    def _find_head(self, data: bytes) -> None:
+        self._start += data
+        while self.head is None:
+            if self._start[:5] != b"HTTP/"[: len(self._start)]:
+                raise ProtocolBroken(f"not an HTTP/1 response: {self._start[:20]!r}")
+            found = HEAD_END.search(self._start, self._searched)
+            end = found.end() if found else len(self._start)
+            if self._interim + end > HEAD_CAP:
+                raise ProtocolBroken(f"a head of more than {HEAD_CAP} bytes")
+            if not found:
+                self._searched = max(0, end - 2)
+                return
+            self._read_head(end)
+
+    def _read_head(self, end: int) -> None:
+        start = self._start
+        head = parse_head(start[:end], self._method)
+        if 100 <= head.status < 200:
+            self._start = start[end:]
+            self._searched = 0
+            self._interim += end
+            return
+        self._start = b""
+        self.head = head
+        self.head_length = end
+        self._left = head.length
+        if head.framing is Framing.CHUNKED:
+            self._chunks = ChunkedDecoder(None if self._observer is None else self._pieces)
+        self.done = head.framing is Framing.NONE or (
+            head.framing is Framing.LENGTH and not head.length
+        )
+        self._raw.append(start[:end])
+        if self._observer is not None:
+            self._observer.headers(head.status, head.headers)
+        if len(start) == end:
+            return
+        if self.done:
+            self.extra = True
+        else:
+            self._body(start[end:])
+
+    def _body(self, data: bytes) -> None:
+        if self._chunks is not None:
+            self._chunked(self._chunks, data)
+            return
+        assert self.head is not None
+        if self.head.framing is Framing.LENGTH:
+            if len(data) > self._left:
+                data = data[: self._left]
+                self.extra = True
+            self._left -= len(data)
+            self.done = not self._left
+        self._raw.append(data)
+        self._size += len(data)
+        self._check_size(self._size)
+        if self._observer is not None:
+            self._observer.data(data)
+
+    def _chunked(self, chunks: ChunkedDecoder, data: bytes) -> None:
+        self._raw.append(data)
+        end = chunks.feed(data)
+        if end >= 0:
+            self.done = True
+            if end < len(data):
+                self._raw[-1] = data[:end]
+                self.extra = True
+        self._check_size(chunks.size)
+        if self._observer is not None and self._pieces:
+            piece = b"".join(self._pieces)
+            self._pieces.clear()
+            self._observer.data(piece)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_size:
+            self.done = False
+            raise TooLarge(f"a body of more than {self._max_size} bytes")

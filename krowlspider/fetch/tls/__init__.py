@@ -1,0 +1,1 @@
+"""TLS on a connection, with bounds on the CPU time it takes."""

@@ -1,0 +1,301 @@
+"""TLS between a TCP transport and a connection.
+
+The TLS of uvloop keeps large buffers for each connection, idle ones too. This one takes much less
+memory, and no more CPU.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from krowlspider.fetch.errors import TLSFailed
+from krowlspider.fetch.tls.client_hello import offers_finite_field
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.connection import Connection
+    from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.fetch.tls.slices import Slices
+
+logger = logging.getLogger(__name__)
+
+# Bytes decrypted at a time, about one record: OpenSSL keeps a buffer as large as its input.
+_SLICE = 16_384
+# The largest content of a record: RFC 8446, section 5.1.
+_RECORD = 16_384
+# Bytes at which a handshake is cut off, and later as many in a row without content. Certificate
+# chains of the web have 3 to 10 kB.
+BARE_MOST = 32_768
+# CPU seconds that a connection may take, and more for each byte of content: a hundred times an
+# ordinary handshake, and the cost of records of 30 bytes.
+WORK = 0.05
+WORK_BYTE = 50e-9
+_NOTHING = memoryview(b"")
+
+
+class Channel(asyncio.Protocol):
+    """The transport of a connection: decrypts what TCP receives, and encrypts what is sent.
+
+    The methods from `write` to `get_extra_info` are the transport's part. Those from `pending` to
+    `resume` serve `Slices`. Those from `connection_made` to `connection_lost` are called by TCP.
+
+    ``connected`` is the time of ``clock`` at which TCP was connected. ``secured`` is a future that
+    ends with the handshake. It fails with OSError (`ssl.SSLError` included), or with TLSFailed for
+    a server that is cut off. Data that the server sends before the first request waits until those
+    who await ``secured`` have run.
+
+    An end without close_notify is a lost connection: an answer that ends so may be cut (RFC 9112,
+    section 9.8).
+
+    A server that causes too much work is cut off with TLSFailed, and logged. The limits are
+    ``BARE_MOST`` bytes without content, and ``WORK`` CPU seconds plus ``WORK_BYTE`` for each byte
+    of content. A server that asks for a key exchange over a finite field is cut off too: that
+    exchange takes up to 0.1 s in a single call.
+
+    :raises ValueError: OpenSSL rejects the server name
+    """
+
+    def __init__(
+        self,
+        clock: LoopClock,
+        context: ssl.SSLContext,
+        server_name: str,
+        connection: Connection,
+        slices: Slices,
+    ) -> None:
+        self._clock = clock
+        self._connection = connection
+        self._slices = slices
+        self._in = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._in, self._out, server_hostname=server_name)
+        self._transport: asyncio.Transport | None = None
+        self._unsent = b""
+        # Received bytes that OpenSSL was not given yet.
+        self._received = _NOTHING
+        self._bare = 0
+        self._content = 0
+        self._spent = 0.0
+        self._took = 0.0
+        # Reading the CPU clock takes ten times as long, so only channels that are not light use it.
+        self._timer = time.perf_counter
+        self._error: ssl.SSLError | TLSFailed | None = None
+        # Whether data is passed to the connection.
+        self._is_open = False
+        # Whether the connection, and whether the slices, have paused reading.
+        self._is_held_back = False
+        self._is_waiting = False
+        self.connected = 0.0
+        self.secured: asyncio.Future[None] = clock.loop.create_future()
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send data of the connection."""
+        self._unsent += data
+        self._send()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.secured.cancel()
+        self._received = _NOTHING
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    def pause_reading(self) -> None:
+        """Stop passing data to the connection until `resume_reading`."""
+        self._is_held_back = True
+        self._set_reading()
+
+    def resume_reading(self) -> None:
+        """Pass data to the connection again."""
+        self._is_held_back = False
+        if self._received:
+            # Not at once: the connection may be handling data just now.
+            self._clock.loop.call_soon(self._slices.go_on, self)
+        else:
+            self._set_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return the SSL object for ``ssl_object``, the only name used here, else ``default``."""
+        return self._object if name == "ssl_object" else default
+
+    @property
+    def pending(self) -> bool:
+        """Return whether there is work: none between the handshake and the first request."""
+        may_go_on = self._is_open or not self.secured.done()
+        return bool(self._received) and may_go_on and not self._is_held_back
+
+    @property
+    def is_light(self) -> bool:
+        """Return whether the server has caused little work so far."""
+        return self._spent < WORK / 10 + WORK_BYTE * self._content
+
+    def step(self) -> float:
+        """Process the next slice; return the seconds it took."""
+        piece = self._received[:_SLICE]
+        # Not an empty view of it, which would keep the whole buffer alive.
+        self._received = self._received[_SLICE:] or _NOTHING
+        self._in.write(piece)
+        self._bare += len(piece)
+        self._took = 0.0
+        if self._is_open:
+            self._read()
+            self._send()
+        else:
+            self._shake_hands()
+        return self._took
+
+    def pause(self) -> None:
+        """Receive no more until `resume`."""
+        self._is_waiting = True
+        self._set_reading()
+
+    def resume(self) -> None:
+        """Receive again, unless the connection has paused reading."""
+        self._is_waiting = False
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_held_back or self._is_waiting:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.connected = self._clock.time()
+        self._transport = cast("asyncio.Transport", transport)
+        self._shake_hands()
+
+    def data_received(self, data: bytes) -> None:
+        self._received = memoryview(data)
+        if self.pending:
+            self._slices.work(self)
+        else:
+            self.pause()
+
+    def eof_received(self) -> None:
+        # The server can answer nothing more, whatever this side still has to send.
+        if self._is_open:
+            self._connection.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._received = _NOTHING
+        if self.secured.done():
+            self._connection.connection_lost(self._error or exc)
+        else:
+            self._refuse(exc or ConnectionResetError("closed during the handshake"))
+
+    def _shake_hands(self) -> None:
+        begun = self._timer()
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            self._charge(begun)
+            hello = self._out.read()
+            if self._bare and offers_finite_field(hello):
+                self._refuse(self._cut_off("it asks for a key exchange over a finite field"))
+            elif excess := self._excess():
+                self._refuse(excess)
+            elif hello and self._transport is not None:
+                self._transport.write(hello)
+        except ssl.SSLError as error:
+            self._send()
+            self._refuse(error)
+        else:
+            self._charge(begun)
+            self._bare = 0
+            self._connection.connection_made(cast("asyncio.BaseTransport", self))
+            self.secured.set_result(None)
+            # The last bytes of the handshake go with the request.
+            self._clock.loop.call_soon(self._open)
+
+    def _refuse(self, error: Exception) -> None:
+        # Without its traceback, which holds this channel.
+        self.secured.set_exception(error.with_traceback(None))
+        # Mark it as retrieved: the caller that awaited it may have been cancelled.
+        self.secured.exception()
+
+    def _open(self) -> None:
+        self._is_open = True
+        self.resume()
+        if self._in.pending:
+            self._read()
+        self._send()
+        self._slices.work(self)
+
+    def _read(self) -> None:
+        """Decrypt the data available and pass it to the connection."""
+        parts: list[bytes] = []
+        is_over = False
+        error: ssl.SSLError | TLSFailed | None = None
+        begun = self._timer()
+        try:
+            while part := self._object.read(_RECORD):
+                parts.append(part)
+            # An empty read is the close_notify of the server.
+            is_over = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as e:
+            error = e
+        self._charge(begun)
+        if parts:
+            content = b"".join(parts)
+            self._bare = 0
+            self._content += len(content)
+            self._connection.data_received(content)
+        if is_over:
+            self._connection.eof_received()
+            self.abort()
+        elif error := error or self._excess():
+            self._fail(error)
+
+    def _charge(self, begun: float) -> None:
+        # Capped, because a garbage collection may fall within it.
+        self._took = min(self._timer() - begun, WORK / 2)
+        self._spent += self._took
+        if self._timer is time.perf_counter and not self.is_light:
+            # Wall time may have been spent waiting for the CPU, so measure anew in CPU time.
+            self._timer, self._spent = time.thread_time, 0.0
+
+    def _excess(self) -> TLSFailed | None:
+        """Return the error that the server is cut off with, or None."""
+        if self._bare >= BARE_MOST:
+            return self._cut_off(f"{self._bare} bytes of TLS without content")
+        if self._spent > WORK + WORK_BYTE * self._content:
+            spent = f"{1000 * self._spent:.0f} ms of CPU"
+            return self._cut_off(f"TLS took {spent} for {self._content} bytes of content")
+        return None
+
+    def _cut_off(self, cause: str) -> TLSFailed:
+        host, address = self._connection.origin.host, self._connection.address
+        logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
+        return TLSFailed(cause)
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._object.write(self._unsent) :]
+        except ssl.SSLWantReadError:
+            # The server asked for another handshake: send after its next data.
+            pass
+        except ssl.SSLError as error:
+            self._fail(error)
+        if self._out.pending and self._transport is not None:
+            self._transport.write(self._out.read())
+
+    def _fail(self, error: ssl.SSLError | TLSFailed) -> None:
+        # The exchange fails once TCP has ended, never while it is being begun. No new one begins.
+        self._error = self._error or error.with_traceback(None)
+        self._connection.closed = True
+        if isinstance(error, TLSFailed):
+            self._connection.fault = error
+        self.abort()

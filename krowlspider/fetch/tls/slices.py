@@ -1,0 +1,92 @@
+"""Limit the CPU time that TLS takes in one turn of the event loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+# CPU seconds of TLS in one turn of the loop, exceeded by one slice at most: some 30 handshakes.
+TURN = 0.02
+
+
+class Sliced(Protocol):
+    """A TLS connection with received bytes, to be processed in slices."""
+
+    @property
+    def pending(self) -> bool:
+        """Return whether there is something to process."""
+
+    @property
+    def is_light(self) -> bool:
+        """Return whether the connection has taken little time so far."""
+
+    def step(self) -> float:
+        """Process one slice; return the CPU seconds it took."""
+
+    def pause(self) -> None:
+        """Stop receiving."""
+
+    def resume(self) -> None:
+        """Receive again."""
+
+
+class Slices:
+    """Lets channels process their received bytes, one slice at a time.
+
+    Work beyond ``TURN`` waits for the next turn of the event loop. Channels that wait do not read
+    from their sockets. Channels that took little time so far go before those that took much.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Sliced] = deque()
+        self._left = TURN
+        self._turning = False
+
+    def work(self, channel: Sliced) -> None:
+        """Process the bytes that a channel has received, now or in later turns of the loop."""
+        while channel.pending:
+            if self._waiting or self._left <= 0.0:
+                channel.pause()
+                self._queue(channel)
+                return
+            self._step(channel)
+
+    def go_on(self, channel: Sliced) -> None:
+        """Process the bytes left over from a channel's last read, then let it receive again."""
+        self.work(channel)
+        if not channel.pending:
+            channel.resume()
+
+    def _step(self, channel: Sliced) -> None:
+        self._left -= channel.step()
+        # Not scheduled in each turn: a loop with a callback to run does not sleep.
+        if self._left < TURN / 2 and not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _queue(self, channel: Sliced) -> None:
+        if channel.is_light:
+            self._waiting.appendleft(channel)
+        else:
+            self._waiting.append(channel)
+
+    def _turn(self) -> None:
+        self._left, self._turning = TURN, False
+        try:
+            while self._waiting and self._left > 0.0:
+                channel = self._waiting.popleft()
+                if channel.pending:
+                    self._step(channel)
+                if channel.pending:
+                    self._queue(channel)
+                else:
+                    channel.resume()
+        finally:
+            # An error in one channel must not stop the others.
+            if self._waiting and not self._turning:
+                self._turning = True
+                self._loop.call_soon(self._turn)

@@ -1,0 +1,1 @@
+"""Hosts that leave for another frontier or come from one, in chunks of JSON."""

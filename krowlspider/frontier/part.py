@@ -1,0 +1,75 @@
+"""The hand-over of a host from one frontier to another: what a part of it holds, and which entries
+stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.poison import free_place
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import poison_prefix, split_queue_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.store.store import Batch, Store
+    from krowlspider.politeness.robots import RobotsRecord
+
+    # Returns the identity of an entry, None without one. Raises ValueError for a request that only
+    # this job can read.
+    Identify = Callable[[Entry], bytes | None]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One chunk of a host's hand-over, as the frontier that takes the host understands it.
+
+    - ``name``: the host. ``transfer``: the id of its hand-over. ``number``: the place of this chunk
+      in it; ``last``: no chunk follows.
+    - ``host``: its record, where the chunk has one.
+    - ``entries``: (priority, entry, identity); without identity for those that are queued whether
+      known or not.
+    - ``poison``: (priority, entry) of those that were set aside.
+    - ``done``: identities of URLs that are no longer queued.
+    - ``robots``: robots.txt records by authority.
+    """
+
+    name: str
+    transfer: bytes
+    number: int
+    last: bool
+    identify: Identify
+    host: Host | None = None
+    entries: list[tuple[int, Entry, bytes | None]] = field(default_factory=list)
+    poison: list[tuple[int, Entry]] = field(default_factory=list)
+    done: list[bytes] = field(default_factory=list)
+    robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
+
+    def identity(self, entry: Entry) -> bytes | None:
+        """Return the identity of an entry; None for one without, or one that only this job can
+        read."""
+        return None if stays(entry, self.identify) else self.identify(entry)
+
+
+def stays(entry: Entry, identify: Identify) -> bool:
+    """Return whether an entry cannot be handed over: its request is a pickle, or of a class that is
+    not one of Scrapy's."""
+    if not entry.request:
+        return False
+    try:
+        identify(entry)
+    except ValueError:
+        return True
+    return False
+
+
+def put_poison(store: Store, part: Part, batch: Batch) -> None:
+    """Put the poison of a part into the batch, beside the poison that is here."""
+    number = sum(1 for _ in store.keys(poison_prefix(part.name)))
+    for priority, entry in part.poison:
+        place = free_place(store, schema.queue_key(schema.host_key(part.name), priority, number))
+        batch.put(place, entry.encode(part.name))
+        number = split_queue_key(place)[2] + 1

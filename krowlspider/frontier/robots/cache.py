@@ -1,0 +1,220 @@
+"""The robots.txt of each authority: all records on disk, and parsed rules of some in memory.
+
+While a robots.txt is unreachable, its last good copy decides, for 30 days after it was fetched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.store.schema import authorities_of, robots_key
+from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.store.store import Batch
+
+# Authorities whose parsed rules stay in memory, about 300 bytes each. Any other is read and parsed
+# again for each page.
+AUTHORITIES_MAX = 65_536
+# Maximum of different rules in memory (ordinary ones take 5 kB), and of their sizes together.
+# Shared rules count once. A unit of size is about 200 bytes; a file of 500 KiB has up to 60,000.
+DIFFERENT_MAX = 8192
+RULES_MAX = 1_000_000
+# Authorities known to have no record, about 180 bytes each. Nearly every host has one: http or
+# https.
+WITHOUT_MAX = 65_536
+# Bodies of up to so many bytes, and how many of them (5 kB each with rules) are parsed only once.
+# Hosting and publishing software writes the same robots.txt on many hosts.
+_SHARED_SIZE = 1024
+_SHARED = 1024
+# Seconds after its fetch for which the last good copy decides while the server fails: the
+# "reasonably long period" of RFC 9309, section 2.3.1.4.
+LAST_GOOD_MAX = 30 * 86_400.0
+
+_Known = tuple[float, RobotsRules | None]
+_NOTHING: _Known = (0.0, None)
+
+
+class RobotsCache:
+    """Robots.txt records by authority, for one product token (``agent``).
+
+    ``wall`` is a clock in epoch seconds. ``longest`` is the maximum of seconds from now at which a
+    record may expire. ``size`` is the size of all rules in memory, in units of 200 bytes.
+    """
+
+    def __init__(
+        self, frontier: Frontier, agent: str, wall: Callable[[], float], *, longest: float
+    ):
+        self._frontier = frontier
+        self._agent = agent
+        self._wall = wall
+        self._longest = longest
+        self._parsed: OrderedDict[str, _Known] = OrderedDict()
+        # By rules, the number of authorities that share them.
+        self._holders: Counter[RobotsRules] = Counter()
+        self.size = 0
+        self._without: OrderedDict[str, None] = OrderedDict()
+        # The last record that was encoded: many hosts may redirect to the same one, of 500 KiB.
+        self._encoded: tuple[RobotsRecord | None, bytes] = None, b""
+        self._parse = lru_cache(_SHARED)(partial(RobotsRules.parse, agent=agent))
+        self._allow_all = RobotsRules.allow_all()
+        # The last body over _SHARED_SIZE: it is parsed once for all hosts that redirect to it.
+        self._long: tuple[bytes, RobotsRules] = (b"", self._allow_all)
+
+    def look_up(self, authority: str) -> _Known:
+        """Return when the decision expires, in epoch seconds, and the rules.
+
+        The rules are None if robots.txt is unreachable. Return ``(0.0, None)`` if nothing is known.
+        An expired decision is returned too: see `holds`.
+        """
+        if (known := self._parsed.get(authority)) is not None:
+            return known
+        if authority in self._without:
+            return _NOTHING
+        return self._recall(authority)
+
+    def _recall(self, authority: str) -> _Known:
+        """Read an authority's record from disk into memory, and return as `look_up` does.
+
+        Also read the record of the host's other authority, which is needed next.
+        """
+        found = _NOTHING
+        both = authorities_of(authority.partition("://")[2])
+        for each, saved in zip(both, self._frontier.robots_of(both), strict=True):
+            if each in self._parsed:
+                # `extend` may have made it expire later than its record.
+                continue
+            if saved is None:
+                self._without[each] = None
+                if len(self._without) > WITHOUT_MAX:
+                    self._without.popitem(last=False)
+                continue
+            record = RobotsRecord.decode(saved)
+            known = self._remember(each, record.expires, self._rules_of(record))
+            if each == authority:
+                found = known
+        return found
+
+    def record(self, authority: str) -> RobotsRecord | None:
+        """Return the record that decides now, for another authority that redirects to this one.
+
+        Return None if robots.txt must be fetched first. This includes a record that is valid only
+        because of `extend`.
+        """
+        expires, rules = self.look_up(authority)
+        if not self.holds(expires):
+            return None
+        if rules is None:
+            return RobotsRecord(Ruling.RETRY.value, self._wall(), expires, 0, b"")
+        record = self._stored(authority)
+        return record if record is not None and self.holds(record.expires) else None
+
+    def holds(self, expires: float) -> bool:
+        """Return whether a decision that expires at ``expires``, in epoch seconds, is valid now.
+
+        One that expires too far in the future is not: it was fetched while the clock was ahead.
+        """
+        return 0 < expires - self._wall() <= self._longest
+
+    def extend(self, authority: str, needed: float, expires: float) -> None:
+        """Make an authority's decision in memory expire at ``expires``, if it would by ``needed``.
+
+        Both times are in epoch seconds. The record on disk stays as it is.
+        """
+        known = self._parsed.get(authority)
+        if known is not None and 0 < known[0] <= needed:
+            self._parsed[authority] = expires, known[1]
+
+    def learn(
+        self,
+        authority: str,
+        record: RobotsRecord,
+        told: Callable[[list[str]], None] | None = None,
+    ) -> None:
+        """Keep a record on disk and in memory.
+
+        The record of an unreachable robots.txt is kept in memory only. If there is a last good
+        copy, that copy is kept in its place, until it expires.
+
+        ``told`` is called with the sitemaps that the file names, or with an empty list if there is
+        no robots.txt. It is called before the record is kept, so that no crash loses the sitemaps.
+        It is not called for a last good copy: its sitemaps were handled when it was fetched.
+        """
+        if record.ruling == Ruling.RETRY.value:
+            record = self._last_good(authority, record.expires) or record
+            told = None
+        rules = self._rules_of(record)
+        if rules is not None:
+            if told is not None:
+                told(rules.sitemaps)
+            if record is not self._encoded[0]:
+                self._encoded = record, record.encode()
+            self._frontier.put_robots(authority, self._encoded[1])
+        self._remember(authority, record.expires, rules)
+
+    def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:
+        """Put another frontier's record into ``batch``, if it was fetched later than ours.
+
+        The caller writes the batch. A record of an unreachable robots.txt is ignored.
+        """
+        stored = self._stored(authority)
+        if record.ruling != Ruling.RETRY.value and (
+            stored is None or stored.fetched < record.fetched
+        ):
+            batch.put(robots_key(authority), record.encode())
+            self._remember(authority, record.expires, self._rules_of(record))
+
+    def _last_good(self, authority: str, expires: float) -> RobotsRecord | None:
+        """Return the last good copy, which expires at ``expires`` or earlier; None if too old."""
+        record = self._stored(authority)
+        if record is None or record.fetched + LAST_GOOD_MAX <= self._wall():
+            return None
+        record.expires = min(expires, record.fetched + LAST_GOOD_MAX)
+        return record
+
+    def _stored(self, authority: str) -> RobotsRecord | None:
+        saved = self._frontier.robots(authority)
+        return None if saved is None else RobotsRecord.decode(saved)
+
+    def _rules_of(self, record: RobotsRecord) -> RobotsRules | None:
+        if record.ruling == Ruling.RULES.value:
+            if len(record.body) <= _SHARED_SIZE:
+                return self._parse(record.body)
+            if record.body != self._long[0]:
+                self._long = record.body, RobotsRules.parse(record.body, self._agent)
+            return self._long[1]
+        if record.ruling == Ruling.ALLOW_ALL.value:
+            return self._allow_all
+        return None
+
+    def _remember(self, authority: str, expires: float, rules: RobotsRules | None) -> _Known:
+        self._without.pop(authority, None)
+        if authority in self._parsed:
+            self._let_go(self._parsed.pop(authority))
+        known = self._parsed[authority] = expires, rules
+        if rules is not None:
+            if rules not in self._holders:
+                self.size += rules.size
+            self._holders[rules] += 1
+        while (
+            len(self._parsed) > AUTHORITIES_MAX
+            or len(self._holders) > DIFFERENT_MAX
+            or self.size > RULES_MAX
+        ):
+            self._let_go(self._parsed.popitem(last=False)[1])
+        return known
+
+    def _let_go(self, known: _Known) -> None:
+        """Drop one authority's share of its rules; count their size off with the last share."""
+        _, rules = known
+        if rules is None:
+            return
+        self._holders[rules] -= 1
+        if not self._holders[rules]:
+            del self._holders[rules]
+            self.size -= rules.size

@@ -1,0 +1,1 @@
+"""The seen set: a Bloom filter that decides, and the keys on disk that rebuild it."""

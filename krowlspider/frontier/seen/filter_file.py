@@ -1,0 +1,118 @@
+"""The saved seen filter: one file with a checksum, replaced as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from rbloom import Bloom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The state of a seen filter at one moment.
+
+    ``mark`` is the sequence of the last batch of new keys in it. ``capacity`` is the number of keys
+    of the first layer, ``count`` the number of keys in all layers. ``room`` is the number of keys
+    that the newest layer can still take. ``full`` are the older layers, oldest first; ``newest``
+    are the bytes of the newest.
+    """
+
+    mark: int
+    capacity: int
+    count: int
+    room: int
+    full: list[Bloom]
+    newest: bytes
+
+
+class FilterFile:
+    """A file that holds one snapshot.
+
+    The first line has a checksum and a JSON object. The bytes of the layers follow; their sizes and
+    checksums are in the JSON. A file that is damaged, cut or of another version counts as missing.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Replace the file. A crash or a full disk leaves either the old file or the new one.
+
+        :raises OSError: the file cannot be written
+        """
+        layers = [*(layer.save_bytes() for layer in snapshot.full), snapshot.newest]
+        head = {
+            "version": _VERSION,
+            "mark": snapshot.mark,
+            "capacity": snapshot.capacity,
+            "count": snapshot.count,
+            "room": snapshot.room,
+            "sizes": [len(layer) for layer in layers],
+            "blake2b": [_checksum(layer) for layer in layers],
+        }
+        draft = self.path.with_name(self.path.name + ".new")
+        try:
+            with draft.open("wb") as file:
+                line = json.dumps(head).encode()
+                file.write(b"%b %b\n" % (_checksum(line).encode(), line))
+                for layer in layers:
+                    file.write(layer)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            # The draft would take room on the disk that other writes need.
+            draft.unlink(missing_ok=True)
+            raise
+        draft.replace(self.path)
+        self._sync_folder()
+
+    def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
+        """Return the snapshot; None if the file is missing, damaged or of another version.
+
+        ``hash_key`` is the hash function of the layers: a Bloom filter does not save its own.
+        """
+        try:
+            with self.path.open("rb") as file:
+                checksum, _, line = file.readline().rstrip(b"\n").partition(b" ")
+                if _checksum(line).encode() != checksum:
+                    return None
+                head = json.loads(line)
+                layers = [file.read(size) for size in head["sizes"]]
+            if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
+                return None
+            return Snapshot(
+                head["mark"],
+                head["capacity"],
+                head["count"],
+                head["room"],
+                [Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
+                layers[-1],
+            )
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def remove(self) -> None:
+        """Remove the file durably, so that the next start rebuilds the filter."""
+        self.path.unlink(missing_ok=True)
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _checksum(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()

@@ -1,0 +1,1 @@
+"""Where a frontier is kept: LevelDB, its schema, and the same store in memory."""

@@ -1,0 +1,174 @@
+"""Compute how long to wait before the next request to a host.
+
+The delay is a moving average of the host's latencies times a factor. It is at least what the host's
+robots.txt asks for, up to a cap. Throttling (429, 503) doubles it; each quiet period halves it
+again. A host with transport errors waits for seconds, then for minutes, then for a day at a time.
+It is never given up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+# Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
+THROTTLING = frozenset({429, 503})
+# Weight of the newest latency in the average: the last six make up 90 %.
+ALPHA = 0.3
+# The most doublings: 0.25 s × 2^12 is 17 minutes.
+THROTTLING_MAX = 12
+# Ordinary answers in a row that make a quiet period. Halving after each answer would restore within
+# seconds the rate that the host throttled.
+QUIET = 10
+# Longest backoff in seconds for throttling or errors, before a host is parked.
+BACKOFF_MAX = 3600.0
+# From this many transport errors in a row, a host backs off for 2, 4, 8 ... minutes. From the
+# second to the fourth it backs off for 2, 4 and 8 seconds.
+ERRORS_BACKOFF = 5
+# Transport errors in a row after which a host is parked: a longer backoff would change nothing.
+ERRORS_PARK = 10
+PARKED = 86_400.0
+# Largest random extension of a backoff, as a share of it. Hosts of one server fail together, and
+# must not all be retried together.
+JITTER = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class HostRate:
+    """The request rate data of one host.
+
+    ``ema`` is the average latency in seconds, 0 before the first answer. ``floor`` is the
+    crawl-delay of its robots.txt in seconds. ``quiet`` counts the ordinary answers since the last
+    throttling or halving. ``throttling`` counts the doublings in force, ``errors`` the transport
+    errors in a row.
+    """
+
+    ema: float = 0.0
+    floor: float = 0.0
+    quiet: int = 0
+    throttling: int = 0
+    errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DelayPolicy:
+    """Turns a HostRate into seconds of wait, counted from the end of a request.
+
+    ``chance`` is a random number from 0 to 1. ``minimum`` and ``maximum`` bound ``factor`` times
+    the average latency. ``crawl_delay_max`` caps the delay of a robots.txt, ``retry_after_max``
+    that of a Retry-After. All bounds are in seconds.
+    """
+
+    factor: float
+    minimum: float
+    maximum: float
+    crawl_delay_max: float
+    retry_after_max: float
+
+    @property
+    def longest(self) -> float:
+        """An upper bound in seconds of every `delay`."""
+        return max(self.minimum, self.maximum, self.crawl_delay_max, BACKOFF_MAX)
+
+    def delay(self, rate: HostRate) -> float:
+        """Return the wait between two requests at the host's current rate."""
+        wait = max(self.minimum, min(rate.ema * self.factor, self.maximum))
+        if rate.floor > wait:
+            wait = max(wait, min(rate.floor, self.crawl_delay_max))
+        if not rate.throttling:
+            return wait
+        return max(wait, min(wait * 2.0**rate.throttling, BACKOFF_MAX))
+
+    def after_answer(self, rate: HostRate, latency: float) -> float:
+        """Update the rate; return the wait after an ordinary answer.
+
+        ``latency`` is that of the answer, in seconds.
+        """
+        self._answered(rate, latency)
+        if rate.throttling:
+            rate.quiet += 1
+            if rate.quiet == QUIET:
+                rate.quiet = 0
+                rate.throttling -= 1
+        return self.delay(rate)
+
+    def after_throttling(
+        self, rate: HostRate, latency: float, retry_after: float | None, chance: float
+    ) -> float:
+        """Update the rate; return the wait after a 429 or 503.
+
+        ``latency`` and ``retry_after``, the value of its Retry-After, are in seconds.
+        """
+        self._answered(rate, latency)
+        rate.quiet = 0
+        rate.throttling = min(rate.throttling + 1, THROTTLING_MAX)
+        asked = min(retry_after or 0.0, self.retry_after_max)
+        return max(self.delay(rate), asked) * (1 + JITTER * chance)
+
+    def after_error(self, rate: HostRate, chance: float) -> float:
+        """Update the rate; return the wait after a transport error.
+
+        The first error in a row costs only the delay, as it may be chance.
+        """
+        rate.errors += 1
+        if self.parked(rate):
+            return PARKED * (1 + JITTER * chance)
+        return max(self.delay(rate), _backoff(rate.errors) * (1 + JITTER * chance))
+
+    def after_no_such_name(self, rate: HostRate, chance: float) -> float:
+        """Update the rate; return the wait after the DNS answered that the host does not exist.
+
+        The host is parked at once, without the ten errors that parking otherwise takes.
+        """
+        rate.errors = max(rate.errors, ERRORS_PARK - 1)
+        return self.after_error(rate, chance)
+
+    def resting(self, rate: HostRate) -> bool:
+        """Return whether a host backs off for minutes or more.
+
+        Such a host does not keep a crawl from ending.
+        """
+        return rate.errors >= ERRORS_BACKOFF
+
+    def parked(self, rate: HostRate) -> bool:
+        """Return whether a host is parked: out of the crawl but for one try a day."""
+        return rate.errors >= ERRORS_PARK
+
+    def _answered(self, rate: HostRate, latency: float) -> None:
+        rate.errors = 0
+        rate.ema = latency if rate.ema == 0.0 else rate.ema + ALPHA * (latency - rate.ema)
+
+
+def _backoff(errors: int) -> float:
+    """Return the backoff in seconds after ``errors`` transport errors in a row."""
+    if errors < ERRORS_BACKOFF:
+        return 2.0 ** (errors - 1) if errors > 1 else 0.0
+    return min(60.0 * 2.0 ** (errors - ERRORS_BACKOFF + 1), BACKOFF_MAX)
+
+
+def next_try(tries: int, first: float) -> float:
+    """Return the seconds until a failed page is retried.
+
+    The wait is ``first`` after the first try. It doubles with each further try, up to an hour.
+    """
+    return min(first * 2.0 ** min(tries - 1, THROTTLING_MAX), BACKOFF_MAX)
+
+
+def parse_retry_after(value: str, now: float) -> float | None:
+    """Return the seconds that a Retry-After asks for: RFC 9110, section 10.2.3.
+
+    ``value`` is a number of seconds or a date in any of the three forms of section 5.6.7. ``now``
+    is in epoch seconds. Return 0.0 for a date that has passed, and None for an invalid value.
+    """
+    value = value.strip()
+    if value.isascii() and value.removeprefix("-").isdigit():
+        # A number with more digits than a float holds becomes infinity, which the caller caps.
+        return max(0.0, float(value))
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, date.timestamp() - now)

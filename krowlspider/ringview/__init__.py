@@ -1,1 +1,0 @@
-"""What ``scrapy ring`` asks of a cluster, and prints."""

@@ -1,0 +1,93 @@
+"""Read the HTTP headers of a page that concern crawlers: Link (RFC 8288) and X-Robots-Tag."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from krowlspider.urls.canonical import normalise, normalise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# Links taken from the headers of one page, which may contain thousands.
+MAX_HEADER_LINKS = 100
+
+# IANA link relations that lead to another page. Excluded are parts of this page (preload,
+# dns-prefetch, stylesheet, icon) and machine interfaces (hub, https://api.w.org/).
+_FOLLOWED = frozenset(
+    {
+        *("next", "prev", "previous", "first", "last", "start", "up"),
+        *("contents", "index", "chapter", "section", "subsection", "appendix", "glossary"),
+        *("alternate", "collection", "item", "related", "bookmark"),
+    }
+)
+# The possessive "*+" keeps both expressions linear in the length of the header.
+_LINK = re.compile(r'<([^<>]*+)>((?:[^,"]++|"(?:[^"\\]++|\\.)*+")*+)', re.DOTALL)
+_PARAMETER = re.compile(
+    r';\s*+([^\s=;,"]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s;,"]++))', re.DOTALL
+)
+# Rules of X-Robots-Tag that have a value; any other name before a colon names a crawler.
+_VALUED = frozenset({"max-image-preview", "max-snippet", "max-video-preview", "unavailable_after"})
+
+
+def read_links(
+    headers: Iterable[str], url: str, *, follow_nofollow: bool
+) -> tuple[list[str], str | None]:
+    """Return (links, target of ``rel=canonical`` or None) from the Link headers of ``url``.
+
+    All URLs are normalised, and at most MAX_HEADER_LINKS links are returned. Links with
+    ``rel=nofollow`` are left out unless ``follow_nofollow``. Links to a type other than HTML are
+    left out too. A link of another page (``anchor``) is ignored.
+    """
+    hrefs, canonical = [], None
+    for href, parameters in _links(headers):
+        relations = set(parameters.get("rel", "").lower().split())
+        if "anchor" in parameters:
+            continue
+        if canonical is None and "canonical" in relations:
+            canonical = normalise(href, url)
+        if relations.isdisjoint(_FOLLOWED) or "html" not in parameters.get("type", "html").lower():
+            continue
+        if follow_nofollow or "nofollow" not in relations:
+            hrefs.append(href)
+    # Most pages have no such link, so the base need not be parsed.
+    links = normalise_all(hrefs[:MAX_HEADER_LINKS], url) if hrefs else []
+    return links, canonical
+
+
+def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the target and the parameters of each link.
+
+    If a parameter is repeated, the first one counts (RFC 8288, section 3.3).
+    """
+    for header in headers:
+        for href, rest in _LINK.findall(header):
+            parameters: dict[str, str] = {}
+            for name, quoted, plain in _PARAMETER.findall(rest):
+                parameters.setdefault(name.lower(), quoted or plain)
+            yield href, parameters
+
+
+_PRODUCT = re.compile(r"\*|[a-z_-]+[0-9a-z_-]*")
+
+
+def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
+    """Return the rules of X-Robots-Tag headers for all crawlers and for ``agent``, in lower case.
+
+    ``agent`` is a product token. A name and a colon address the rules that follow in that header to
+    one crawler: ``otherbot: noindex, nofollow``.
+    """
+    rules = set()
+    for header in headers:
+        addressed = "*"
+        for part in header.lower().split(","):
+            name, colon, rule = part.partition(":")
+            # Text before a colon that is no product token is part of a date.
+            if colon and _PRODUCT.fullmatch(name.strip()) and name.strip() not in _VALUED:
+                addressed = name.strip()
+            else:
+                rule = name
+            if addressed in {"*", agent.lower()}:
+                rules.add(rule.strip())
+    return rules

@@ -1,0 +1,151 @@
+"""Read a page of HTML: its links, title, base, and its rules for robots.
+
+frostwork scans the bytes once, without building a tree. It is faster than selectolax (lexbor),
+which neither sniffs the encoding nor stays linear on deep nesting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from frostwork._frostwork import Plan
+
+from krowlspider.urls.canonical import normalise, normalise_all
+from krowlspider.urls.page.bound import bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Links taken from one page. Pages with more are generated, and one page must not fill the frontier.
+MAX_LINKS = 10_000
+# Characters of the longest base that is used: each joined link may be as long, and longer URLs are
+# not queued.
+MAX_BASE = 2048
+# Characters of a title that are kept.
+MAX_TITLE = 512
+# Characters of a language tag that are kept: RFC 5646, section 4.4.1.
+MAX_LANG = 35
+
+_NOFOLLOW = ":not([rel~=nofollow i])"
+
+
+# Columns of a plan that only items need: title, canonical, language. Each column costs time per
+# page, even if nothing is found.
+_DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
+
+
+@lru_cache(maxsize=16)
+def reading_plan(agent: str, *, follow_nofollow: bool, described: bool = True) -> Plan:
+    """Return the frostwork plan of the texts and attributes that are read from a page.
+
+    ``agent`` is the product token that ``<meta name=...>`` may address in addition to "robots".
+    With ``follow_nofollow``, links with ``rel=nofollow`` are read too. Without ``described``, the
+    title, canonical and language of the page are not read.
+    """
+    followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
+    return Plan(
+        [
+            f"a{followed}, area{followed}, frame[src]::attr(src), iframe[src]::attr(src)",
+            "meta[http-equiv=refresh i]::attr(content)",
+            "base[href]::attr(href)",
+            f"meta[name=robots i]::attr(content), meta[name={agent} i]::attr(content)",
+            *(_DESCRIPTION if described else ()),
+        ],
+        [],
+    )
+
+
+_PLAN = reading_plan("krowlspider", follow_nofollow=False)
+# "5; url='/x'": HTML, section 4.2.5.3, shared declarative refresh steps. The possessive "*+" keeps
+# the expression linear in the length of the text.
+_REFRESH = re.compile(
+    r"""\s*+[\d.]++(?:\s*+[;,]|\s)\s*+(?:url\s*+=\s*+)?+(?:"([^"]*)|'([^']*)|(.+))""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Page:
+    """The content of a page that concerns a crawler.
+
+    ``links`` are normalised URLs in document order without repeats. Links with ``rel=nofollow`` are
+    left out unless the plan includes them. ``nofollow`` and ``noindex`` are the prohibitions of the
+    page as a whole. ``base`` is the URL that the links were joined to, ``canonical`` the normalised
+    target of ``rel=canonical``.
+
+    ``refused`` counts links of the page's elements that are no http(s) URL. ``oversize`` counts
+    links too long to be parsed, and ``surplus`` links after the first MAX_LINKS.
+    """
+
+    links: list[str]
+    title: str
+    base: str
+    nofollow: bool
+    noindex: bool
+    canonical: str | None
+    lang: str
+    refused: int = 0
+    oversize: int = 0
+    surplus: int = 0
+
+    @classmethod
+    def empty(cls, url: str) -> Page:
+        """Return the page for a response that is not HTML: it has no links and no title."""
+        return cls([], "", url, nofollow=False, noindex=False, canonical=None, lang="")
+
+
+def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) -> Page:
+    """Return what the HTML of ``url``, a normalised URL, contains; no bytes raise an error.
+
+    ``charset`` is the one of the HTTP header. The encoding is found in the order of browsers: byte
+    order mark, header, meta element, UTF-8. A page with very many tags is read up to a bound (see
+    `krowlspider.urls.page.bound`).
+    """
+    hrefs, refreshes, bases, robots, *description = plan.extract(bounded(body), charset)
+    titles, canonicals, langs = description or ([], [], [])
+    base = _base(bases, url)
+    if target := _refresh_target(refreshes):
+        hrefs.insert(0, target)
+    nofollow, noindex = refusals_in(_robots_tokens(robots))
+    refused: list[str] = []
+    oversize: list[str] = []
+    return Page(
+        links=normalise_all(hrefs[:MAX_LINKS], base, refused, oversize),
+        title=_collapsed(titles, MAX_TITLE),
+        base=base,
+        nofollow=nofollow,
+        noindex=noindex,
+        canonical=normalise(canonicals[0], base) if canonicals else None,
+        lang=_collapsed(langs, MAX_LANG),
+        refused=len(refused),
+        oversize=len(oversize),
+        surplus=max(0, len(hrefs) - MAX_LINKS),
+    )
+
+
+def _base(hrefs: list[str], url: str) -> str:
+    """Return the first ``<base href>``, or ``url`` if it is missing, too long or no http(s) URL."""
+    base = normalise(hrefs[0], url) if hrefs else None
+    return url if base is None or len(base) > MAX_BASE else base
+
+
+def _refresh_target(contents: list[str]) -> str | None:
+    match = _REFRESH.match(contents[0]) if contents else None
+    return match[match.lastindex or 0].strip() if match else None
+
+
+def refusals_in(rules: set[str]) -> tuple[bool, bool]:
+    """Return (nofollow, noindex): whether lower-case rules forbid to follow links, and to index."""
+    return not rules.isdisjoint(("nofollow", "none")), not rules.isdisjoint(("noindex", "none"))
+
+
+def _robots_tokens(contents: Iterable[str]) -> set[str]:
+    return set(",".join(contents).lower().replace(",", " ").split())
+
+
+def _collapsed(texts: list[str], length: int) -> str:
+    """Return the first text with whitespace collapsed, cut to ``length`` characters; "" if none."""
+    return " ".join(texts[0].split())[:length].rstrip() if texts else ""

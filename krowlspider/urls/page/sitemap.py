@@ -1,0 +1,334 @@
+"""Read a sitemap, which names pages or further sitemaps (sitemaps.org protocol, version 0.9).
+
+One reader serves every form: ``urlset``, ``sitemapindex``, text, RSS and Atom, each plain or gzip.
+Only the locations of pages and sitemaps are read. ``lastmod``, ``changefreq`` and ``priority`` are
+claims of the site and are ignored. Images and videos are no pages; alternates have entries of their
+own.
+
+expat parses the bytes incrementally, without a tree, so the work can be split into short steps.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+from xml.parsers import expat
+
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.length import REFERENCE_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# URLs of one sitemap, and its unpacked bytes: the limits of the protocol.
+URLS_MAX = 50_000
+BYTES_MAX = 50 * 1024 * 1024
+# Bytes read in one step.
+STEP = 32 * 1024
+# Elements, or lines of text, that are read: forty for each URL, images included.
+ELEMENTS_MAX = 2_000_000
+# Levels of nested elements. All forms and their extensions use at most six, and expat keeps each
+# open element in memory.
+NESTING_MAX = 32
+# Bytes of one tag or comment: expat scans an unfinished one again at each step.
+TOKEN_MAX = 256 * 1024
+# Characters of a location that are read: one more than are parsed.
+PLACE_MAX = REFERENCE_MAX + 1
+# Limits as for decoded bodies: gzip members, packed bytes that may yield nothing, and further ones
+# per unpacked byte. An ordinary body is one member and larger when unpacked.
+MEMBERS_MAX = 1000
+IDLE_MAX = 256 * 1024
+PACKED_PER_BYTE = 16
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP = 31  # zlib's ``wbits``
+_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+# The UTF-8 byte order mark, and whitespace that some generators write before the declaration.
+_BEFORE = b"\xef\xbb\xbf \t\r\n"
+
+
+class Kind(Enum):
+    """The forms of a sitemap."""
+
+    URLSET = "urlset"
+    INDEX = "sitemapindex"
+    FEED = "feed"
+    TEXT = "text"
+
+
+_ROOTS = {
+    "urlset": Kind.URLSET,
+    "sitemapindex": Kind.INDEX,
+    "rss": Kind.FEED,
+    "rdf": Kind.FEED,
+    "feed": Kind.FEED,
+}
+# Locations of URLs as (parent, element); the parent excludes the ``loc`` of an image.
+_PAGE = frozenset({("url", "loc"), ("item", "link")})
+_CHILD = ("sitemap", "loc")
+_ENTRY_LINK = ("entry", "link")
+
+
+class _Over(Exception):
+    """A limit is reached: the rest of the sitemap is left out."""
+
+
+class _Broken(Exception):
+    """The body cannot be read further, or is no sitemap; the message is the reason."""
+
+
+@dataclass(slots=True, eq=False)
+class Sitemap:
+    """The content of a sitemap, as far as it has been read.
+
+    ``kind`` is None if the body is no sitemap. ``children`` are the normalised URLs of the sitemaps
+    that it names; `read` yields those of pages. ``found`` counts both, and ``invalid`` the
+    locations that are no http(s) URL. ``size`` is the number of unpacked bytes read.
+
+    ``truncated`` is True if a limit was reached. ``error`` is the reason why reading stopped early,
+    or None. The URLs read before still count.
+    """
+
+    kind: Kind | None = None
+    children: list[str] = field(default_factory=list)
+    found: int = 0
+    invalid: int = 0
+    size: int = 0
+    truncated: bool = False
+    error: str | None = None
+
+    def read(self, body: bytes) -> Iterator[list[str]]:
+        """Read a whole body in steps of bounded work; no bytes raise an error.
+
+        Yield after each step the normalised URLs of the pages found in it, often an empty list.
+        """
+        form: _Xml | _Text | None = None
+        try:
+            for piece in _pieces(body):
+                self.size += len(piece)
+                if form is None:
+                    start = piece if piece.startswith(_UTF16_BOMS) else piece.lstrip(_BEFORE)
+                    if not start:
+                        yield []
+                        continue
+                    form = self._form(start)
+                    form.feed(start)
+                else:
+                    form.feed(piece)
+                yield form.handed_out()
+            if form is None:
+                raise _Broken("it is empty")
+            form.end()
+        except _Over:
+            self.truncated = True
+        except _Broken as broken:
+            self.error = str(broken)
+        if form is not None:
+            yield form.handed_out()
+
+    def _form(self, start: bytes) -> _Xml | _Text:
+        xml = start.startswith((b"<", *_UTF16_BOMS))
+        return _Xml(self) if xml else _Text(self)
+
+    def take(self, place: str) -> str | None:
+        """Count a location and return its normalised URL, or None if it is no http(s) URL.
+
+        :raises _Over: URLS_MAX locations were counted already
+        """
+        if self.found + self.invalid >= URLS_MAX:
+            raise _Over
+        url = normalise(place.strip())
+        if url is None:
+            self.invalid += 1
+        else:
+            self.found += 1
+        return url
+
+
+class _Form:
+    """Finds locations in the pieces of a sitemap."""
+
+    def __init__(self, sitemap: Sitemap):
+        self._sitemap = sitemap
+        self._pages: list[str] = []
+
+    def handed_out(self) -> list[str]:
+        """Return the URLs of pages found since the last call."""
+        pages, self._pages = self._pages, []
+        return pages
+
+    def _page(self, place: str) -> None:
+        if (url := self._sitemap.take(place)) is not None:
+            self._pages.append(url)
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    """Yield the unpacked body in pieces of at most STEP bytes, some of them empty.
+
+    Each piece comes from at most STEP packed bytes.
+
+    :raises _Over: after BYTES_MAX bytes
+    :raises _Broken: the gzip data is cut short or broken, or unpacks to almost nothing
+    """
+    room = BYTES_MAX
+    for piece in _inflated(body) if body.startswith(_GZIP_MAGIC) else _cut(body):
+        room -= len(piece)
+        if room < 0:
+            raise _Over
+        yield piece
+
+
+def _cut(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), STEP):
+        yield body[start : start + STEP]
+
+
+def _inflated(body: bytes) -> Iterator[bytes]:
+    decoder, members, taken, made = zlib.decompressobj(_GZIP), 1, 0, 0
+    for window in _cut(body):
+        data = window
+        taken += len(window)
+        if taken > IDLE_MAX + PACKED_PER_BYTE * made:
+            raise _Broken("gzip data that unpacks to next to nothing")
+        while data:
+            try:
+                piece = decoder.decompress(data, STEP)
+            except zlib.error as error:
+                raise _Broken(f"broken gzip data: {error}") from error
+            made += len(piece)
+            yield piece
+            data = decoder.unconsumed_tail
+            if decoder.eof:
+                data = decoder.unused_data
+                # Bytes after a member that do not begin another one are padding.
+                if not data.startswith(_GZIP_MAGIC[:1]) or members == MEMBERS_MAX:
+                    return
+                decoder, members = zlib.decompressobj(_GZIP), members + 1
+    if not decoder.eof:
+        raise _Broken("the gzip data is cut short")
+
+
+class _Xml(_Form):
+    """Reads any XML form.
+
+    A document type must not define anything. Without definitions, expat knows only the five
+    predefined entities and numeric ones. It opens no file or URL that a document names.
+    """
+
+    def __init__(self, sitemap: Sitemap):
+        super().__init__(sitemap)
+        self._open: list[str] = []
+        self._elements = 0
+        self._fed = 0
+        self._place: list[str] = []
+        self._room = PLACE_MAX
+        self._parser = parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+
+    def feed(self, piece: bytes) -> None:
+        """:raises _Over, _Broken: reading stops here"""
+        self._parse(piece, end=False)
+        self._fed += len(piece)
+        if self._fed - self._parser.CurrentByteIndex > TOKEN_MAX:
+            raise _Broken("a tag or comment without end")
+
+    def end(self) -> None:
+        """:raises _Broken: an element is still open"""
+        self._parse(b"", end=True)
+
+    def _parse(self, piece: bytes, *, end: bool) -> None:
+        try:
+            self._parser.Parse(piece, end)
+        except (expat.ExpatError, LookupError, ValueError) as error:
+            # LookupError, ValueError: Python does not know the encoding, or has no table for it.
+            raise _Broken(f"broken XML: {error}") from error
+
+    def _doctype(self, name: str, system: str | None, public: str | None, defines: int) -> None:
+        if defines:
+            raise _Broken("its document type defines entities")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if self._elements > ELEMENTS_MAX:
+            raise _Over
+        local = name.rpartition(":")[2].lower()
+        opened = self._open
+        if not opened:
+            self._root(local)
+        elif len(opened) == NESTING_MAX:
+            raise _Broken("elements within one another without end")
+        else:
+            where = (opened[-1], local)
+            if where in _PAGE or where == _CHILD:
+                self._place, self._room = [], PLACE_MAX
+                self._parser.CharacterDataHandler = self._text
+            elif where == _ENTRY_LINK and attributes.get("rel", "alternate") == "alternate":
+                self._page(attributes.get("href", ""))
+        opened.append(local)
+
+    def _root(self, local: str) -> None:
+        kind = self._sitemap.kind = _ROOTS.get(local)
+        if kind is None:
+            raise _Broken("it is no sitemap")
+
+    def _text(self, text: str) -> None:
+        if self._room > 0:
+            self._place.append(text[: self._room])
+            self._room -= len(text)
+
+    def _end(self, name: str) -> None:
+        opened = self._open
+        local = opened.pop()
+        if self._parser.CharacterDataHandler is None:
+            return
+        where = (opened[-1], local)
+        if where in _PAGE:
+            self._page("".join(self._place))
+        elif where == _CHILD:
+            url = self._sitemap.take("".join(self._place))
+            if url is not None:
+                self._sitemap.children.append(url)
+        else:
+            # This element is inside a location.
+            return
+        self._parser.CharacterDataHandler = None
+
+
+class _Text(_Form):
+    """Reads text with one URL per line, in UTF-8.
+
+    The body is a sitemap only if its first line is a URL; it may be the text of an error page.
+    """
+
+    def __init__(self, sitemap: Sitemap):
+        super().__init__(sitemap)
+        self._lines = 0
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> None:
+        """:raises _Over, _Broken: reading stops here"""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._lines += len(lines)
+        for line in lines:
+            if place := line.strip():
+                self._line(place)
+        if self._lines > ELEMENTS_MAX:
+            raise _Over
+        if len(self._rest) > TOKEN_MAX:
+            raise _Broken("a line without end")
+
+    def end(self) -> None:
+        """:raises _Over, _Broken: as `feed`"""
+        self.feed(b"\n")
+
+    def _line(self, place: bytes) -> None:
+        sitemap = self._sitemap
+        if sitemap.kind is None and normalise(place[:PLACE_MAX].decode(errors="replace")) is None:
+            raise _Broken("it is no sitemap")
+        sitemap.kind = Kind.TEXT
+        self._page(place[:PLACE_MAX].decode(errors="replace"))

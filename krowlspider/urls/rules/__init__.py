@@ -1,0 +1,1 @@
+"""Rules that refuse URLs: scope, crawler traps, exclusions and duplicate bodies."""

@@ -1,0 +1,48 @@
+"""URLs that are excluded on request, by a list of expressions that may change at any time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class PatternList:
+    """The content of a file of expressions.
+
+    ``patterns`` are those that compile; ``bad`` has (line number, reason) for each bad line.
+    """
+
+    patterns: tuple[re.Pattern[str], ...]
+    bad: list[tuple[int, str]]
+
+
+def parse_patterns(data: bytes) -> PatternList:
+    """Return the regular expressions of a file, one per line, and its bad lines.
+
+    Blank lines and lines that begin with "#" are skipped. A line is bad if it is not UTF-8 or does
+    not compile. Lines are numbered from 1.
+    """
+    patterns, bad = [], []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        expression = line.strip()
+        if not expression or expression.startswith(b"#"):
+            continue
+        try:
+            patterns.append(re.compile(expression.decode()))
+        except UnicodeDecodeError:
+            bad.append((number, "not UTF-8"))
+        except (re.error, RecursionError, OverflowError) as error:
+            bad.append((number, f"not a regular expression: {error}"))
+    return PatternList(tuple(patterns), bad)
+
+
+class Exclusions:
+    """The expressions in effect. Each is searched in the normalised URL, so each costs time."""
+
+    def __init__(self) -> None:
+        self.patterns: tuple[re.Pattern[str], ...] = ()
+
+    def hold_for(self, url: str) -> bool:
+        """Return whether a normalised URL is excluded."""
+        return any(pattern.search(url) for pattern in self.patterns)

@@ -1,0 +1,138 @@
+"""Refuse URLs of crawler traps and of unwanted file types, by the URL alone.
+
+These rules run for many links, so an ordinary URL passes after a few searches for short texts.
+Expressions run only on URLs that contain "19" or "20".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import date
+
+# Letters of the longest extension that is searched, dot included: ".appimage".
+_EXTENSION_MAX = 9
+# Slashes of a URL that do not precede a segment: "https://h" has two.
+_LEADING = 2
+# The first year and month of Unix time. Software calendars begin no later.
+_EARLIEST_YEAR = "1970"
+_EARLIEST = 1970 * 12 + 1
+
+_CENTURIES = re.compile(r"(?:19|20)\d\d")
+# A year and a month, with or without a day: 2031-05, 2031/5/17, 203105, 20310517.
+_DATE = re.compile(
+    r"(?<!\d)((?:19|20)\d\d)(?:(?:[-/_.]|%2F)(0[1-9]|1[0-2]|[1-9])|(0[1-9]|1[0-2])(?:[0-3]\d)?)(?!\d)"
+)
+# The end of a date that begins with its day or month: 05/2031.
+_LATE_YEAR = re.compile(r"(?<!\d)\d\d?(?:[-/_.]|%2F)((?:19|20)\d\d)(?!\d)")
+_YEAR = re.compile(r"(?:^|[&_-])(?:year|yr|jahr|annee)=((?:19|20)\d\d)(?!\d)", re.IGNORECASE)
+_MONTH = re.compile(r"(?:^|[&_-])(?:month|mon|monat|mois)=(0?[1-9]|1[0-2])(?!\d)", re.IGNORECASE)
+# Words that show that digits are a date, and not the number of a page.
+_CALENDAR = re.compile(r"calend|kalend|agenda|/month|/cal[/_.-]", re.IGNORECASE)
+_DATED = re.compile(r"date|day|month|week|year|time", re.IGNORECASE)
+
+
+class Traps:
+    """The rules that refuse crawler traps and unwanted file types.
+
+    ``path_depth_max`` is the maximum number of segments of a path. ``repeated_segments_max`` is how
+    often one segment may occur in it, which also limits a repeated run of segments. 0 means no
+    limit. ``skip_extensions`` may be in any case and need no dot.
+
+    Calendars are checked against ``today``: a month in the URL may be at most a year ahead. In a
+    query, no month may be before 1970. So a calendar with a page per month ends after 12 pages
+    ahead and about 700 back, one with a page per day after about 20,000. Dates in a path may be
+    older, as in archives, unless the URL names a calendar.
+
+    Depth and repeats follow Heritrix's TooManyPathSegmentsDecideRule (20) and
+    PathologicalPathDecideRule. As in Nutch's regex-urlfilter, repeats need not be adjacent.
+    """
+
+    def __init__(
+        self,
+        *,
+        path_depth_max: int,
+        repeated_segments_max: int,
+        skip_extensions: Iterable[str],
+        today: date,
+    ):
+        self._depth_max = path_depth_max or float("inf")
+        self._repeats_max = repeated_segments_max or float("inf")
+        # A URL with fewer slashes than this cannot break either rule.
+        self._few = _LEADING + 1 + min(self._depth_max, self._repeats_max)
+        self._skipped = frozenset(part.strip().lower().lstrip(".") for part in skip_extensions)
+        self._this_year = f"{today:%Y}"
+        self._latest = (today.year + 1) * 12 + today.month
+
+    def refusal(self, url: str) -> str | None:
+        """Return why a normalised URL must not be followed, in one word; None if it may be.
+
+        The words are extension, path_depth, repeated_segments and calendar.
+        """
+        if url.count("/") >= self._few and (reason := self._refused_by_path(url)):
+            return reason
+        path = url[: url.index("?")] if "?" in url else url
+        dot = path.rfind(".", -_EXTENSION_MAX)
+        if dot > 0 and path[dot + 1 :].lower() in self._skipped:
+            return "extension"
+        if ("20" in url or "19" in url) and self._is_off_calendar(url):
+            return "calendar"
+        return None
+
+    def _refused_by_path(self, url: str) -> str | None:
+        parts = url.split("/")
+        # If a segment occurs n times, n - 1 of the parts repeat it, or n - 2 if a query hides the
+        # last one.
+        if len(parts) - len(set(parts)) < self._repeats_max - 1 and len(parts) <= self._depth_max:
+            return None
+        # A trailing slash does not begin a segment.
+        segments = url.partition("?")[0].removesuffix("/").split("/")[_LEADING + 1 :]
+        if len(segments) > self._depth_max:
+            return "path_depth"
+        worst = max(Counter(segments).values(), default=0)
+        return "repeated_segments" if worst > self._repeats_max else None
+
+    def _is_off_calendar(self, url: str) -> bool:
+        years = _CENTURIES.findall(url)
+        if not years or (min(years) >= _EARLIEST_YEAR and max(years) <= self._this_year):
+            return False
+        path, _, query = url[url.index("/", 8) :].partition("?")
+        named = _CALENDAR.search(url) is not None
+        earliest = _EARLIEST if named else 0
+        if not all(earliest <= month <= self._latest for month in _months(path, sure=named)):
+            return True
+        if not query:
+            return False
+        sure = named or _DATED.search(query) is not None
+        months = (*_months(query, sure=sure), *_months_of_parameters(query))
+        return not all(_EARLIEST <= month <= self._latest for month in months)
+
+
+def _months(text: str, *, sure: bool) -> Iterator[int]:
+    """Yield the months of the dates in a text, counted from the year 0.
+
+    If ``sure``, anything that may be a date counts. Else only a year and a two-digit month with a
+    separator between them count.
+    """
+    for year, parted, compact in _DATE.findall(text):
+        if sure or len(parted) == 2:
+            yield int(year) * 12 + int(parted or compact)
+    if sure:
+        # The month is unknown, so assume January in favour of the URL.
+        yield from (int(year) * 12 + 1 for year in _LATE_YEAR.findall(text))
+
+
+def _months_of_parameters(query: str) -> Iterator[int]:
+    """Yield the month that two parameters of a query name, counted from the year 0.
+
+    If there is only a year, yield its first month. A year alone may be the year of a film, so one
+    before 1970 counts as January 1970.
+    """
+    if year := _YEAR.search(query):
+        month = _MONTH.search(query)
+        first = int(year[1]) * 12
+        yield first + int(month[1]) if month else max(first + 1, _EARLIEST)

@@ -1,0 +1,1 @@
+"""The output of the commands: text for people and JSON for programs."""

@@ -1,0 +1,156 @@
+"""``scrapy warc cat``: find and read what the archive holds for a URL."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.index.cdxj import REVISIT, timestamp
+from krowlspider.archive.index.indexes import captures_of, original_of
+from krowlspider.archive.index.lookup import header, read_record
+from krowlspider.archive.payloads.payload import payload_of, without_head
+from krowlspider.archive.upload.notes import uploaded
+from krowlspider.errors import KrowlError
+from krowlspider.fetch.errors import FetchError
+from krowlspider.fetch.http.decode import decode_body
+from krowlspider.urls.canonical import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from krowlspider.archive.index.cdxj import IndexLine
+
+# Bytes of a decoded body: a hundred times the limit of a crawl by default.
+_DECODED_MAX = 1_000_000_000
+# The end of the revisit profile for a 304, in any version of WARC.
+_UNCHANGED = "/server-not-modified"
+# A year, and optionally further parts of a date, down to the second.
+_DATE = re.compile(r"\d{4}(?:-?\d\d(?:-?\d\d(?:[T ]?\d\d(?::?\d\d(?::?\d\d(?:\.\d*)?)?)?)?)?)?Z?")
+_STAMP = "%Y%m%d%H%M%S"
+
+
+class NotThereError(KrowlError):
+    """There is no such capture, or the original that a revisit refers to is missing."""
+
+
+def wanted(url: str) -> str:
+    """Return the URL as the archive stores it: normalised, or a ``dns:`` URL as it is.
+
+    :raises KrowlError: ``url`` is not a URL that a crawl fetches
+    """
+    if url.startswith("dns:"):
+        return url
+    normal = normalise(url)
+    if normal is None:
+        raise KrowlError(f"{url!r} is not a URL that is crawled: give https://...")
+    return normal
+
+
+def captures(indexes: Sequence[Path], url: str) -> list[IndexLine]:
+    """Return the captures of a URL, and of URLs that replay treats as the same, oldest first.
+
+    :raises NotThereError: there is no capture
+    """
+    found = captures_of(indexes, url)
+    if not found:
+        raise NotThereError(f"there is no capture of {url}")
+    return found
+
+
+def choose(found: Sequence[IndexLine], url: str, at: str | None) -> IndexLine:
+    """Return the newest capture, or the one nearest to the date ``at``.
+
+    Captures of exactly this URL take precedence. A capture with a payload is preferred to an answer
+    to HEAD: always if there is no date, else among equally near ones.
+
+    :raises KrowlError: ``at`` is no date
+    """
+    exact = [line for line in found if line.url == url] or found
+    if at is None:
+        return ([line for line in exact if not line.is_bare] or exact)[-1]
+    moment = _moment(_stamp(at))
+    return min(exact, key=lambda line: (_distance(line, moment), line.is_bare))
+
+
+def _distance(line: IndexLine, moment: float) -> float:
+    """Return the seconds between a capture and a moment; infinity if the capture has no date."""
+    try:
+        return abs(_moment(line.timestamp) - moment)
+    except ValueError:
+        # An index of another tool may contain text that is no date.
+        return inf
+
+
+def _stamp(date: str) -> str:
+    stamp = timestamp(date)
+    try:
+        if _DATE.fullmatch(date):
+            _moment(stamp)
+            return stamp
+    except ValueError:
+        pass
+    raise KrowlError(f"{date!r} is not a date: give 2026-01-31, or 2026-01-31T12:00:00")
+
+
+def _moment(stamp: str) -> float:
+    return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC).timestamp()
+
+
+def read(folder: Path, indexes: Sequence[Path], line: IndexLine, *, payload: bool) -> bytes:
+    """Return the stored bytes of a capture.
+
+    These are the HTTP message as it was on the wire, or with ``payload`` its decoded body. A
+    revisit is returned with its own head and the body of its original. A revisit for a 304 is
+    returned as its original.
+
+    :raises NotThereError: the WARC file is missing, or the original of a revisit
+    :raises KrowlError: the payload cannot be decoded
+    """
+    fields, block = _record(folder, line)
+    if line.mime == REVISIT:
+        revisit = fields
+        original = original_of(indexes, line, revisit)
+        if original is None:
+            raise NotThereError(
+                f"what was stored for {line.url} at {line.timestamp} is a revisit, and what it stands for is not there"
+            )
+        head = block
+        fields, block = _record(folder, original)
+        # Revisits written by other tools may have no head.
+        if head and not revisit.get("WARC-Profile", "").endswith(_UNCHANGED):
+            block = head + without_head(block)
+    if not payload or not fields.get("Content-Type", "").startswith("application/http"):
+        return block
+    try:
+        return decoded(payload_of(block), header(block, "Content-Encoding"))
+    except ValueError as error:
+        raise KrowlError(
+            f"{line.url} cannot be decoded, {error}: without --payload it is printed as it was sent"
+        ) from error
+
+
+def _record(folder: Path, line: IndexLine) -> tuple[dict[str, str], bytes]:
+    # Only the name of the file: an index must not lead out of the folder.
+    path = folder / Path(line.filename).name
+    try:
+        return read_record(path, line.offset)
+    except FileNotFoundError as error:
+        there = uploaded(folder).get(path.name)
+        raise NotThereError(
+            f"{line.url} is in {line.filename}, which is not in {folder}"
+            + (f": it was uploaded to {there}" if there else "")
+        ) from error
+
+
+def decoded(payload: bytes, codings: str) -> bytes:
+    """Return a payload without its content codings.
+
+    :raises ValueError: it is not encoded so, or is larger than 1 GB once decoded
+    """
+    try:
+        return decode_body(payload, codings.encode("latin-1"), _DECODED_MAX)
+    except FetchError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,1 @@
+"""The output of ``scrapy ring``: clusters, their nodes and the nodes' inboxes."""

@@ -1,0 +1,84 @@
+"""The output of ``scrapy warc``, as text."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.archive.tools.check import CheckReport, Problem
+    from krowlspider.archive.tools.mend import MendReport
+
+
+def checked(report: CheckReport, folder: Path) -> str:
+    """Return each problem and warning with its file and byte offset, then their counts."""
+    lines = [
+        *_listed("", report.problems, report.problem_count),
+        *_listed("warning: ", report.warnings, report.warning_count),
+    ]
+    lines.append(
+        f"{report.files:,} files, {report.records:,} records:"
+        f" {report.problem_count:,} problems, {report.warning_count:,} warnings"
+    )
+    if report.open_files:
+        lines.append(
+            f"{report.open_files:,} files are open, and were not looked into: if no crawl writes to them,"
+            f" scrapy warc mend {quote(str(folder))}"
+        )
+    return "\n".join(lines)
+
+
+def _listed(label: str, problems: list[Problem], count: int) -> Iterator[str]:
+    for problem in problems:
+        yield f"{label}{problem.file} at byte {problem.offset}: {problem.what}"
+    if count > len(problems):
+        yield f"{label}and {count - len(problems):,} more"
+
+
+def mended(report: MendReport, indexed: int) -> str:
+    """Return what was mended; ``indexed`` is the number of files that lacked an index."""
+    done = (
+        f"mended {report.files:,} files with {report.records:,} records;"
+        f" removed {report.removed:,} without one; cut away {report.bytes_cut:,} bytes"
+    )
+    lines = [done, *(f"damage was put aside in {path}" for path in report.damaged)]
+    if indexed:
+        lines.append(f"indexed {indexed:,} files besides")
+    return "\n".join(lines)
+
+
+def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) -> str:
+    """Return which files of ``folder`` a package lacks; empty if it lacks none.
+
+    ``away`` is the number of files that are gone from the folder, some uploaded to ``places``.
+    ``unfinished`` is the number of files that were still open when packing began.
+    """
+    parts = []
+    if away:
+        uploaded = ", uploaded to " + ", ".join(sorted(places)) if places else ""
+        parts.append(f"{away:,} files that are no longer in {folder}{uploaded}")
+    if unfinished:
+        parts.append(
+            f"{unfinished:,} files that were still open: if no crawl writes to them,"
+            f" scrapy warc mend {quote(str(folder))}"
+        )
+    return "; ".join(parts)
+
+
+def captures(found: Iterable[IndexLine]) -> str:
+    """Return a line for each capture: timestamp, status, media type, file:offset, URL."""
+    return "\n".join(
+        _printable(
+            f"{line.timestamp} {line.status or '-'} {line.mime or '-'} {line.filename}:{line.offset} {line.url}"
+        )
+        for line in found
+    )
+
+
+def _printable(text: str) -> str:
+    """Return text of a site with "?" for unprintable characters, which may control a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
