@@ -20,7 +20,7 @@ from zlib import crc32
 
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import host_in
 from krowlspider.urls.host import domain_of
@@ -209,12 +209,12 @@ def _set_aside(store: Store, key: bytes, entry: Entry, batch: Batch) -> None:
     batch.put(free_place(store, key), entry.encode(name))
     record = store.get(schema.host_key(name))
     assert record is not None, f"{name} has a queue entry and no record"
-    host = Host.decode(name, record)
-    host.queued -= 1
-    host.dropped += 1
-    if not host.queued and host.placed is not None:
-        batch.delete(schema.due_key(host.placed, name))
-    batch.put(schema.host_key(name), host.encode())
+    host = decode_host(name, record)
+    host.queue.queued -= 1
+    host.queue.dropped += 1
+    if not host.queue.queued and (placed := place_in(record)) is not None:
+        batch.delete(schema.due_key(placed, name))
+    batch.put(schema.host_key(name), encode_host(host))
     budget = DomainBudget(store, 0)
     if budget.count(domain_of(name)):
         budget.give_back(domain_of(name))

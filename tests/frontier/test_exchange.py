@@ -16,7 +16,7 @@ from krowlspider.frontier.admin.export import (
     parse_line,
 )
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.queues import all_entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
 from tests.frontier.conftest import KeptMemoryStore, World

@@ -19,12 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.chunks import BadChunk
 from krowlspider.frontier.hosts.host import Health, SchedulingState
-from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
 from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.queues import all_entries, records
 from krowlspider.frontier.store.schema import (
@@ -34,6 +35,7 @@ from krowlspider.frontier.store.schema import (
     QUEUE,
     SEEN,
     marked_by,
+    robots_key,
     seen_prefix,
 )
 from krowlspider.frontier.store.store import LevelStore
@@ -90,9 +92,9 @@ def put_retry(world: World, wait: float) -> None:
     """Have the first page tried again later."""
     lease = world.pop()
     assert lease is not None
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.schedule.release(lease.host, 0.25)
     due = world.frontier.now() + wait
-    world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+    world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
 
 
 def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
@@ -104,13 +106,13 @@ def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
     world.hand_over(HOST_NAME, other)
     assert other.queued(HOST_NAME) == urls(1, 2, 3, 4)
     assert other.add(*urls(0, 1, 2, 3, 4)) == 0
-    assert (other.frontier.queued, other.frontier.host_count) == (4, 1)
-    assert other.frontier.host(HOST_NAME).done == 1
+    assert (other.frontier.queued, other.frontier.schedule.host_count) == (4, 1)
+    assert other.frontier.schedule.cache.get(HOST_NAME).queue.done == 1
     left = [key for key in content(world) if HOST_NAME.encode() in key]
     assert left == [GONE + HOST_NAME.encode()]
-    assert (world.frontier.queued, world.frontier.host_count) == (1, 1)
+    assert (world.frontier.queued, world.frontier.schedule.host_count) == (1, 1)
     world.clocks.pass_(10)
-    assert world.frontier.count_due() <= 1
+    assert world.frontier.schedule.count_due() <= 1
     other.clocks.pass_(10)
     assert other.fetch() == url(1)
 
@@ -127,9 +129,9 @@ def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found
     # It is held, and has no place in memory.
     assert other.fetch() is None
     world.hand_over(HOST_NAME, other)
-    assert other.frontier.host(HOST_NAME).state is SchedulingState.IDLE
+    assert other.frontier.schedule.cache.get(HOST_NAME).state is SchedulingState.IDLE
     other.foreign.clear()
-    other.gate.ring_changed()
+    other.robots_fetches.ring_changed()
     other.clocks.pass_(60)
     assert other.fetch() is None
     other.add(url(1))
@@ -140,9 +142,9 @@ def test_a_host_that_is_deferred_for_the_next_round_stays_so_when_more_of_it_com
     world: World, other: World
 ) -> None:
     other.add(url(0))
-    host = other.frontier.pop_host()
+    host = other.frontier.schedule.pop()
     assert host is not None
-    other.frontier.defer(host)
+    other.frontier.schedule.deferral.defer(host)
     world.add(url(1), url(2))
     world.fetch(wait=5.0)
     world.commit()
@@ -151,7 +153,7 @@ def test_a_host_that_is_deferred_for_the_next_round_stays_so_when_more_of_it_com
     other.departures.begin(HOST_NAME)
     other.departures.stop()
     other.clocks.pass_(60)
-    assert other.frontier.pop_host() is None
+    assert other.frontier.schedule.pop() is None
 
 
 def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_something(
@@ -162,12 +164,12 @@ def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_someth
     world.commit()
     world.clocks.pass_(60)
     world.hand_over(HOST_NAME, other)
-    host = other.frontier.host(HOST_NAME)
+    host = other.frontier.schedule.cache.get(HOST_NAME)
     assert host.state is SchedulingState.IDLE
     # It can be asked for another's robots.txt.
     other.clocks.pass_(60)
-    other.frontier.enqueue_robots_fetch(HOST_NAME, object())
-    assert other.frontier.pop_host() is host
+    other.frontier.schedule.enqueue_robots_fetch(HOST_NAME, object())
+    assert other.frontier.schedule.pop() is host
 
 
 def test_all_that_is_known_of_an_entry_goes_along(world: World, other: World) -> None:
@@ -210,12 +212,12 @@ def test_a_chunk_that_comes_twice_changes_nothing(world: World, other: World) ->
     world.add(*urls(0, 1, 2, 3))
     for number, chunk in enumerate(chunks(world)):
         assert other.arrivals.take(chunk) == number + 1
-        before, gauges = content(other), (other.frontier.queued, other.frontier.host_count)
+        before, gauges = content(other), (other.frontier.queued, other.frontier.schedule.host_count)
         assert other.arrivals.take(chunk) == number + 1
         other.crash()
         assert other.arrivals.take(chunk) == number + 1
         assert content(other, b"q", b"s") == {k: v for k, v in before.items() if k[:1] in b"qs"}
-        assert (other.frontier.queued, other.frontier.host_count) == gauges
+        assert (other.frontier.queued, other.frontier.schedule.host_count) == gauges
     assert len(other.queued(HOST_NAME)) == 7
 
 
@@ -322,7 +324,7 @@ def test_a_pickled_request_stays_and_is_counted(world: World, other: World) -> N
     assert other.queued(HOST_NAME) == urls(0, 1)
     assert world.departures.kept == {HOST_NAME: 1}
     assert [found for found in world.departures.moving(lambda _: "there") if found] == []
-    assert (world.frontier.queued, world.frontier.host_count) == (1, 1)
+    assert (world.frontier.queued, world.frontier.schedule.host_count) == (1, 1)
     other.hand_over(HOST_NAME, world)
     do(world, url(9), url(0), url(1))
 
@@ -375,7 +377,7 @@ def test_a_page_that_both_know_is_fetched_if_neither_has(
         other.clocks.pass_(5)
         assert other.fetch() is not None
     other.commit()
-    assert (other.frontier.pending, other.frontier.host_count) == (0, 0)
+    assert (other.frontier.pending, other.frontier.schedule.host_count) == (0, 0)
     other.crash()
     assert other.add(*urls(0, 1, 2)) == 0
 
@@ -390,7 +392,7 @@ def test_what_is_next_here_is_not_fetched_if_it_was_done_there(world: World, oth
     other.clocks.pass_(5)
     do(other, url(2))
     other.commit()
-    assert (other.frontier.pending, other.frontier.host_count) == (0, 0)
+    assert (other.frontier.pending, other.frontier.schedule.host_count) == (0, 0)
 
 
 def test_a_host_in_flight_takes_what_comes_and_keeps_the_later_time(
@@ -400,14 +402,14 @@ def test_a_host_in_flight_takes_what_comes_and_keeps_the_later_time(
     world.add(*urls(0, 1))
     lease = world.pop()
     assert lease is not None
-    world.frontier.release(lease.host, 500.0)
+    world.frontier.schedule.release(lease.host, 500.0)
     world.frontier.acknowledge(lease)
     world.commit()
     other.add(*urls(0, 5))
     on_the_way = other.pop()
     assert on_the_way is not None
     world.hand_over(HOST_NAME, other)
-    other.frontier.release(on_the_way.host, 0.25)
+    other.frontier.schedule.release(on_the_way.host, 0.25)
     other.frontier.acknowledge(on_the_way)
     other.commit()
     other.clocks.pass_(499)
@@ -428,7 +430,7 @@ def test_the_wait_of_a_host_crosses_over_whatever_the_clocks_say(
     assert lease is not None
     lease.host.rate.ema, lease.host.rate.floor = 0.7, 9.0
     lease.host.set_health(Health.ACTIVE)
-    world.frontier.release(lease.host, 100.0)
+    world.frontier.schedule.release(lease.host, 100.0)
     world.frontier.acknowledge(lease)
     world.commit()
     world.clocks.pass_(40)
@@ -437,7 +439,7 @@ def test_the_wait_of_a_host_crosses_over_whatever_the_clocks_say(
     other.clocks.pass_(59)
     assert other.fetch() is None
     other.clocks.pass_(2)
-    host = other.frontier.host(HOST_NAME)
+    host = other.frontier.schedule.cache.get(HOST_NAME)
     assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
     assert other.fetch() == url(1)
 
@@ -469,13 +471,13 @@ def test_a_host_that_is_deferred_until_the_next_round_is_so_there(
     world: World, other: World
 ) -> None:
     world.add(url(0))
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host)
+    world.frontier.schedule.deferral.defer(host)
     for _ in range(2):
         # Its record may have been read from disk since.
         world.add("http://b.test/")
-    world.frontier.host(HOST_NAME).recalled = True
+    host.not_before = host.due + 3600
     world.hand_over(HOST_NAME, other)
     other.clocks.pass_(100)
     other.commit()
@@ -492,7 +494,7 @@ def test_a_host_of_which_a_death_hid_the_last_request_waits_its_delay(
     lease = world.pop()
     assert lease is not None
     lease.host.rate.floor = 20.0
-    world.frontier.release(lease.host, 20.0)
+    world.frontier.schedule.release(lease.host, 20.0)
     world.commit()
     world.clocks.pass_(100)
     world.crash()
@@ -505,11 +507,11 @@ def test_a_host_of_which_a_death_hid_the_last_request_waits_its_delay(
 
 def test_a_host_that_is_deferred_is_deferred_there(world: World, other: World) -> None:
     world.add(*urls(0, 1))
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host, PARKED)
+    world.frontier.schedule.deferral.defer(host, PARKED)
     world.hand_over(HOST_NAME, other)
-    assert other.frontier.host(HOST_NAME).state is SchedulingState.DEFERRED
+    assert other.frontier.schedule.cache.get(HOST_NAME).state is SchedulingState.DEFERRED
     assert other.frontier.deferred_queued == 2
     assert not world.frontier.deferred_queued
     other.crash()
@@ -525,9 +527,8 @@ def test_a_host_that_is_deferred_is_deferred_there(world: World, other: World) -
 def test_robots_txt_goes_along(world: World, other: World) -> None:
     wall = world.clocks.wall
     body = b"User-agent: *\nDisallow: /1\n"
-    world.frontier.put_robots(
-        f"https://{HOST_NAME}", RobotsRecord("rules", wall, wall + 500, 200, body).encode()
-    )
+    record = RobotsRecord("rules", wall, wall + 500, 200, body)
+    world.put_robots(f"https://{HOST_NAME}", record.encode())
     world.add(f"https://{HOST_NAME}/1")
     # Nothing was known when it was last asked for.
     authority = f"https://{HOST_NAME}"
@@ -535,7 +536,7 @@ def test_robots_txt_goes_along(world: World, other: World) -> None:
     world.hand_over(HOST_NAME, other)
     assert other.gate.verdict(authority, authority + "/1") is Verdict.DISALLOWED
     assert other.gate.verdict(authority, authority + "/2") is Verdict.ALLOWED
-    assert world.frontier.robots(authority) is None
+    assert world.store.get(robots_key(authority)) is None
 
 
 def test_poison_goes_along(world: World, other: World) -> None:
@@ -738,17 +739,17 @@ def test_counts_that_no_record_holds_are_cut_and_leave_room_for_what_is_fetched(
     most["pace"] = [0.5, 0.0, 255, 255, 0xFFFFFFFF]
     for transfer in ("00", "11"):
         assert world.arrivals.take(good(record=most, transfer=transfer * 8)) == 1
-    host = world.frontier.host(HOST_NAME)
-    assert (host.done, host.dropped) == (0x7FFFFFFF, 0x7FFFFFFF)
+    host = world.frontier.schedule.cache.get(HOST_NAME)
+    assert (host.queue.done, host.queue.dropped) == (0x7FFFFFFF, 0x7FFFFFFF)
     world.clocks.pass_(BACKOFF_MAX)
     lease = world.pop()
     assert lease is not None
     assert lease.entry.url == url(0)
-    world.frontier.release(lease.host, RULE.after_answer(lease.host.rate, 0.1))
+    world.frontier.schedule.release(lease.host, RULE.after_answer(lease.host.rate, 0.1))
     world.frontier.acknowledge(lease)
     world.commit()
     world.crash()
-    assert world.frontier.host(HOST_NAME).done == 0x80000000
+    assert world.frontier.schedule.cache.get(HOST_NAME).queue.done == 0x80000000
 
 
 NUMBERS = st.one_of(
@@ -833,10 +834,10 @@ def answer_for_an_hour(world: World) -> None:
             continue
         rate = lease.host.rate
         wait = RULE.after_error(rate, 0.5) if turn % 3 else RULE.after_answer(rate, 0.1)
-        world.frontier.release(lease.host, wait)
+        world.frontier.schedule.release(lease.host, wait)
         if turn % 2:
             due = world.frontier.now() + 10
-            world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+            world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
         else:
             world.frontier.acknowledge(lease)
         world.commit()
@@ -850,12 +851,12 @@ def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> N
     world = World(lambda: kept, limits=replace(LIMITS, domain_budget=100))
     if state != "new":
         world.add(*urls(7, 8))
-        host = world.frontier.pop_host()
+        host = world.frontier.schedule.pop()
         assert host is not None
         if state == "off":
-            world.frontier.defer(host, 60.0)
+            world.frontier.schedule.deferral.defer(host, 60.0)
         else:
-            world.frontier.give_back(host)
+            world.frontier.schedule.give_back(host)
     if state == "done":
         do(world, *urls(7, 8))
     for said in found:
@@ -891,7 +892,7 @@ there = World(lambda: LevelStore(folder / "there", create=True), node="there")
 if not here.frontier.counters["queued"]:
     here.add(*(f"http://h{host}.test/{page}" for host in range(200) for page in range(7)))
 for host in range(200):
-    if here.frontier.host(f"h{host}.test").queued:
+    if here.frontier.schedule.cache.get(f"h{host}.test").queue.queued:
         here.hand_over(f"h{host}.test", there)
         print(host, flush=True)
 print("all", flush=True)
@@ -940,7 +941,7 @@ def test_kills_in_the_middle_of_hand_overs_lose_and_double_nothing(tmp_path: Pat
     there = World(lambda: LevelStore(tmp_path / "there"), node="there")
     queued = [page for host in range(200) for page in there.queued(f"h{host}.test")]
     assert sorted(queued) == pages
-    assert (there.frontier.queued, there.frontier.host_count) == (1400, 200)
+    assert (there.frontier.queued, there.frontier.schedule.host_count) == (1400, 200)
     assert here.frontier.queued == 0
     assert list(here.store.keys(ARRIVING)) == []
     here.store.close()

@@ -191,7 +191,7 @@ def test_a_new_ring_puts_each_message_into_its_owners_bucket(world: World) -> No
     world.crash()
     ours = [item for lot in world.frontier.outbox.rebucket(owners.get) for item in lot]
     candidates = [world.candidate(message.decode()) for _, message in ours]
-    assert world.frontier.add(candidates, decided=[key for key, _ in ours]) == 3
+    assert world.frontier.queue(candidates, decided=[key for key, _ in ours]) == 3
     world.crash()
     assert messages(world) == urls(3)
     assert world.frontier.outbox.depths() == {"x": 3, "y": 3}
@@ -213,7 +213,7 @@ def test_a_message_that_is_sent_while_it_becomes_ours_is_counted_once(world: Wor
     outbox = world.frontier.outbox
     ((key, _),) = next(outbox.rebucket(lambda _: None))
     assert outbox.remove("x", [key]) == 1
-    world.frontier.add([world.candidate("http://a.test/0")], decided=[key])
+    world.frontier.queue([world.candidate("http://a.test/0")], decided=[key])
     assert outbox.depth == 0
 
 
@@ -327,7 +327,7 @@ class OutboxModel(RuleBasedStateMachine):
         self.ring[f"h{host}.test"] = owner
         for lot in self.world.frontier.outbox.rebucket(self.ring.get):
             candidates = [self.world.candidate(message.decode()) for _, message in lot]
-            self.world.frontier.add(candidates, decided=[key for key, _ in lot])
+            self.world.frontier.queue(candidates, decided=[key for key, _ in lot])
             self.queued |= {message.decode() for _, message in lot}
         for old, waiting in list(self.lists.items()):
             self.lists[old] = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.budget import DomainBudget
 from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
@@ -66,24 +67,24 @@ def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
 
 def _drop_entries(store: Store, name: str, size: int) -> int:
     record = store.get(schema.host_key(name))
-    host = Host(name) if record is None else Host.decode(name, record)
-    if not host.queued and next(entry_keys(store, name), None) is None:
+    host = Host(name) if record is None else decode_host(name, record)
+    if not host.queue.queued and next(entry_keys(store, name), None) is None:
         return 0
     dropped = 0
     for keys in _in_chunks(entry_keys(store, name), size):
         batch = _batch(store)
         for key in keys:
             batch.delete(key)
-        host.queued = max(0, host.queued - len(keys))
-        host.dropped += len(keys)
+        host.queue.queued = max(0, host.queue.queued - len(keys))
+        host.queue.dropped += len(keys)
         _count_dropped(store, len(keys), batch)
         _give_back(store, name, len(keys), batch)
         _put_host(host, batch)
         batch.write()
         dropped += len(keys)
-    if host.queued:
+    if host.queue.queued:
         # A count that came back too high from a crash ends here.
-        host.queued = 0
+        host.queue.queued = 0
         batch = _batch(store)
         _put_host(host, batch)
         batch.write()
@@ -92,11 +93,11 @@ def _drop_entries(store: Store, name: str, size: int) -> int:
 
 def _put_host(host: Host, batch: Batch) -> None:
     """Write a host's record; without entries it has no place in the heap. One that is deferred stays so."""
-    if not host.queued:
-        host.queues = {}
-        if host.placed is not None:
-            batch.delete(schema.due_key(host.placed, host.name))
-    batch.put(schema.host_key(host.name), host.encode())
+    if not host.queue.queued:
+        host.queue.levels = {}
+        if (placed := place_in(host.record)) is not None:
+            batch.delete(schema.due_key(placed, host.name))
+    batch.put(schema.host_key(host.name), encode_host(host))
 
 
 def _count_dropped(store: Store, count: int, batch: Batch) -> None:
@@ -142,7 +143,7 @@ def forget_host(
     _remove(store, poison, size)
     batch = _batch(store)
     if (record := store.get(schema.host_key(name))) is not None:
-        _give_back(store, name, Host.decode(name, record).done, batch)
+        _give_back(store, name, decode_host(name, record).queue.done, batch)
     for key in (schema.deferred_key(name), schema.host_key(name), schema.hold_key(name), *robots):
         batch.delete(key)
     batch.write()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.schema import split_queue_key

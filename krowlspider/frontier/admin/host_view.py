@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts.holds import Hold, hold_of
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
+from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import poison_prefix, split_queue_key
@@ -84,7 +85,7 @@ def look_at_host(store: Store, name: str, rule: DelayPolicy, wall: float, most: 
     record = store.get(schema.host_key(name))
     if record is None:
         raise UnknownHostError(name)
-    host = Host.decode(name, record)
+    host = decode_host(name, record)
     queued, retries, soonest = 0, 0, 0.0
     queue: list[EntryLine] = []
     for key, value in entries(store, name):
@@ -115,8 +116,8 @@ def look_at_host(store: Store, name: str, rule: DelayPolicy, wall: float, most: 
         due_in=_seconds(max(host.due, entries_due), wall),
         queued=queued,
         retries=retries,
-        done=host.done,
-        dropped=host.dropped,
+        done=host.queue.done,
+        dropped=host.queue.dropped,
         poisoned=len(poison),
         robots=list(_robots(store, name)),
         queue=queue,
@@ -154,17 +155,17 @@ def _why(host: Host, queued: int, entries_due: float, rule: DelayPolicy, wall: f
         )
     if not queued:
         return "Nothing of it is queued."
-    if host.state is SchedulingState.DEFERRED and rule.parked(host.rate):
+    if host.state is DEFERRED and rule.parked(host.rate):
         return (
             f"It is parked after {host.rate.errors} errors in a row, or because the DNS does not know its name; it is"
             f" tried again in {_seconds(host.due, wall) / 3600:.1f} hours, or at a start after that."
         )
-    if host.rests:
+    if host.has_own_time:
         return (
             f"It is deferred after {host.rate.errors} errors in a row; it is tried again in"
             f" {_seconds(host.due, wall) / 60:.1f} minutes, or at a start after that."
         )
-    if host.state is SchedulingState.DEFERRED:
+    if host.state is DEFERRED:
         return (
             "It is deferred because its robots.txt cannot be had; that is tried again at the next"
             " start and every hour."
@@ -179,7 +180,7 @@ def _why(host: Host, queued: int, entries_due: float, rule: DelayPolicy, wall: f
 
 def _why_held(host: Host, hold: Hold, wall: float) -> str:
     """Why a host that is set aside is not being fetched; empty for others."""
-    if not (host.rests and hold.aside):
+    if not (host.has_own_time and hold.aside):
         return ""
     return (
         f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last with"

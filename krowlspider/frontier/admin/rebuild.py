@@ -13,7 +13,8 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.host import Host, Queue, SchedulingState, level_of
+from krowlspider.frontier.hosts.host import DEFERRED, Host, Level, level_of
+from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.outbox import FOREIGN
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
@@ -162,30 +163,30 @@ class _Work:
             self._miss_record(name)
             host = Host(name, due=self._now)
         else:
-            host = Host.decode(name, record)
-        self._done += host.done
-        counted = host.queued
-        host.queued = 0
-        host.queues = {}
+            host = decode_host(name, record)
+        self._done += host.queue.done
+        counted = host.queue.queued
+        host.queue.queued = 0
+        host.queue.levels = {}
         marked: set[bytes] | None = None
         for key, value in entries:
             if marked is None:
                 marked = set(schema.marked_by(self._store.items(schema.seen_prefix(name))))
             self._take(host, *split_queue_key(key)[1:])
             self._mark(name, entry_of(key, value), marked)
-        if host.queued < counted:
-            self._miss(name, counted - host.queued)
-        if host.state is SchedulingState.DEFERRED:
+        if host.queue.queued < counted:
+            self._miss(name, counted - host.queue.queued)
+        if host.state is DEFERRED:
             self._put(schema.deferred_key(name), b"")
-        elif host.queued:
+        elif host.queue.queued:
             self._put(schema.due_key(host.due, name), b"")
-        if host.queued or counted:
-            self._put(schema.host_key(name), host.encode())
+        if host.queue.queued or counted:
+            self._put(schema.host_key(name), encode_host(host))
 
     def _take(self, host: Host, priority: int, sequence: int) -> None:
-        queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
-        queue.tail = sequence + 1
-        host.queued += 1
+        number = level_of(priority, sequence)
+        host.queue.levels.setdefault(number, Level(sequence, sequence)).tail = sequence + 1
+        host.queue.queued += 1
 
     def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
         if entry.request:

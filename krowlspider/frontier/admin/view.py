@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.host_view import EntryLine, entry_line
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.host import Host, queued_in, times_in
+from krowlspider.frontier.hosts.record import decode_host, queued_in, times_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 
@@ -110,12 +110,12 @@ def look(store: Store, rule: DelayPolicy, wall: float, most: int) -> FrontierVie
 
 
 def _line(name: str, record: bytes, rule: DelayPolicy, wall: float) -> HostLine:
-    host = Host.decode(name, record)
+    host = decode_host(name, record)
     return HostLine(
         name,
-        host.queued,
-        host.done,
-        host.dropped,
+        host.queue.queued,
+        host.queue.done,
+        host.queue.dropped,
         round(rule.delay(host.rate), 3),
         round(max(0.0, host.due - wall), 3),
         host.rate.errors,

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.handover.chunks import read_chunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.handover.transfer import take_over
+from krowlspider.frontier.hosts.host import SEALED
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.part import Identify
-    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.store.store import Store
 
 
@@ -27,14 +29,14 @@ class Arrivals:
         self,
         frontier: Frontier,
         store: Store,
-        gate: RobotsGate,
+        robots: RobotsCache,
         identify: Identify,
         *,
         url_max: int,
     ):
         self._frontier = frontier
         self._store = store
-        self._gate = gate
+        self._robots = robots
         self._identify = identify
         self._url_max = url_max
 
@@ -42,14 +44,14 @@ class Arrivals:
         """Take a chunk, as parsed from JSON, if it is the next of its host; return how many have come.
 
         They survive the death of this process, and a power loss after the next commit: that number is to be told to the
-        sender then. Nothing says that the host may be fetched: that is `HostScheduler.may_fetch`, when the last one has
+        sender then. Nothing says that the host may be fetched: that is `Ownership.is_ours`, when the last one has
         come or the sender is known to be dead.
 
         :raises BadChunk: it is none; nothing has changed
         :raises HostBusyError: what this node had of the host is still on its way to another
         """
         part = read_chunk(said, self._frontier.now(), self._identify, url_max=self._url_max)
-        if self._frontier.host(part.name).leaving:
+        if self._frontier.schedule.cache.get(part.name).state is SEALED:
             raise HostBusyError(f"{part.name} is on its way to another node")
         note = schema.arriving_prefix(part.name) + part.transfer
         saved = self._store.get(note)
@@ -58,7 +60,7 @@ class Arrivals:
             return arrived
         batch = self._store.batch()
         for authority, record in part.robots:
-            self._gate.take_over(authority, record, batch)
+            self._robots.take_over(authority, record, batch)
         batch.put(note, (arrived + 1).to_bytes(4, "big"))
-        self._frontier.take_over(part, batch)
+        take_over(self._frontier, part, batch)
         return arrived + 1

@@ -18,7 +18,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.admin.export import as_line, read_entry, whole
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import PARKED, QUIET, THROTTLING_MAX, HostRate
@@ -59,20 +59,19 @@ class BadChunk(ValueError):
 # --- out ---
 
 
-def host_line(host: Host, now: float, sure: float) -> dict[str, Any]:
-    """What is known of a host; its next fetch is not before ``sure``, in seconds of the job clock. ``ready`` is null for one
-    that waits for no end of a request."""
-    rate = host.rate
+def host_line(host: Host, now: float) -> dict[str, Any]:
+    """What is known of a host. ``ready`` is null for one that waits for no end of a request."""
+    rate, sure = host.rate, host.not_before
     # One that is deferred until the next round has no time of its own.
-    rounds = host.state is SchedulingState.DEFERRED and not host.ready
+    rounds = host.health is Health.DEAD and not host.ready
     ready = 0.0 if rounds else max(host.ready, sure)
     return {
         "state": host.health.name.lower(),
         "due": max(0.0, host.due - now, sure - now),
         "ready": max(0.0, ready - now) if ready else None,
         "pace": [rate.ema, rate.floor, rate.quiet, rate.throttling, rate.errors],
-        "done": host.done,
-        "dropped": host.dropped,
+        "done": host.queue.done,
+        "dropped": host.queue.dropped,
     }
 
 
@@ -129,23 +128,24 @@ def _read_host(name: str, said: dict[str, Any], now: float) -> Host:
     ema, floor, *counts = said["pace"]
     if not (isinstance(said["state"], str) and len(counts) == 3):
         raise BadChunk("not the record of a host")
-    rate = dict(zip(("quiet", "distress", "errors"), counts, strict=True))
-    return Host(
+    rate = dict(zip(("quiet", "throttling", "errors"), counts, strict=True))
+    host = Host(
         name,
-        HostRate(
+        rate=HostRate(
             _seconds(ema, 1e6),
             _seconds(floor, 1e6),
             # Each may go up by one before it is looked at: a record has a byte for it.
             min(whole(rate, "quiet", 0, 0xFF), QUIET - 1),
-            min(whole(rate, "distress", 0, 0xFF), THROTTLING_MAX),
+            min(whole(rate, "throttling", 0, 0xFF), THROTTLING_MAX),
             whole(rate, "errors", 0, _COUNT_MAX),
         ),
         due=now + _seconds(said["due"], WAIT_MAX),
         ready=0.0 if said["ready"] is None else now + _seconds(said["ready"], WAIT_MAX),
         health=Health[said["state"].upper()],
-        done=whole(said, "done", 0, _COUNT_MAX),
-        dropped=whole(said, "dropped", 0, _COUNT_MAX),
     )
+    host.queue.done = whole(said, "done", 0, _COUNT_MAX)
+    host.queue.dropped = whole(said, "dropped", 0, _COUNT_MAX)
+    return host
 
 
 def _read_robots(data: bytes) -> RobotsRecord:

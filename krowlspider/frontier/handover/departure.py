@@ -21,7 +21,9 @@ from krowlspider.frontier.handover.chunks import (
     entry_line,
     host_line,
 )
-from krowlspider.frontier.hosts.host import SchedulingState
+from krowlspider.frontier.handover.transfer import entries_of, give_up
+from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED
+from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.part import Identify
-    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 
 # Host records looked at in one step of `Departures.moving`: 6 ms.
@@ -54,7 +56,7 @@ class Departures:
         self,
         frontier: Frontier,
         store: Store,
-        gate: RobotsGate,
+        robots_fetches: RobotsFetches,
         *,
         node: str,
         identify: Identify,
@@ -62,7 +64,7 @@ class Departures:
     ):
         self.frontier = frontier
         self.store = store
-        self._gate = gate
+        self._robots_fetches = robots_fetches
         self.node = node
         self.identify = identify
         self.most = most
@@ -85,8 +87,8 @@ class Departures:
         """Hosts of which memory alone knows that they are asked, as for the robots.txt of another."""
         busy = [
             host.name
-            for host in self.frontier.hosts.values()
-            if host.robots_fetches or host.state is SchedulingState.IN_FLIGHT
+            for host in self.frontier.schedule.cache.hosts.values()
+            if host.robots.fetches or host.state is IN_FLIGHT
         ]
         return {name: None for name in busy if self.store.get(schema.host_key(name)) is None}
 
@@ -105,9 +107,11 @@ class Departures:
 
         :raises HostBusyError: it has a request in flight or pages that are not acknowledged
         """
-        self._gate.abandon(name)
-        self._gate.call_back(name)
-        departure = self.under_way[name] = Departure(self, self.frontier.seal(name))
+        self._robots_fetches.abandon(name)
+        self._robots_fetches.call_back(name)
+        departure = self.under_way[name] = Departure(
+            self, self.frontier.schedule.ownership.seal(name)
+        )
         return departure
 
     def stop(self) -> None:
@@ -135,7 +139,7 @@ class Departure:
         self._most = departures.most
         self._host = host
         # By what it has: should this process die, the next one's is the same, as long as nothing has changed.
-        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + host.encode())
+        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + encode_host(host))
         self._begin_cut()
         self._steps: Iterator[None] | None = None
         self.is_ending = False
@@ -161,7 +165,7 @@ class Departure:
         :raises ValueError: it is not under way any more
         :raises LookupError: there are not so many: that they have arrived is not true, or not of what is here now
         """
-        if not self._host.leaving:
+        if self._host.state is not SEALED:
             raise ValueError(f"{self._host.name} is not under way")
         for _ in self.skip(arrived):
             pass
@@ -178,7 +182,7 @@ class Departure:
         host = self._host
         now = self._frontier.now()
         chunk = self._blank(0)
-        chunk["record"] = host_line(host, now, self._frontier.surely_over(host))
+        chunk["record"] = host_line(host, now)
         size = 0
         for kind, most, length, item in self._items(now):
             if size + length > CHUNK_BYTES or len(chunk.get(kind, ())) >= most:
@@ -201,12 +205,14 @@ class Departure:
         """Kind, how many a chunk may have, bytes in JSON, and the item."""
         name = self._host.name
         both = authorities_of(name)
-        for authority, record in zip(both, self._frontier.robots_of(both), strict=True):
+        for authority, record in zip(
+            both, self._store.read(map(schema.robots_key, both)), strict=True
+        ):
             if record is not None and len(record) <= ROBOTS_MAX:
                 text = b64encode(record).decode()
                 yield "robots", self._most, len(text), [authority, text]
         queued: set[bytes] = set()
-        for state, key, value in self._frontier.entries(name):
+        for state, key, value in entries_of(self._frontier, name):
             entry = entry_of(key, value)
             if stays(entry, self._identify):
                 continue
@@ -231,20 +237,20 @@ class Departure:
     def _removal(self) -> Iterator[None]:
         self.is_ending = True
         host = self._host
-        kept = self._frontier.give_up_host(host, self._identify)
+        kept = give_up(self._frontier, host, self._identify)
         yield
         yield from self._frontier.seen.remove_marks(host.name)
         del self._all.under_way[host.name]
         if kept:
             self._all.kept[host.name] = kept
-            self._frontier.unseal(host)
+            self._frontier.schedule.ownership.unseal(host)
         else:
-            self._frontier.drop_from_memory(host)
+            self._frontier.schedule.cache.remove(host)
 
     def abort(self) -> None:
         """The host stays, with all that it has."""
         del self._all.under_way[self._host.name]
-        self._frontier.unseal(self._host)
+        self._frontier.schedule.ownership.unseal(self._host)
 
 
 def _packed(chunk: Chunk) -> Chunk:
