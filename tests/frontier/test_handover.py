@@ -477,7 +477,8 @@ def test_a_host_that_is_deferred_until_the_next_round_is_so_there(
     for _ in range(2):
         # Its record may have been read from disk since.
         world.add("http://b.test/")
-    host.not_before = host.due + 3600
+    # As if its record had been read since.
+    host.due += 3600
     world.hand_over(HOST_NAME, other)
     other.clocks.pass_(100)
     other.commit()

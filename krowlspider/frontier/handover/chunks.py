@@ -61,14 +61,11 @@ class BadChunk(ValueError):
 
 def host_line(host: Host, now: float) -> dict[str, Any]:
     """What is known of a host. ``ready`` is null for one that waits for no end of a request."""
-    rate, sure = host.rate, host.not_before
-    # One that is deferred until the next round has no time of its own.
-    rounds = host.health is Health.DEAD and not host.ready
-    ready = 0.0 if rounds else max(host.ready, sure)
+    rate = host.rate
     return {
         "state": host.health.name.lower(),
-        "due": max(0.0, host.due - now, sure - now),
-        "ready": max(0.0, ready - now) if ready else None,
+        "due": max(0.0, host.due - now),
+        "ready": max(0.0, host.ready - now) if host.ready else None,
         "pace": [rate.ema, rate.floor, rate.quiet, rate.throttling, rate.errors],
         "done": host.queue.done,
         "dropped": host.queue.dropped,

@@ -139,7 +139,9 @@ class Departure:
         self._most = departures.most
         self._host = host
         # By what it has: should this process die, the next one's is the same, as long as nothing has changed.
-        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + encode_host(host))
+        self.transfer = xxh3_64_digest(
+            departures.node.encode() + b"\0" + (host.record or encode_host(host))
+        )
         self._begin_cut()
         self._steps: Iterator[None] | None = None
         self.is_ending = False

@@ -130,16 +130,20 @@ class HostQueue:
     def has_gaps(self) -> bool:
         """Return whether there are sequences without an entry: some were acknowledged while an
         older one was not."""
+        if len(self.levels) == 1:
+            # The short way: nearly all hosts have one level.
+            (level,) = self.levels.values()
+            return level.tail - level.head != self.queued
         return sum(level.tail - level.head for level in self.levels.values()) != self.queued
 
     @property
     def head(self) -> tuple[int, int] | None:
         """Return level and sequence of the entry that is popped next; None where it may be missing.
         It is certain for a queue of one level without gaps: for nearly all hosts."""
-        if not self.queued or len(self.levels) != 1 or self.has_gaps:
+        if not self.queued or len(self.levels) != 1:
             return None
         ((number, level),) = self.levels.items()
-        return number, level.head
+        return (number, level.head) if level.tail - level.head == self.queued else None
 
     def earliest(self) -> float:
         """Return the time at which the first queued entry is due, as far as is known, in seconds of
@@ -216,8 +220,6 @@ class Host:
 
     - ``due``: its next-fetch time. ``ready``: the end of its last wait. They differ where only
       retries are queued and none of them is due.
-    - ``not_before``: the end of the wait of a host that was read from disk, if its last request
-      ended later than its record says; 0.0 for others.
     - ``session``: how many requests of its session came before the next one.
     - ``record``: its record on disk; empty without one.
     """
@@ -228,7 +230,6 @@ class Host:
     rate: HostRate = field(default_factory=HostRate)
     due: float = 0.0
     ready: float = 0.0
-    not_before: float = 0.0
     session: int = 0
     record: bytes = b""
     queue: HostQueue = field(default_factory=HostQueue)

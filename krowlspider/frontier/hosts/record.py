@@ -11,6 +11,7 @@ from krowlspider.frontier.hosts.host import (
     SCHEDULED,
     Health,
     Host,
+    HostQueue,
     Level,
     level_of,
 )
@@ -24,7 +25,8 @@ _QUEUED = Struct(">I")
 _QUEUED_AT = 30
 _TIMES = Struct(">ddffBBH")
 _TIMES_AT = 2
-_DUE = Struct(">d")
+# Due time and queued entries.
+_PLACE = Struct(">d20xI")
 _VERSION = 2
 _VERSION_ORIGIN = 3
 _IN_LANE = 0xFFFFFFFF
@@ -70,10 +72,16 @@ def decode_host(name: str, record: bytes) -> Host:
     ema, floor, quiet, throttling, errors, queued, done, dropped = rest
     if version not in (_VERSION, _VERSION_ORIGIN):
         raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
-    host = Host(name, health=_HEALTHS[health], due=due, ready=ready, record=record)
-    host.rate = HostRate(ema, floor, quiet, throttling, errors)
-    queue = host.queue
-    queue.queued, queue.done, queue.dropped = queued, done, dropped
+    levels: dict[int, Level] = {}
+    host = Host(
+        name,
+        health=_HEALTHS[health],
+        rate=HostRate(ema, floor, quiet, throttling, errors),
+        due=due,
+        ready=ready,
+        record=record,
+        queue=HostQueue(levels, queued, [], done, dropped),
+    )
     levels_at = _HEAD.size
     if version == _VERSION_ORIGIN:
         (host.shares.origin,) = _ORIGIN.unpack_from(record, levels_at)
@@ -81,7 +89,7 @@ def decode_host(name: str, record: bytes) -> Host:
     for at in range(levels_at, len(record), _LEVEL.size):
         priority, lane, head, tail = _LEVEL.unpack_from(record, at)
         start = lane << LANE_AT
-        queue.levels[priority << 8 | lane] = Level(start + head, start + tail)
+        levels[priority << 8 | lane] = Level(start + head, start + tail)
     if health == _DEAD:
         host.state = DEFERRED
     elif queued:
@@ -105,7 +113,8 @@ def times_in(record: bytes) -> tuple[float, HostRate]:
 def place_in(record: bytes) -> float | None:
     """Return the time under which a host with this record is in the heap on disk, in seconds of the
     job clock; None where it is not there, as without a record."""
-    if not record:
+    if not record or record[1] == _DEAD:
         return None
-    queued, is_deferred = queued_in(record)
-    return _DUE.unpack_from(record, _TIMES_AT)[0] if queued and not is_deferred else None
+    due: float
+    due, queued = _PLACE.unpack_from(record, _TIMES_AT)
+    return due if queued else None

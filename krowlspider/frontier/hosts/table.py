@@ -1,7 +1,7 @@
 """The scheduling table: what an event does to the scheduling state of a host.
 
-The table is pure. `step` returns the next state, and the effects that the scheduler applies in
-order. An event that the state does not allow raises `IllegalEvent`, and nothing changes.
+The table is pure. For each event that a state allows, `moves` has the next state, and the effects
+that follow in order. `Transitions` applies them. Any other event raises `IllegalEvent`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from enum import Enum
 
 
-class SchedulingState(Enum):
+class _ById(Enum):
+    """An enum whose members are hashed as any object: each move looks some of them up."""
+
+    __hash__ = object.__hash__
+
+
+class SchedulingState(_ById):
     """The scheduling state of a host. A host is in one state at a time."""
 
     IDLE = "idle"  # it has nothing to fetch
@@ -23,7 +29,7 @@ class SchedulingState(Enum):
     SEALED = "sealed"  # on its way to another frontier
 
 
-class Event(Enum):
+class Event(_ById):
     """What can happen to a host."""
 
     # Something to fetch came.
@@ -58,7 +64,7 @@ class Event(Enum):
     SEAL = "be sealed"
 
 
-class Effect(Enum):
+class Effect(_ById):
     """What the scheduler does when a host has changed its state."""
 
     SCHEDULE = "put it into the heap at its due time"
@@ -173,12 +179,6 @@ _TABLE: dict[SchedulingState, _Row] = {
 }
 
 
-def step(state: SchedulingState, event: Event) -> tuple[SchedulingState, tuple[Effect, ...]]:
-    """Return the state that follows an event, and the effects to apply.
-
-    :raises IllegalEvent: the state does not allow the event
-    """
-    try:
-        return _TABLE[state][event]
-    except KeyError:
-        raise IllegalEvent(f"a host that is {state.value} cannot {event.value}") from None
+def moves(state: SchedulingState) -> _Row:
+    """Return the events that a state allows, each with the next state and the effects."""
+    return _TABLE[state]

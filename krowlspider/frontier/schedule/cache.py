@@ -9,6 +9,7 @@ from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
     BLOCKED,
     CALLED,
+    DEFERRED,
     IN_FLIGHT,
     SCHEDULED,
     SEALED,
@@ -17,6 +18,7 @@ from krowlspider.frontier.hosts.host import (
 )
 from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import whole_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +63,11 @@ class HostCache:
         self._rule = rule
         self._most = most
         self._unsure = unsure
+        # From then on, every host has surely waited.
+        self._sure = unsure + rule.longest
         self._now = now
         # Hosts in memory at which the next eviction begins.
-        self._evict_at = 0
+        self._evict_at = most
         # Hosts whose record the next commit writes, by name.
         self._changed: dict[str, Host] = {}
 
@@ -106,9 +110,22 @@ class HostCache:
             host = Host(name, due=self._now())
         else:
             host = decode_host(name, saved)
-            host.not_before = self._unsure + self._rule.delay(host.rate)
+            if self._now() < self._sure:
+                self._wait_surely(host)
         self.hosts[name] = host
         return host
+
+    def _wait_surely(self, host: Host) -> None:
+        """Make a host that was read wait as if its last request had ended at ``unsure``.
+
+        The record of a deferred host is written when it is deferred, so it is right.
+        """
+        earliest = whole_microseconds(self._unsure + self._rule.delay(host.rate))
+        if earliest > host.due and host.state is not DEFERRED:
+            host.due = earliest
+            host.ready = max(host.ready, earliest)
+            if host.state is SCHEDULED:
+                self._due.push(earliest, host.name)
 
     def evict(self) -> None:
         """When too many hosts are in memory, remove the oldest tenth from it, except pinned ones.
@@ -116,7 +133,7 @@ class HostCache:
         Never call this while a batch is open: a host on disk equals the host in memory only once
         its batch is written.
         """
-        if len(self.hosts) < max(self._most, self._evict_at):
+        if len(self.hosts) < self._evict_at:
             return
         before = len(self.hosts)
         oldest = list(islice(self.hosts.values(), self._most // 10 + 1))
@@ -127,7 +144,7 @@ class HostCache:
                 self.hosts[host.name] = host
         # Where most hosts are pinned, do not try again for each new host.
         few_left = len(self.hosts) > before - len(oldest) // 2
-        self._evict_at = len(self.hosts) + self._most // 20 if few_left else 0
+        self._evict_at = max(self._most, few_left * (len(self.hosts) + self._most // 20))
 
     def _is_pinned(self, host: Host) -> bool:
         """Return whether a host must stay in memory, which holds more of it than its record."""

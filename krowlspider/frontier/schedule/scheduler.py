@@ -22,7 +22,7 @@ from krowlspider.frontier.hosts.host import (
     Health,
     Host,
 )
-from krowlspider.frontier.hosts.record import place_in, times_in
+from krowlspider.frontier.hosts.record import times_in
 from krowlspider.frontier.hosts.table import Event
 from krowlspider.frontier.schedule.cache import HostCache
 from krowlspider.frontier.schedule.deferral import Deferral
@@ -127,7 +127,7 @@ class HostScheduler:
                 # Its time has changed since; it has a newer place in the heap.
                 continue
             called = self._calls.take(host)
-            if self._try(host, now, in_turn=not called):
+            if self._try(host, in_turn=not called):
                 if called and called not in host.shares.places:
                     self._calls.make_room((called,))
                 return host
@@ -152,15 +152,13 @@ class HostScheduler:
             self._due.read_window(now)
         return name
 
-    def _try(self, host: Host, now: float, *, in_turn: bool) -> bool:
+    def _try(self, host: Host, *, in_turn: bool) -> bool:
         """Put a host whose due time has come in flight if it has room in all its shares, and handle
         every other case. Return whether it is in flight. ``in_turn`` is as in `_enter_flight`."""
         if host.state not in _POPPABLE:
             # Its state has changed since; it has a newer place in the heap, or none.
             return False
-        if host.not_before > now:
-            self._due.push(host.not_before, host.name)
-        elif not host.has_work:
+        if not host.has_work:
             if host.state is SCHEDULED:
                 self.transitions.move(host, Event.HAS_NOTHING)
         elif not self.ownership.is_ours(host.name):
@@ -175,7 +173,7 @@ class HostScheduler:
         host = self.cache.get(name)
         if (
             host.state not in (SCHEDULED, CALLED)
-            or max(host.due, host.not_before) > self.now()
+            or host.due > self.now()
             or not host.has_work
             or not self.ownership.is_ours(name)
         ):
@@ -194,6 +192,8 @@ class HostScheduler:
         """
         if host.state is DEFERRED:
             self.deferral.revive(host)
+            # It has no place on disk: after its request it would be in neither part of the heap.
+            self.cache.record_now(host)
         # With the lines full, no host waits for its origin.
         is_full = self.shares.waiting >= self._limits.in_line
         shares = self.shares.of(host, spare=self._calls.takes_spare(host) or is_full)
@@ -276,10 +276,7 @@ class HostScheduler:
         self.transitions.move(host, event, whole_microseconds(due))
         host.ready = host.due
         host.session += continues
-        # A host that was deferred has no place on disk: it would be in neither part of the heap.
-        if self._waits_longer(host, max(wait, self.rule.delay(host.rate))) or (
-            host.queue.queued and place_in(host.record) is None
-        ):
+        if self._waits_longer(host, max(wait, self.rule.delay(host.rate))):
             self.cache.record_now(host)
 
     def _waits_longer(self, host: Host, wait: float) -> bool:

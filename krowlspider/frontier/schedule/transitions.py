@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.table import Effect, Event, step
+from krowlspider.frontier.hosts.table import Effect, Event, IllegalEvent, SchedulingState, moves
 from krowlspider.frontier.shares.calls import Calls
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Transitions:
         self._sessions = sessions
         self._shares = shares
         self._now = now
-        self._effects: dict[Effect, Callable[[Host], None]] = {
+        effects: dict[Effect, Callable[[Host], None]] = {
             Effect.SCHEDULE: due.add,
             Effect.SCHEDULE_FIRST: self._schedule_first,
             Effect.SCHEDULE_IN_MEMORY: self._schedule_in_memory,
@@ -56,17 +56,30 @@ class Transitions:
             Effect.UNCOUNT_HELD: self._uncount_held,
             Effect.RECORD: cache.note,
         }
+        # The table, with the methods that apply the effects.
+        self._table = {
+            state: {
+                event: (after, tuple(effects[effect] for effect in wanted))
+                for event, (after, wanted) in moves(state).items()
+            }
+            for state in SchedulingState
+        }
 
     def move(self, host: Host, event: Event, due: float | None = None) -> None:
         """Apply an event to a host, which is due at ``due`` from then on; None leaves its time.
 
         :raises IllegalEvent: the host's state does not allow the event; nothing has changed
         """
-        host.state, effects = step(host.state, event)
+        try:
+            host.state, effects = self._table[host.state][event]
+        except KeyError:
+            raise IllegalEvent(
+                f"{host.name} is {host.state.value} and cannot {event.value}"
+            ) from None
         if due is not None:
             host.due = due
-        for effect in effects:
-            self._effects[effect](host)
+        for apply in effects:
+            apply(host)
 
     def _schedule_first(self, host: Host) -> None:
         self._sessions.push(host.due, host.name)
