@@ -19,6 +19,7 @@ import plyvel
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.store.disk import cut_logs, forget_sizes
+from krowlspider.frontier.store.log_damage import without_damage
 from krowlspider.frontier.store.store import (
     BLOCK_CACHE,
     TABLE_FILTER_BITS,
@@ -26,7 +27,6 @@ from krowlspider.frontier.store.store import (
     LevelStore,
     StoreError,
 )
-from krowlspider.frontier.store.whole_log import without_damage
 
 if TYPE_CHECKING:
     from pathlib import Path
