@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from rbloom import Bloom
 
+from krowlspider.frontier.store.disk import sync
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -21,10 +23,10 @@ _VERSION = 2
 class Snapshot:
     """The state of a seen filter at one moment.
 
-    ``mark`` is the sequence of the last batch of new keys in it. ``capacity`` is the number of keys
-    of the first layer, ``count`` the number of keys in all layers. ``room`` is the number of keys
-    that the newest layer can still take. ``full`` are the older layers, oldest first; ``newest``
-    are the bytes of the newest.
+    - ``mark``: sequence of the last batch of new keys in it.
+    - ``capacity``: keys of the first layer. ``count``: keys in all layers. ``room``: keys that the
+      newest layer can still take.
+    - ``full``: the older layers, oldest first. ``newest``: the bytes of the newest layer.
     """
 
     mark: int
@@ -74,7 +76,7 @@ class FilterFile:
             draft.unlink(missing_ok=True)
             raise
         draft.replace(self.path)
-        self._sync_folder()
+        sync(self.path.parent)
 
     def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
         """Return the snapshot; None if the file is missing, damaged or of another version.
@@ -104,14 +106,7 @@ class FilterFile:
     def remove(self) -> None:
         """Remove the file durably, so that the next start rebuilds the filter."""
         self.path.unlink(missing_ok=True)
-        self._sync_folder()
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(self.path.parent)
 
 
 def _checksum(data: bytes) -> str:

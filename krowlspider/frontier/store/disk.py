@@ -26,8 +26,8 @@ def sync_logs(folder: Path) -> None:
     :raises OSError: the disk failed or is full. Do not try again: the kernel may have dropped what
         it could not write, and would report success.
     """
-    sizes = {log.name: _sync(log) for log in _logs(folder)}
-    _sync(folder)
+    sizes = {log.name: sync(log) for log in _logs(folder)}
+    sync(folder)
     text = json.dumps(sizes).encode()
     # If this fails, the earlier sizes stay. They are smaller, and still true.
     with suppress(OSError):
@@ -42,7 +42,7 @@ def _logs(folder: Path) -> list[Path]:
     return list(folder.glob("[0-9]*.log"))
 
 
-def _sync(path: Path) -> int:
+def sync(path: Path) -> int:
     """Sync a file or folder, and return the size that is durable now; 0 if it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
