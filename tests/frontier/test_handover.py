@@ -44,7 +44,6 @@ from tests.frontier.conftest import LIMITS, RULE, Clocks, KeptMemoryStore, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.handover.departure import Chunk
     from krowlspider.frontier.store.store import Store
 
 HOST_NAME = "a.test"
@@ -65,10 +64,10 @@ def other() -> World:
     return World(lambda: kept, node="there")
 
 
-def chunks(world: World) -> list[Chunk]:
+def chunks(world: World) -> list[dict[str, Any]]:
     """All chunks of the host, which stays sealed."""
     departure = world.departures.begin(HOST_NAME)
-    found: list[Chunk] = []
+    found: list[dict[str, Any]] = []
     while (chunk := departure.chunk(len(found))) is not None:
         found.append(json.loads(json.dumps(chunk)))
     return found
