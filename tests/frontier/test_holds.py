@@ -10,8 +10,9 @@ from krowlspider.frontier.admin.host_view import look_at_host
 from krowlspider.frontier.hosts.holds import NOTES, Hold, hold_of, settle_holds
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.tally import Tally
-from krowlspider.frontier.poison import MARK, Blame, WorkMark, blame, mark_of
+from krowlspider.frontier.poison import strike
 from krowlspider.frontier.store import schema
+from krowlspider.frontier.work_mark import MARK, WorkMark, left_key, mark_of
 from tests.frontier.conftest import RULE, World, counted
 
 if TYPE_CHECKING:
@@ -129,5 +130,5 @@ def test_a_death_in_work_on_a_host_blames_none_of_its_pages(world: World, tmp_pa
     WorkMark(tmp_path / MARK, b"").put(
         mark_of(schema.host_key("bad.test"), "http://bad.test/robots.txt")
     )
-    assert blame(world.store, tmp_path / MARK, b"") == Blame()
+    assert strike(world.store, left_key(tmp_path / MARK, b"")) is None
     assert fetched(world) == {BAD}

@@ -1,0 +1,71 @@
+"""A frontier that no crawl has open: read its hosts and counters, and drop entries.
+
+Every batch leaves a frontier that a crawl can go on from. A change that was cut short is completed
+by making it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.budget import DomainBudget
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.store import schema
+from krowlspider.urls.host import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from krowlspider.frontier.store.store import Batch, Store
+
+
+def read_host(store: Store, name: str) -> Host | None:
+    """Return a host, with leased entries counted as queued; None without a record."""
+    record = store.get(schema.host_key(name))
+    return None if record is None else Host.decode(name, record)
+
+
+def read_counters(store: Store) -> Counter[str]:
+    return Counter(json.loads(store.get(schema.COUNTERS) or b"{}"))
+
+
+def change_batch(store: Store) -> Batch:
+    """Return a synced batch for a change by hand: the next start counts all totals anew."""
+    batch = store.batch(sync=True)
+    for key in (schema.CLEAN, schema.TALLY, schema.LOAD):
+        batch.delete(key)
+    return batch
+
+
+def drop_entries(
+    store: Store, host: Host, keys: Collection[bytes], reason: str, batch: Batch
+) -> None:
+    """Remove entries of a host with the batch, and count them as dropped for a reason."""
+    for key in keys:
+        batch.delete(key)
+    host.queued = max(0, host.queued - len(keys))
+    host.dropped += len(keys)
+    counters = read_counters(store)
+    counters[f"dropped/{reason}"] += len(keys)
+    batch.put(schema.COUNTERS, json.dumps(counters).encode())
+    give_back(store, host.name, len(keys), batch)
+    put_host(host, batch)
+
+
+def put_host(host: Host, batch: Batch) -> None:
+    """Put a host's record into the batch; without entries it leaves the heap, but stays deferred."""
+    if not host.queued:
+        host.queues = {}
+        if host.placed is not None:
+            batch.delete(schema.due_key(host.placed, host.name))
+    batch.put(schema.host_key(host.name), host.encode())
+
+
+def give_back(store: Store, name: str, count: int, batch: Batch) -> None:
+    """Take URLs of a host off its domain's budget, where there is one."""
+    budget = DomainBudget(store, 0)
+    if budget.count(domain_of(name)):
+        budget.charge(domain_of(name), -count)
+        budget.end_batch(batch)
