@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.utils.request import RequestFingerprinter, fingerprint
 
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.engine.crash_marking import log_strike
+from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.frontier.admin.rebuild import Found
 from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
@@ -33,6 +35,8 @@ from tests.test_crawl import DELAY, crawl_of, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scrapy import Request
 
 # Without the pages that answer otherwise the second time: some of these crawls fetch again.
 GRAPH = Graph(hosts=12, pages=10, seed=5, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
@@ -262,7 +266,7 @@ def test_a_repair_that_could_not_read_a_table_says_at_least_and_names_hosts_with
         COPY,
     ]
     gone = Repaired("/jobs/copy", [], 0, 0, LOST, missing=1)
-    assert "tables that are not there any more: 1" in repaired(gone, Path("/my jobs"))
+    assert "tables that are missing: 1" in repaired(gone, Path("/my jobs"))
     assert "at least 34 URLs of 2 hosts" in repaired(gone, Path("/my jobs"))
     cut = Repaired("/jobs/copy", [], 0, 0, LOST, cut_bytes=1234)
     assert "bytes missing at the ends of logs, which were cut: 1,234" in repaired(
@@ -405,3 +409,41 @@ def test_a_running_crawl_is_left_alone(web: MockWeb, tmp_path: Path) -> None:
         assert f"is in use by process {crawl.process.pid}: stop it first\n" in complaint
     assert "is being crawled" in frontier(crawl.jobdir)[0]
     crawl.interrupt()
+
+
+class HeaderFingerprinter(RequestFingerprinter):
+    """Tells requests apart by one more header than Scrapy does."""
+
+    def fingerprint(self, request: Request) -> bytes:
+        return fingerprint(request, include_headers=["X"])
+
+
+class HostDupeFilter(DupeFilter):
+    """Knows a host by one of its URLs."""
+
+    def identity(self, request: Request, url: str) -> bytes:
+        return super().identity(request, "/".join(url.split("/")[:3]))
+
+
+def line_of(headers: list[list[Any]], path: str = "") -> str:
+    url = f"http://x.test/{path}"
+    body = b64encode(b"a=1").decode()
+    request = {"url": url, "method": "POST", "body": body, "headers": headers, "meta": {}}
+    packed = b64encode(b"J" + json.dumps(request).encode()).decode()
+    return json.dumps({"url": url, "request": packed}) + "\n"
+
+
+def test_an_import_uses_the_crawls_own_fingerprinter(tmp_path: Path) -> None:
+    lines = line_of([["X", ["1"]]]) + line_of([["X", ["2"]]])
+    own = ("-s", f"REQUEST_FINGERPRINTER_CLASS={__name__}.HeaderFingerprinter")
+    for name, options, imported in (("scrapys", (), 1), ("own", own, 2)):
+        jobdir = made(tmp_path / name)
+        assert told(jobdir, *options, "--import", "-", given=lines)["imported"] == imported
+
+
+def test_an_import_uses_the_crawls_own_dupefilter(tmp_path: Path) -> None:
+    jobdir = made(tmp_path / "job")
+    lines = "".join(f'{{"url": "http://x.test/{page}"}}\n' for page in range(3))
+    own = ("-s", f"DUPEFILTER_CLASS={__name__}.HostDupeFilter")
+    result = told(jobdir, *own, "--import", "-", given=lines)
+    assert (result["imported"], result["known"]) == (1, 2)

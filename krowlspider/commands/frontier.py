@@ -15,14 +15,14 @@ from scrapy.exceptions import UsageError
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.commands.importing import import_into
 from krowlspider.config.validation import validate
-from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder
+from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy
 from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
-from krowlspider.frontier.admin.view import look
+from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
@@ -34,20 +34,28 @@ from krowlspider.views.files import STDIO, drop_output, read_lines, written
 if TYPE_CHECKING:
     import argparse
 
+    from scrapy.settings import Settings
+
     from krowlspider.crawl.folder import JobHead
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options whose value is a file.
-_FILES = ("export", "import_file")
-# Options for more than an overview; they cannot be used while a crawl runs.
-_ACTIONS = ("host", "export", "import_file", "drop_host", "forget", "repair")
+# Options for more than an overview, which cannot be used while a crawl runs, and their values.
+_ACTIONS = {
+    "host": "the name of a host",
+    "export": "a file",
+    "import": "a file",
+    "drop_host": "the name of a host",
+    "forget": "the name of a host",
+    "repair": "",
+}
 
 
 class Command(ScrapyCommand):
     requires_project = True
     requires_crawler_process = False
     default_settings: ClassVar[dict[str, Any]] = {"LOG_ENABLED": False}
+    settings: Settings
 
     def syntax(self) -> str:
         return "<JOBDIR> [options]"
@@ -70,7 +78,6 @@ class Command(ScrapyCommand):
         one.add_argument(
             "--import",
             metavar="FILE",
-            dest="import_file",
             help="queue the URLs in such lines, those of standard input for -",
         )
         one.add_argument(
@@ -94,15 +101,17 @@ class Command(ScrapyCommand):
             drop_output()
         except (KrowlError, OSError, *STORE_ERRORS) as error:
             where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
-            full = _is_full(error)
+            is_full = not isinstance(error, KrowlError) and for_want_of_room(error)
             way = way_out(error, folder.path) if folder else ""
-            if full and not isinstance(error, StoreError):
+            if is_full and not isinstance(error, StoreError):
                 way = ": make room on its disk, and do it again"
             print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if full else BAD_INPUT
+            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
-        """:raises KrowlError: the command line or a setting is wrong
+        """Check the command line and the settings, and adapt the settings to this command.
+
+        :raises KrowlError: the command line or a setting is wrong
         :raises UsageError: there is not exactly one JOBDIR
         """
         for name in args:
@@ -112,16 +121,16 @@ class Command(ScrapyCommand):
                 )
         if len(args) != 1:
             raise UsageError("give one JOBDIR, before the options")
-        for name in _ACTIONS:
+        for name, wanted in _ACTIONS.items():
             if getattr(opts, name) == "":
-                option = "--" + name.removesuffix("_file").replace("_", "-")
-                wanted = "a file" if name in _FILES else "the name of a host"
-                raise KrowlError(f"{option} is given an empty name: give {wanted}")
-        assert self.settings is not None
-        checked = self.settings.copy()
+                option = name.replace("_", "-")
+                raise KrowlError(f"--{option} is given an empty name: give {wanted}")
         # This command fetches nothing, so it needs no real contact.
-        checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
-        validate(checked)
+        self.settings.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
+        validate(self.settings)
+        # It joins no cluster either.
+        alone = {"KROWL_STATIC_NODES": "", "KROWL_CONSUL": ""}
+        self.settings.setdict(alone, priority="cmdline")
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:
@@ -132,7 +141,7 @@ class Command(ScrapyCommand):
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
                 ) from error
             status = folder.read_status()
-            self._say(opts, {"running": status}, frontier.running(folder, status))
+            self._say(opts, {"running": status}, frontier.running(folder.path, status))
             return
         try:
             if opts.repair:
@@ -156,10 +165,9 @@ class Command(ScrapyCommand):
     def _act(
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
     ) -> None:
-        assert self.settings is not None
+        policy, now = delay_policy(self.settings), time.time()
         if opts.host:
-            name = _host(opts.host)
-            one = look_at_host(store, name, delay_policy(self.settings), time.time(), _MOST)
+            one = view_host(store, _host(opts.host), policy, now, _MOST)
             self._say(opts, one.as_dict(), frontier.one_host(one))
         elif opts.export:
             count = 0
@@ -167,9 +175,8 @@ class Command(ScrapyCommand):
                 for count, line in enumerate(export_lines(store), 1):  # noqa: B007
                     file.write(f"{line}\n")
             print(f"{count:,} URLs written", file=sys.stderr)
-        elif opts.import_file:
-            lines = read_lines(opts.import_file)
-            result = import_into(folder, head, store, self.settings, lines)
+        elif source := getattr(opts, "import"):
+            result = import_into(folder, head, store, self.settings, read_lines(source))
             self._say(opts, result.as_dict(), str(result))
             if result.useless:
                 self.exitcode = BAD_INPUT
@@ -177,22 +184,17 @@ class Command(ScrapyCommand):
             dropped = drop_host(store, _host(opts.drop_host))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
         elif opts.forget:
-            self._forget(folder, store, opts)
+            remove_filter = FilterFile(folder.seen).remove
+            seen, dropped = forget_host(store, _host(opts.forget), remove_filter)
+            self._say(
+                opts,
+                {"seen": seen, "dropped": dropped},
+                f"forgot {seen:,} URLs, {dropped:,} of them queued;"
+                " the next start rebuilds the seen filter",
+            )
         else:
-            view = look(store, delay_policy(self.settings), time.time(), _MOST)
+            view = view_frontier(store, policy, now, _MOST)
             self._say(opts, view.as_dict(), frontier.whole(view))
-
-    def _forget(self, folder: JobFolder, store: LevelStore, opts: argparse.Namespace) -> None:
-        def remove_filter() -> None:
-            FilterFile(folder.seen).remove()
-            sync_folder(folder.path)
-
-        marks, dropped = forget_host(store, _host(opts.forget), remove_filter)
-        self._say(
-            opts,
-            {"seen": marks, "dropped": dropped},
-            f"forgot {marks:,} URLs, {dropped:,} of them queued; the next start rebuilds the seen filter",
-        )
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:
@@ -208,8 +210,3 @@ def _host(name: str) -> str:
     if url is None:
         raise JobError(f"{name!r} is not the name of a host")
     return host_of(url)
-
-
-def _is_full(error: BaseException) -> bool:
-    """Return whether the disk had no room for the frontier."""
-    return not isinstance(error, KrowlError) and for_want_of_room(error)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.edit import forget_host
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.hosts.holds import NOTES, Hold, hold_of, settle_holds
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.tally import Tally
@@ -87,8 +87,8 @@ def test_a_host_that_is_set_aside_says_why_and_is_freed_by_forgetting_it(
 ) -> None:
     world.add(BAD)
     start_after(world, tmp_path, BAD, BAD)
-    view = look_at_host(world.store, "bad.test", RULE, world.clocks.wall, most=10)
-    assert (view.holds, view.queued) == (2, 1)
+    view = view_host(world.store, "bad.test", RULE, world.clocks.wall, most=10)
+    assert (view.holds, view.host.queued) == (2, 1)
     assert "set aside: it has held the event loop for over 5 s 2 times" in view.why
     assert BAD in view.why
     assert "24.0 hours" in view.why

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
 from krowlspider.frontier.store import schema
@@ -41,7 +41,7 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     host.queued = len(entries)
     batch.put(schema.host_key(host.name), host.encode())
     batch.write()
-    return look_at_host(store, host.name, RULE, NOW, most=10)
+    return view_host(store, host.name, RULE, NOW, most=10)
 
 
 def waiting(seconds: float = 0.0, **rate: float) -> Host:
@@ -96,7 +96,7 @@ def test_a_host_that_is_deferred_says_when_it_is_tried_again() -> None:
     view = seen(host, PAGE)
     assert view.state == "dead"
     assert view.why == (
-        "It is deferred because its robots.txt cannot be had; that is tried again at the next start"
+        "It is deferred because its robots.txt cannot be fetched; that is tried again at the next start"
         " and every hour."
     )
 
@@ -110,7 +110,9 @@ def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours
     )
     assert seen(host).why == "Nothing of it is queued."
     host.rate.errors = 9
-    assert seen(host, PAGE).why.startswith("It is deferred because its robots.txt cannot be had")
+    assert seen(host, PAGE).why.startswith(
+        "It is deferred because its robots.txt cannot be fetched"
+    )
 
 
 def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_many_minutes() -> (
@@ -150,7 +152,7 @@ def test_the_first_entries_are_shown_and_all_are_counted() -> None:
     entries[0] = replace(LATER, strikes=2, throttling=3)
     bad = replace(PAGE, url="http://a.test/bad", strikes=3)
     view = seen(waiting(2), *entries, poison=(bad,))
-    assert (view.queued, view.retries, len(view.queue)) == (12, 1, 10)
+    assert (view.host.queued, view.retries, len(view.queue)) == (12, 1, 10)
     first = view.queue[0]
     assert (first.tries, first.strikes, first.due_in) == (4, 2, 20.0)
     assert (view.queue[9].url, view.queue[9].depth, view.queue[9].due_in) == (
@@ -163,16 +165,16 @@ def test_the_first_entries_are_shown_and_all_are_counted() -> None:
 
 
 def test_the_time_until_the_next_request_counts_the_host_and_its_retries() -> None:
-    assert seen(waiting(3), PAGE).due_in == 3.0
-    assert seen(waiting(3), LATER).due_in == 20.0
-    assert seen(waiting(25), LATER).due_in == 25.0
+    assert seen(waiting(3), PAGE).host.due_in == 3.0
+    assert seen(waiting(3), LATER).host.due_in == 20.0
+    assert seen(waiting(25), LATER).host.due_in == 25.0
 
 
 def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
     """Five times its latency, doubled three times; its robots.txt asks for less."""
     view = seen(waiting(9, ema=0.3, floor=0.75, throttling=3, errors=1), PAGE)
-    assert (view.delay, view.crawl_delay) == (12.0, 0.75)
-    assert (view.throttling, view.errors) == (3, 1)
+    assert (view.host.delay, view.crawl_delay) == (12.0, 0.75)
+    assert (view.throttling, view.host.errors) == (3, 1)
     lines = one_host(view).splitlines()
     assert "delay    12.00 s (its robots.txt asks for 0.75 s)" in lines
     assert "backoff  1 errors in a row, slowed down 3 times" in lines
@@ -181,7 +183,12 @@ def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
 
 def test_a_host_of_which_nothing_is_known_has_the_least_delay() -> None:
     view = seen(waiting(), PAGE)
-    assert (view.delay, view.crawl_delay, view.throttling, view.errors) == (0.25, 0.0, 0, 0)
+    assert (view.host.delay, view.crawl_delay, view.throttling, view.host.errors) == (
+        0.25,
+        0.0,
+        0,
+        0,
+    )
     lines = one_host(view).splitlines()
     assert "delay    0.25 s" in lines
     assert "backoff  0 errors in a row, slowed down 0 times" in lines
@@ -193,16 +200,16 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
     record = RobotsRecord(Ruling.RULES.value, NOW, NOW + 60, 200, b"User-agent: *\n")
     world.frontier.put_robots("http://a.test", record.encode())
     world.frontier.put_robots("https://a.test", replace(record, status=203).encode())
-    view = look_at_host(world.store, "a.test", RULE, NOW, most=10)
+    view = view_host(world.store, "a.test", RULE, NOW, most=10)
     assert [(known.authority, known.status) for known in view.robots] == [
         ("http://a.test", 200),
         ("https://a.test", 203),
     ]
     assert (view.robots[0].ruling, view.robots[0].expires) == ("rules", NOW + 60)
-    assert look_at_host(world.store, "b.test", RULE, NOW, most=10).robots == []
+    assert view_host(world.store, "b.test", RULE, NOW, most=10).robots == []
 
 
 def test_an_unknown_host_is_told(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
     with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
-        look_at_host(world.store, "no.test", RULE, NOW, most=10)
+        view_host(world.store, "no.test", RULE, NOW, most=10)
