@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import plyvel
@@ -158,7 +159,7 @@ class Command(ScrapyCommand):
     def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
         hasher = IdentityHasher(head.seed)
         report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
-        self._say(opts, report.as_dict(), frontier.repaired(report, folder.path))
+        self._say(opts, asdict(report), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
 
@@ -168,7 +169,8 @@ class Command(ScrapyCommand):
         policy, now = delay_policy(self.settings), time.time()
         if opts.host:
             one = view_host(store, _host(opts.host), policy, now, _MOST)
-            self._say(opts, one.as_dict(), frontier.one_host(one))
+            fields = asdict(one)
+            self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one))
         elif opts.export:
             count = 0
             with written(opts.export) as file:
@@ -177,7 +179,7 @@ class Command(ScrapyCommand):
             print(f"{count:,} URLs written", file=sys.stderr)
         elif source := getattr(opts, "import"):
             result = import_into(folder, head, store, self.settings, read_lines(source))
-            self._say(opts, result.as_dict(), str(result))
+            self._say(opts, asdict(result), frontier.imported(result))
             if result.useless:
                 self.exitcode = BAD_INPUT
         elif opts.drop_host:
@@ -194,7 +196,7 @@ class Command(ScrapyCommand):
             )
         else:
             view = view_frontier(store, policy, now, _MOST)
-            self._say(opts, view.as_dict(), frontier.whole(view))
+            self._say(opts, asdict(view), frontier.whole(view))
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:

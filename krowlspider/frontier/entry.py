@@ -1,17 +1,24 @@
-"""A queued URL, and its format on disk."""
+"""A queued URL, its format on disk, and its JSON in exports and hand-overs."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from struct import Struct
+from typing import TYPE_CHECKING, Annotated, Self
 
-from krowlspider.frontier.store.schema import host_in
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-_HEAD = Struct(">BH")
-_TRIES = Struct(">BBBB")
-_DUE = Struct(">d")
-_LENGTH = Struct(">H")
-_CHAIN_LENGTH = Struct(">I")
+from krowlspider.frontier.store.schema import PRIORITY_LIMIT, host_in, split_queue_key
+from krowlspider.urls.canonical import normalise
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_HEAD = struct.Struct(">BH")
+_TRIES = struct.Struct(">BBBB")
+_DUE = struct.Struct(">d")
+_LENGTH = struct.Struct(">H")
+_CHAIN_LENGTH = struct.Struct(">I")
 # Flags in the first byte of an entry: the fields that follow, and the scheme.
 _BARE = 1
 _DELAYED = 2
@@ -21,6 +28,13 @@ _HTTPS = 16
 _WHOLE = 32
 _CHAINED = 64
 _VIA = 128
+# The highest counts that an entry holds, and more URLs than any crawl makes a chain of.
+Count = Annotated[int, Meta(ge=0, le=0xFF)]
+_Depth = Annotated[int, Meta(ge=0, le=0xFFFF)]
+_Chain = Annotated[tuple[str, ...], Meta(max_length=0xFF)]
+_Priority = Annotated[int, Meta(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
+_Hop = Annotated[str, Meta(pattern="^[LM]?$")]
+_State = Annotated[str, Meta(pattern="^(queued|poison)$")]
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +127,7 @@ class Entry:
         return entry
 
 
-def _read_text(data: bytes, at: int, length: Struct) -> tuple[str, int]:
+def _read_text(data: bytes, at: int, length: struct.Struct) -> tuple[str, int]:
     """Return the text behind its length, and where it ends."""
     start = at + length.size
     end = start + int(length.unpack_from(data, at)[0])
@@ -142,3 +156,72 @@ def _lengthen(text: str, host: str) -> str:
 def entry_of(key: bytes, value: bytes) -> Entry:
     """Return the entry under a queue or poison key."""
     return Entry.decode(value, host_in(key))
+
+
+class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
+    """An entry, with the field names of `Entry`; ``request`` is base64 in JSON.
+
+    Only ``url`` is required. An unknown field is an error: a misspelt one would be lost silently.
+    """
+
+    url: str
+    priority: _Priority = 0
+    bare: bool = False
+    depth: _Depth = 0
+    redirects: Count = 0
+    retries: Count = 0
+    throttling: Count = 0
+    # The name of ``throttling`` before version 0.2.0.
+    distress: Count | UnsetType = UNSET
+    chain: _Chain | UnsetType = UNSET
+    via: str | UnsetType = UNSET
+    hop: _Hop | UnsetType = UNSET
+    request: bytes | UnsetType = UNSET
+    state: _State = "queued"
+
+    @classmethod
+    def of(cls, key: bytes, value: bytes, state: str, **more: Any) -> Self:
+        """Return the line of an entry, given by its key and value; ``more`` are other fields."""
+        entry = entry_of(key, value)
+        return cls(
+            url=entry.url,
+            priority=split_queue_key(key)[1],
+            bare=entry.bare,
+            depth=entry.depth,
+            redirects=entry.redirects,
+            retries=entry.retries,
+            throttling=entry.throttling,
+            chain=entry.chain or UNSET,
+            via=entry.via or UNSET,
+            hop=entry.hop or UNSET,
+            request=entry.request or UNSET,
+            state=state,
+            **more,
+        )
+
+    def entry(self, url_max: int) -> Entry:
+        """Return the entry.
+
+        :raises ValueError: a URL is not valid, or has more than ``url_max`` characters
+        """
+        return Entry(
+            _normalised(self.url, url_max),
+            self.depth,
+            self.redirects,
+            self.retries,
+            self.throttling or self.distress or 0,
+            bare=self.bare,
+            request=self.request or b"",
+            chain=tuple(_normalised(url, url_max) for url in self.chain or ()),
+            via=_normalised(self.via, url_max) if self.via else "",
+            hop=(self.via and self.hop) or "",
+        )
+
+
+def _normalised(text: str, url_max: int) -> str:
+    url = normalise(text)
+    if url is None:
+        raise ValueError(f"not an http or https URL, or one with a user name: {text[:80]!r}")
+    if len(url) > url_max:
+        raise ValueError(f"a URL of more than {url_max} characters")
+    return url

@@ -11,6 +11,7 @@ from krowlspider.crawl.status import LINE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.admin.repair import Repaired
     from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow
@@ -87,6 +88,13 @@ def one_host(view: HostView) -> str:
         for known in view.robots
     ]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("poison", view.poison)])
+
+
+def imported(result: Imported) -> str:
+    """Return the counts of an import."""
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in result.refused.items())
+    refused = f"refused {sum(result.refused.values())}" + (f" ({reasons})" if reasons else "")
+    return f"imported {result.imported}, known {result.known}, {refused}, bad {result.bad}"
 
 
 def _moment(seconds: float) -> str:

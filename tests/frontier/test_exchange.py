@@ -13,6 +13,7 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.store.queues import all_entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
+from krowlspider.views import frontier as frontier_text
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.memory import MemoryStore
 
@@ -81,9 +82,9 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
     assert [line["priority"] for line in lines] == [0, -5, 2**31 - 1]
     other = other_world()
     result, mistakes = imported(other, *map(json.dumps, lines))
-    assert (str(result), mistakes) == ("imported 3, known 0, refused 0, bad 0", [])
+    assert (result, mistakes) == (Imported(3, 0, {}, 0), [])
     assert exported(other) == lines
-    assert imported(other, *map(json.dumps, lines))[0] == Imported(known=3)
+    assert imported(other, *map(json.dumps, lines))[0] == Imported(0, 3, {}, 0)
     assert exported(other) == lines
 
 
@@ -92,7 +93,7 @@ def test_a_line_of_a_url_alone_is_enough_and_it_is_normalised(
 ) -> None:
     world = World(open_store)
     result, _ = imported(world, line("HTTP://A.test:80/x/../y#part"), "", line("http://a.test/y"))
-    assert result == Imported(imported=1, known=1)
+    assert result == Imported(1, 1, {}, 0)
     assert [line["url"] for line in exported(world)] == ["http://a.test/y"]
     assert world.restart().queued == 1
     assert world.fetch() == "http://a.test/y"
@@ -101,7 +102,8 @@ def test_a_line_of_a_url_alone_is_enough_and_it_is_normalised(
 def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later() -> None:
     world = other_world()
     result, _ = imported(world, *(line(f"http://a.test/{page}") for page in range(1003)))
-    assert str(result) == "imported 1000, known 0, refused 3 (host_queue: 3), bad 0"
+    text = "imported 1000, known 0, refused 3 (host_queue: 3), bad 0"
+    assert frontier_text.imported(result) == text
     assert not world.frontier.seen.known("a.test", world.hasher.key("http://a.test/1002"))
 
 
@@ -190,7 +192,7 @@ def test_poison_is_exported_and_only_an_import_puts_it_back(
     assert (poison["url"], poison["state"]) == (URLS[0], "poison")
     assert world.add(URLS[0]) == 0
     result, _ = imported(world, json.dumps(poison), json.dumps(poison))
-    assert result == Imported(imported=1, known=1)
+    assert result == Imported(1, 1, {}, 0)
     assert {(line["url"], line["state"]) for line in exported(world)} == {
         (url, "queued") for url in URLS[:2]
     }

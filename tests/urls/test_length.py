@@ -14,7 +14,7 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from krowlspider.cluster.transport.message import BadMessage, decode
-from krowlspider.frontier.entry_line import EntryLine
+from krowlspider.frontier.entry import EntryLine
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.length import (
     _AUTHORITY,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.entry_line import EntryLine
+from krowlspider.frontier.entry import EntryLine, entry_of
 from krowlspider.frontier.frontier import Candidate
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
+from krowlspider.frontier.store.store import delete
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 # Lines that become one batch: about 1 MB.
 _BATCH = 1000
-# Batches between two commits.
-_COMMIT_EVERY = 100
 
 
 def export_lines(store: Store) -> Iterator[str]:
@@ -40,28 +37,15 @@ def export_lines(store: Store) -> Iterator[str]:
 class Imported:
     """What became of the lines of an import; ``refused`` is by the limit that refused them."""
 
-    imported: int = 0
-    known: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    bad: int = 0
+    imported: int
+    known: int
+    refused: dict[str, int]
+    bad: int
 
     @property
     def useless(self) -> bool:
         """Return whether there were lines, and all were bad."""
         return bool(self.bad and not (self.imported or self.known or self.refused))
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "imported": self.imported,
-            "known": self.known,
-            "refused": dict(self.refused),
-            "bad": self.bad,
-        }
-
-    def __str__(self) -> str:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in self.refused.items())
-        refused = f"refused {self.refused.total()}" + (f" ({reasons})" if reasons else "")
-        return f"imported {self.imported}, known {self.known}, {refused}, bad {self.bad}"
 
 
 def parse_line(
@@ -98,7 +82,8 @@ def import_lines(
     ``complain`` is called with the number and the mistake of each bad line. A known URL stays as it
     is, unless it is poison: then it goes back to the queue without strikes.
     """
-    result = Imported()
+    before = frontier.counters.copy()
+    bad = 0
     # Few: each of them has cost three processes.
     poison = {entry_of(key, value).url: key for key, value in store.items(schema.POISON)}
     batch: list[Candidate] = []
@@ -107,48 +92,28 @@ def import_lines(
             candidate = parse(line)
         except ValueError as error:
             complain(number, str(error))
-            result.bad += 1
+            bad += 1
             continue
         if candidate is None:
             continue
         if (key := poison.pop(candidate.entry.url, None)) is not None:
-            _requeue(frontier, store, key, candidate, result)
+            candidate.key = None
+            # Queued first: a death in between leaves both, never none.
+            if frontier.add([candidate]):
+                delete(store, [key])
             continue
         batch.append(candidate)
         if len(batch) == _BATCH:
-            _add(frontier, batch, result)
+            frontier.add(batch)
             batch = []
-            if number % (_BATCH * _COMMIT_EVERY) < _BATCH:
-                _commit(frontier)
-    _add(frontier, batch, result)
-    _commit(frontier)
-    return result
-
-
-def _add(frontier: Frontier, batch: list[Candidate], result: Imported) -> int:
-    before = frontier.counters.copy()
-    added = frontier.add(batch)
-    result.imported += added
-    for name, count in (frontier.counters - before).items():
-        if name == "known":
-            result.known += count
-        elif name.startswith("dropped/"):
-            result.refused[name.removeprefix("dropped/")] += count
-    return added
-
-
-def _requeue(
-    frontier: Frontier, store: Store, key: bytes, candidate: Candidate, result: Imported
-) -> None:
-    """Queue a poison URL, then remove the poison: a death in between leaves both, never none."""
-    candidate.key = None
-    if _add(frontier, [candidate], result):
-        batch = store.batch()
-        batch.delete(key)
-        batch.write()
-
-
-def _commit(frontier: Frontier) -> None:
+    frontier.add(batch)
+    changes = frontier.counters - before
     commit = frontier.begin_commit()
     commit.write()
     frontier.end_commit(commit)
+    refused = {
+        name.removeprefix("dropped/"): count
+        for name, count in changes.items()
+        if name.startswith("dropped/")
+    }
+    return Imported(changes["queued"], changes["known"], refused, bad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.edit import UnknownHostError
@@ -54,11 +54,6 @@ class HostView:
     robots: list[RobotsRow]
     queue: list[EntryRow]
     poison: list[EntryRow]
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the fields for JSON, those of ``host`` beside the others."""
-        fields = asdict(self)
-        return {**fields, **fields["host"]}
 
 
 def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: int) -> HostView:

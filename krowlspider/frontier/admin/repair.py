@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from errno import ENOSPC
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -22,13 +22,7 @@ from krowlspider.errors import error_text
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.store.disk import cut_logs, forget_sizes, sync
 from krowlspider.frontier.store.log_damage import without_damage
-from krowlspider.frontier.store.store import (
-    BLOCK_CACHE,
-    TABLE_FILTER_BITS,
-    WRITE_BUFFER,
-    LevelStore,
-    StoreError,
-)
+from krowlspider.frontier.store.store import TABLE_OPTIONS, LevelStore, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,9 +69,6 @@ class Repaired:
     def empty(self) -> bool:
         """Return whether no host is left of a damaged frontier."""
         return self.copy is not None and not self.found.kept["hosts"]
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def _is_damage(error: BaseException | None) -> bool:
@@ -138,13 +129,7 @@ def _repair(
     cut_bytes = sum(cut_logs(copy).values())
     forget_sizes(working)
     log_bytes = sum(_clean_log(log) for log in sorted(working.glob("*.log")))
-    plyvel.repair_db(
-        str(working),
-        paranoid_checks=True,
-        write_buffer_size=WRITE_BUFFER,
-        lru_cache_size=BLOCK_CACHE,
-        bloom_filter_bits=TABLE_FILTER_BITS,
-    )
+    plyvel.repair_db(str(working), **TABLE_OPTIONS)
     broken = sorted(
         path
         for path in copy.iterdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Self
@@ -88,9 +88,6 @@ class FrontierView:
     slowest: list[HostRow]
     next_due: list[HostRow]
     poisoned: list[EntryRow]
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def seconds_until(due: float, wall: float) -> float:

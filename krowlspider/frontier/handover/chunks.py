@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from krowlspider.frontier.entry_line import Count, EntryLine
+from krowlspider.frontier.entry import Count, EntryLine
 from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys

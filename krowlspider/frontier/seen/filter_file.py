@@ -40,8 +40,8 @@ class Snapshot:
 class FilterFile:
     """A file that holds one snapshot.
 
-    The first line has a checksum and a JSON object. The bytes of the layers follow; their sizes and
-    checksums are in the JSON. A file that is damaged, cut or of another version counts as missing.
+    The first line has a checksum and a JSON object, in which are the sizes and checksums of the
+    layers that follow. A file that is damaged, cut or of another version counts as missing.
     """
 
     def __init__(self, path: Path):
@@ -62,13 +62,11 @@ class FilterFile:
             "sizes": [len(layer) for layer in layers],
             "blake2b": [_checksum(layer) for layer in layers],
         }
+        line = json.dumps(head).encode()
         draft = self.path.with_name(self.path.name + ".new")
         try:
             with draft.open("wb") as file:
-                line = json.dumps(head).encode()
-                file.write(b"%b %b\n" % (_checksum(line).encode(), line))
-                for layer in layers:
-                    file.write(layer)
+                file.writelines([b"%b %b\n" % (_checksum(line).encode(), line), *layers])
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
@@ -79,27 +77,17 @@ class FilterFile:
         sync(self.path.parent)
 
     def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
-        """Return the snapshot; None if the file is missing, damaged or of another version.
-
-        ``hash_key`` is the hash function of the layers: a Bloom filter does not save its own.
-        """
+        """Return the snapshot, or None; ``hash_key`` is the hash function, which is not saved."""
         try:
             with self.path.open("rb") as file:
                 checksum, _, line = file.readline().rstrip(b"\n").partition(b" ")
-                if _checksum(line).encode() != checksum:
-                    return None
-                head = json.loads(line)
+                head = json.loads(line) if _checksum(line).encode() == checksum else {}
                 layers = [file.read(size) for size in head["sizes"]]
             if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
                 return None
-            return Snapshot(
-                head["mark"],
-                head["capacity"],
-                head["count"],
-                head["room"],
-                [Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
-                layers[-1],
-            )
+            numbers = {name: head[name] for name in ("mark", "capacity", "count", "room")}
+            full = [Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]]
+            return Snapshot(**numbers, full=full, newest=layers[-1])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 

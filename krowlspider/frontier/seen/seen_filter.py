@@ -91,10 +91,6 @@ class SeenFilter:
             self.count += len(chunk)
 
     def snapshot(self, mark: int) -> Snapshot:
-        """Return the present state; ``mark`` is the sequence of the last batch in the filter.
-
-        Full layers do not change any more, so only the newest is copied.
-        """
+        """Return the present state; full layers do not change, so only the newest is copied."""
         newest = self._layers[-1].save_bytes()
-        full = self._layers[:-1]
-        return Snapshot(mark, self.capacity, self.count, self._room, full, newest)
+        return Snapshot(mark, self.capacity, self.count, self._room, self._layers[:-1], newest)

@@ -17,6 +17,7 @@ from krowlspider.frontier.store.schema import (
     marked_by,
     seen_prefix,
 )
+from krowlspider.frontier.store.store import delete, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +41,8 @@ class SeenMarks:
     mark of its own: with ``verify``, and for hosts that were handed over. So a start with
     ``verify`` splits the joined marks.
 
-    The seen filter keeps the identities of hosts that were handed over. For such a host only the
-    marks on disk count, or its URLs would be taken for known should the host come back without
-    them.
+    The seen filter still has the identities of a host that was handed over. So its positives count
+    only with a mark on disk: the host may come back without its URLs.
     """
 
     def __init__(self, store: Store, *, verify: bool):
@@ -59,22 +59,18 @@ class SeenMarks:
     def _join_or_split(self) -> None:
         """Record that marks may be joined, or split those that are."""
         joined = self._store.get(JOINED) is not None
-        if joined != self._verify:
+        if not self._verify and not joined:
+            put(self._store, JOINED, b"")
+        if not self._verify or not joined:
             return
-        if joined:
-            marks = ((key, others) for key, others in self._store.items(SEEN) if others)
-            while some := list(islice(marks, _STEP)):
-                batch = self._store.batch()
-                for key, others in some:
-                    for identity in marked_by([(key, others)]):
-                        batch.put(key[:-KEY_SIZE] + identity, b"")
-                batch.write()
-        batch = self._store.batch()
-        if joined:
-            batch.delete(JOINED)
-        else:
-            batch.put(JOINED, b"")
-        batch.write()
+        marks = ((key, others) for key, others in self._store.items(SEEN) if others)
+        while some := list(islice(marks, _STEP)):
+            batch = self._store.batch()
+            for key, others in some:
+                for identity in marked_by([(key, others)]):
+                    batch.put(key[:-KEY_SIZE] + identity, b"")
+            batch.write()
+        delete(self._store, [JOINED])
 
     def identities(self) -> Iterator[bytes]:
         """Yield the identities of all hosts."""
@@ -115,10 +111,7 @@ class SeenMarks:
         )
 
     def forget(self, host: str, batch: Batch) -> None:
-        """Count a host as handed over once the batch is written; then call `remove`.
-
-        If the process dies in between, the next start removes the marks.
-        """
+        """Count a host as handed over, with the batch. Then call `remove`, or a restart does."""
         batch.put(gone_key(host), _REMOVING)
         if not self.is_gone(host):
             self._gone.update([xxh3_64_digest(host.encode())])
@@ -127,20 +120,12 @@ class SeenMarks:
         """Remove the marks of a host step by step; yield the identities of each step."""
         prefix = after = seen_prefix(host)
         while marks := list(islice(self._store.items(prefix, after), _STEP)):
-            batch = self._store.batch()
-            for key, _ in marks:
-                batch.delete(key)
-            batch.write()
+            delete(self._store, [key for key, _ in marks])
             after = marks[-1][0]
             yield list(marked_by(marks))
-        batch = self._store.batch()
-        batch.put(gone_key(host), b"")
-        batch.write()
+        put(self._store, gone_key(host), b"")
 
     def filter_rebuilt(self) -> None:
         """Forget which hosts were handed over: a rebuilt filter has nothing of them."""
         self._gone = SeenFilter(_GONE_CAPACITY)
-        batch = self._store.batch()
-        for key in self._store.keys(GONE):
-            batch.delete(key)
-        batch.write()
+        delete(self._store, self._store.keys(GONE))

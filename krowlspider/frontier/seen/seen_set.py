@@ -31,7 +31,7 @@ _SAVE_EVERY = 2_000_000
 class RecentKeys:
     """Keys that were looked up lately: most links of a page are on the pages before it.
 
-    There are two generations. The young one holds up to ``most`` keys, then replaces the old one.
+    They are in two generations: the young one holds ``most`` keys, then replaces the old one.
     """
 
     def __init__(self, most: int):
@@ -117,8 +117,7 @@ class SeenSet:
     def known_among(self, keys: Sequence[bytes], host_at: Callable[[int], str]) -> list[bool]:
         """Return for each identity whether it is known.
 
-        ``host_at`` returns the host of the identity at an index. It is called only where the disk
-        must be asked.
+        ``host_at`` returns the host of the identity at an index, where the disk must be asked.
         """
         known = self._recent.among(keys)
         if len(known) < len(keys):
@@ -172,10 +171,7 @@ class SeenSet:
             self._new.clear()
 
     def forget(self, host: str, batch: Batch) -> None:
-        """Forget a host that was handed over, once the batch is written; then call `remove_marks`.
-
-        If the process dies in between, the next start removes the marks.
-        """
+        """Forget a handed-over host, with the batch. Then call `remove_marks`, or a restart does."""
         self._marks.forget(host, batch)
 
     def remove_marks(self, host: str) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Durability of LevelDB's logs, which LevelDB does not ensure itself.
 
-LevelDB syncs only the newest log. It also accepts a log that was cut, as if the last batch had not
-been written to its end. So each sync records how long the logs were.
+LevelDB syncs only the newest log, and accepts a log that was cut as if its last batch had not been
+written to the end. So all logs are synced, and their sizes recorded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The file that holds the durable sizes of the logs, in the store's folder.
+# The file of the sizes in the store's folder: checksum and JSON, padded.
 _SIZES = "synced"
 _SIZES_BYTES = 4096
 
@@ -38,8 +38,27 @@ def sync_logs(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _logs(folder: Path) -> list[Path]:
-    return list(folder.glob("[0-9]*.log"))
+def cut_logs(folder: Path) -> dict[str, int]:
+    """Return by log how many bytes are missing at its end that were durable."""
+    try:
+        checksum, _, text = (folder / _SIZES).read_bytes().rstrip().partition(b" ")
+        durable: dict[str, int] = json.loads(text) if int(checksum, 16) == crc32(text) else {}
+    except (FileNotFoundError, ValueError):
+        # Never written, or torn by a power loss.
+        return {}
+    sizes = {log.name: log.stat().st_size for log in _logs(folder)}
+    newest = max(map(_number, sizes), default=0)
+    # A log that is gone is in a table if LevelDB has begun a newer one.
+    return {
+        name: size - sizes.get(name, 0)
+        for name, size in durable.items()
+        if size > sizes.get(name, 0) and (name in sizes or _number(name) > newest)
+    }
+
+
+def forget_sizes(folder: Path) -> None:
+    """Remove the recorded sizes: shorter logs no longer count as cut."""
+    (folder / _SIZES).unlink(missing_ok=True)
 
 
 def sync(path: Path) -> int:
@@ -52,34 +71,14 @@ def sync(path: Path) -> int:
     try:
         size = os.fstat(descriptor).st_size
         os.fsync(descriptor)
-        return size
     finally:
         os.close(descriptor)
+    return size
 
 
-def cut_logs(folder: Path) -> dict[str, int]:
-    """Return by log how many bytes are missing at its end that were durable."""
-    try:
-        checksum, _, text = (folder / _SIZES).read_bytes().rstrip().partition(b" ")
-        durable: dict[str, int] = json.loads(text) if int(checksum, 16) == crc32(text) else {}
-    except (FileNotFoundError, ValueError):
-        # Never written, or torn by a power loss.
-        return {}
-    sizes = {log.name: log.stat().st_size for log in _logs(folder)}
-    newest = max(map(_number, sizes), default=0)
-    missing = {name: size - sizes.get(name, 0) for name, size in durable.items()}
-    # A missing log is in a table if LevelDB has begun a newer one.
-    return {
-        name: size
-        for name, size in missing.items()
-        if size > 0 and (name in sizes or _number(name) > newest)
-    }
+def _logs(folder: Path) -> list[Path]:
+    return list(folder.glob("[0-9]*.log"))
 
 
 def _number(log: str) -> int:
     return int(log.partition(".")[0])
-
-
-def forget_sizes(folder: Path) -> None:
-    """Remove the recorded sizes: shorter logs no longer count as cut."""
-    (folder / _SIZES).unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.store import StoreError
+from krowlspider.frontier.store.store import StoreError, put
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
@@ -17,16 +17,13 @@ def check_owner(store: Store, seed: int, ring: str) -> None:
     :raises StoreError: the store belongs to another job, or is not a frontier
     """
     owner = store.get(schema.OWNER)
-    if owner == _owner(seed, ring):
-        return
-    if owner is not None:
+    if owner not in {None, _owner(seed, ring)}:
         raise StoreError(
             "its frontier/ is of another job, with other identities:"
             " put back the frontier that belongs to it"
         )
-    if _has(store, b"") and not any(
-        _has(store, prefix) for prefix in (schema.COUNTERS, schema.QUEUE, schema.JOINED)
-    ):
+    kinds = (schema.OWNER, schema.COUNTERS, schema.QUEUE, schema.JOINED)
+    if _has(store, b"") and not any(_has(store, kind) for kind in kinds):
         raise StoreError(
             "its frontier/ is a LevelDB folder of another program:"
             " put the frontier back, or give another JOBDIR"
@@ -36,9 +33,7 @@ def check_owner(store: Store, seed: int, ring: str) -> None:
 def put_owner(store: Store, seed: int, ring: str) -> None:
     """Write the job into a store that names none."""
     if store.get(schema.OWNER) is None:
-        batch = store.batch()
-        batch.put(schema.OWNER, _owner(seed, ring))
-        batch.write()
+        put(store, schema.OWNER, _owner(seed, ring))
 
 
 def _owner(seed: int, ring: str) -> bytes:

@@ -18,19 +18,26 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-# Links go to places all over the key space: a larger buffer is merged fewer times, but takes longer
-# to read back after a kill.
-WRITE_BUFFER = 64 * 1024 * 1024
-BLOCK_CACHE = 64 * 1024 * 1024
-# LevelDB maps the first 1,000 tables that it opens: at most 1 GB of them is resident.
-TABLE_SIZE = 1024 * 1024
-# Smaller than LevelDB's 4 kB: each read of a single entry checks a whole block.
-BLOCK_SIZE = 1024
-# LevelDB uses a fifth of the process's limit of open files, and reopens the other tables each time.
-OPEN_TABLES = 16_384
-# Bits per key of the table filters: 1 % of the reads of missing keys are needless.
-TABLE_FILTER_BITS = 10
-
+# How tables are written: by a store, and by a repair.
+TABLE_OPTIONS = {
+    "paranoid_checks": True,
+    # Links go to places all over the key space: a larger buffer is merged fewer times.
+    "write_buffer_size": 64 * 1024 * 1024,
+    "lru_cache_size": 64 * 1024 * 1024,
+    # Bits per key: 1 % of the reads of missing keys are needless.
+    "bloom_filter_bits": 10,
+}
+_OPTIONS = {
+    **TABLE_OPTIONS,
+    # LevelDB maps the first 1,000 tables that it opens: at most 1 GB of them is resident.
+    "max_file_size": 1024 * 1024,
+    # LevelDB has 4 kB: each read of a single entry checks a whole block.
+    "block_size": 1024,
+    # LevelDB uses a fifth of the process's limit, and reopens the other tables for each read.
+    "max_open_files": 16_384,
+    # Reading a single entry from a compressed table takes three times as long.
+    "compression": None,
+}
 _AFTER_ALL = b"\xff"
 
 
@@ -75,6 +82,21 @@ class Store(Protocol):
     def compact(self, start: bytes, stop: bytes) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
+
+
+def put(store: Store, key: bytes, value: bytes) -> None:
+    """Write one value in a batch of its own."""
+    batch = store.batch()
+    batch.put(key, value)
+    batch.write()
+
+
+def delete(store: Store, keys: Iterable[bytes]) -> None:
+    """Delete keys in a batch of their own."""
+    batch = store.batch()
+    for key in keys:
+        batch.delete(key)
+    batch.write()
 
 
 def _behind_group(key: bytes) -> bytes:
@@ -133,28 +155,15 @@ class LevelStore:
                 " on the disk are missing"
             ) from plyvel.CorruptionError(b"a log was cut")
         try:
-            self._db = plyvel.DB(
-                str(folder),
-                create_if_missing=create,
-                paranoid_checks=True,
-                write_buffer_size=WRITE_BUFFER,
-                lru_cache_size=BLOCK_CACHE,
-                bloom_filter_bits=TABLE_FILTER_BITS,
-                max_file_size=TABLE_SIZE,
-                block_size=BLOCK_SIZE,
-                max_open_files=OPEN_TABLES,
-                # Reading a single entry from a compressed table takes three times as long.
-                compression=None,
-            )
-            # LevelDB has moved the older logs into tables. The file is replaced, not overwritten:
-            # a copy of the folder by hard links may share it.
+            self._db = plyvel.DB(str(folder), create_if_missing=create, **_OPTIONS)
+            # The older logs are in tables now. The file is replaced later, not overwritten: a copy
+            # of the folder by hard links may share it.
             forget_sizes(folder)
         except (plyvel.Error, OSError) as error:
-            if lacks_room(error):
-                raise StoreError(
-                    f"no room to open it: make some on the disk of {folder}"
-                ) from error
-            raise StoreError(f"{folder}: {error_text(error)}") from error
+            no_room = f"no room to open it: make some on the disk of {folder}"
+            raise StoreError(
+                no_room if lacks_room(error) else f"{folder}: {error_text(error)}"
+            ) from error
         # `paranoid_checks` covers only LevelDB's own work: each read must ask for checks.
         self.get: Callable[[bytes], bytes | None] = partial(self._db.get, verify_checksums=True)
 
