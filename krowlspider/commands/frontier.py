@@ -41,15 +41,17 @@ if TYPE_CHECKING:
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options for more than an overview, which cannot be used while a crawl runs, and their values.
-_ACTIONS = {
-    "host": "the name of a host",
-    "export": "a file",
-    "import": "a file",
-    "drop_host": "the name of a host",
-    "forget": "the name of a host",
-    "repair": "",
+# Options for more than an overview, with what they do. None can be used while a crawl runs.
+_OF_HOSTS = {
+    "host": "one host, and why it is not being fetched",
+    "drop-host": "remove what a host has queued, for good",
+    "forget": "remove all that is known of a host: it can be found anew",
 }
+_OF_FILES = {
+    "export": "write what is queued, one JSON line a URL, to FILE or standard output",
+    "import": "queue the URLs in such lines, those of standard input for -",
+}
+_ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair")
 
 
 class Command(ScrapyCommand):
@@ -68,27 +70,12 @@ class Command(ScrapyCommand):
         super().add_options(parser)
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         one = parser.add_mutually_exclusive_group()
-        one.add_argument("--host", metavar="NAME", help="one host, and why it is not being fetched")
-        one.add_argument(
-            "--export",
-            metavar="FILE",
-            nargs="?",
-            const=STDIO,
-            help="write what is queued, one JSON line a URL, to FILE or standard output",
-        )
-        one.add_argument(
-            "--import",
-            metavar="FILE",
-            help="queue the URLs in such lines, those of standard input for -",
-        )
-        one.add_argument(
-            "--drop-host", metavar="NAME", help="remove what a host has queued, for good"
-        )
-        one.add_argument(
-            "--forget",
-            metavar="NAME",
-            help="remove all that is known of a host: it can be found anew",
-        )
+        for name, text in _OF_HOSTS.items():
+            one.add_argument(f"--{name}", metavar="NAME", dest=name, help=text)
+        for name, text in _OF_FILES.items():
+            # An export without a file goes to standard output.
+            optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
+            one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -122,10 +109,10 @@ class Command(ScrapyCommand):
                 )
         if len(args) != 1:
             raise UsageError("give one JOBDIR, before the options")
-        for name, wanted in _ACTIONS.items():
+        for name in _ACTIONS:
             if getattr(opts, name) == "":
-                option = name.replace("_", "-")
-                raise KrowlError(f"--{option} is given an empty name: give {wanted}")
+                wanted = "a file" if name in _OF_FILES else "the name of a host"
+                raise KrowlError(f"--{name} is given an empty name: give {wanted}")
         # This command fetches nothing, so it needs no real contact.
         self.settings.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
         validate(self.settings)
@@ -167,33 +154,32 @@ class Command(ScrapyCommand):
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
     ) -> None:
         policy, now = delay_policy(self.settings), time.time()
-        if opts.host:
-            one = view_host(store, _host(opts.host), policy, now, _MOST)
+        given = vars(opts)
+        if given["host"]:
+            one = view_host(store, _host(given["host"]), policy, now, _MOST)
             fields = asdict(one)
             self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one))
-        elif opts.export:
+        elif given["export"]:
             count = 0
-            with written(opts.export) as file:
+            with written(given["export"]) as file:
                 for count, line in enumerate(export_lines(store), 1):  # noqa: B007
                     file.write(f"{line}\n")
             print(f"{count:,} URLs written", file=sys.stderr)
-        elif source := getattr(opts, "import"):
-            result = import_into(folder, head, store, self.settings, read_lines(source))
+        elif given["import"]:
+            lines = read_lines(given["import"])
+            result = import_into(folder, head, store, self.settings, lines)
             self._say(opts, asdict(result), frontier.imported(result))
             if result.useless:
                 self.exitcode = BAD_INPUT
-        elif opts.drop_host:
-            dropped = drop_host(store, _host(opts.drop_host))
+        elif given["drop-host"]:
+            dropped = drop_host(store, _host(given["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
-        elif opts.forget:
+        elif given["forget"]:
             remove_filter = FilterFile(folder.seen).remove
-            seen, dropped = forget_host(store, _host(opts.forget), remove_filter)
-            self._say(
-                opts,
-                {"seen": seen, "dropped": dropped},
-                f"forgot {seen:,} URLs, {dropped:,} of them queued;"
-                " the next start rebuilds the seen filter",
-            )
+            seen, dropped = forget_host(store, _host(given["forget"]), remove_filter)
+            text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
+            text += "; the next start rebuilds the seen filter"
+            self._say(opts, {"seen": seen, "dropped": dropped}, text)
         else:
             view = view_frontier(store, policy, now, _MOST)
             self._say(opts, asdict(view), frontier.whole(view))

@@ -67,10 +67,9 @@ class Entry:
     hop: str = ""
 
     def encode(self, host: str) -> bytes:
-        """Return the entry as it is stored under a key of its host.
+        """Return the entry as it is stored under a key of its host: only what is not default.
 
-        Flags and depth come first, then the fields that differ from their defaults. Of a URL on the
-        host, only the part behind the host is stored: URLs fill most of the disk.
+        Of a URL on the host, only what follows the host is stored: URLs fill most of the disk.
         """
         is_https, path = _split(self.url, host)
         flags = is_https * _HTTPS | (path is None) * _WHOLE | self.bare * _BARE
@@ -159,9 +158,9 @@ def entry_of(key: bytes, value: bytes) -> Entry:
 
 
 class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
-    """An entry, with the field names of `Entry`; ``request`` is base64 in JSON.
+    """An entry as JSON, with the fields of `Entry`; ``request`` is base64.
 
-    Only ``url`` is required. An unknown field is an error: a misspelt one would be lost silently.
+    An unknown field is an error: a misspelt one would be lost silently.
     """
 
     url: str
@@ -181,7 +180,6 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, key: bytes, value: bytes, state: str, **more: Any) -> Self:
-        """Return the line of an entry, given by its key and value; ``more`` are other fields."""
         entry = entry_of(key, value)
         return cls(
             url=entry.url,
@@ -200,10 +198,7 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
         )
 
     def entry(self, url_max: int) -> Entry:
-        """Return the entry.
-
-        :raises ValueError: a URL is not valid, or has more than ``url_max`` characters
-        """
+        """:raises ValueError: a URL is not valid, or has more than ``url_max`` characters"""
         return Entry(
             _normalised(self.url, url_max),
             self.depth,

@@ -47,21 +47,18 @@ def _space(owner: str) -> tuple[str, int]:
 
 
 def foreign_mark(owner: str, key: bytes) -> tuple[str, bytes]:
-    """Return the name and the key that mark an identity as sent to an owner.
-
-    The seen filter knows no hosts, so the key differs from that of the URL itself: when its host
-    becomes ours, or another node's, the URL is not known.
-    """
+    """Return the name and the key that mark an identity as sent to an owner."""
+    # The seen filter knows no hosts. So the key is not that of the URL, which must be unknown when
+    # its host becomes ours or another node's.
     name, mask = _space(owner)
     return name, (int.from_bytes(key, "big") ^ mask).to_bytes(KEY_SIZE, "big")
 
 
 @dataclass(slots=True, eq=False)
 class _Bucket:
-    """The entries of one owner.
+    """The ``count`` entries of one owner, with sequences from ``head`` to before ``tail``.
 
-    ``count`` entries have sequences from ``head`` up to, not including, ``tail``. ``lent`` are the
-    sequences that were returned to a caller and not removed since.
+    ``lent`` are the sequences that were returned to a caller and not removed since.
     """
 
     prefix: bytes
@@ -72,7 +69,7 @@ class _Bucket:
 
 
 class Outbox:
-    """Entries by owner, at most ``most`` in all, 0 for no limit; ``depth`` counts them.
+    """Entries by owner, ``depth`` of them, at most ``most``; 0 is no limit.
 
     ``saved`` is what `gauges` returned at a clean close. Without it, all keys are counted.
     """
@@ -159,10 +156,7 @@ class Outbox:
         return removed
 
     def take_out(self, keys: Iterable[bytes], batch: Batch) -> int:
-        """Remove entries that `head` or `rebucket` returned with the batch.
-
-        Return how many were still there: others were moved, or queued here.
-        """
+        """Remove entries with the batch; return how many were neither moved nor queued since."""
         removed = 0
         for key in keys:
             owner, sequence = split_outbox_key(key)
@@ -180,8 +174,7 @@ class Outbox:
         self._removed += 1
 
     def consumed(self) -> bool:
-        """Return whether so many entries were removed, since it last was, that it is time to
-        compact."""
+        """Return whether enough was removed, since the last time, that compacting is worthwhile."""
         due = self._removed >= _COMPACT_EVERY
         if due:
             self._removed = 0
@@ -192,9 +185,8 @@ class Outbox:
     ) -> Iterator[list[tuple[bytes, bytes]]]:
         """Move each entry into the bucket of its new owner, some in each step.
 
-        ``owner_of`` returns the owner of a domain, None for this node. Yield in each step key and
-        message of the entries that are ours now. They stay until `take_out`, in the batch that
-        queues them. Others may use the outbox in between.
+        ``owner_of`` returns the owner of a domain, None for this node. Yield key and message of the
+        entries that are ours now: they stay until `take_out`, in the batch that queues them.
         """
         for owner, bucket in list(self._buckets.items()):
             at, end = bucket.head, bucket.tail

@@ -19,13 +19,11 @@ POISON_STRIKES = 3
 
 
 def strike(store: Store, key: bytes) -> Entry | None:
-    """Count a strike against the entry in the mark of a dead process, before anything is popped.
+    """Count a strike against the entry that a dead process was working on, and return the entry.
 
-    An entry with enough strikes moves to the poison range. All is one synced batch. Return the
-    entry; None when the mark names none, or one that is not queued any more.
-
-    Call this before a new `WorkMark` blanks the file: a death in between counts the strike twice.
-    The other order would lose it, and a page that kills at once could do so for ever.
+    With enough strikes it moves to the poison range. Return None if ``key`` is that of a host, or
+    of an entry that is not queued any more. Call this before a new `WorkMark` blanks the file: a
+    death in between counts a strike twice, and the other order would lose it.
     """
     saved = store.get(key) if key and not schema.is_record(key) else None
     if saved is None:
@@ -50,10 +48,8 @@ def is_poison(entry: Entry) -> bool:
 
 
 def free_place(store: Store, key: bytes) -> bytes:
-    """Return the key of a queue entry in the poison range, or the next free one.
-
-    A lane of retries begins again at its first sequence, so an earlier entry may have that key.
-    """
+    """Return the key of a queue entry in the poison range, or the next free one."""
+    # A lane of retries begins again at its first sequence, so an earlier entry may have the key.
     place = schema.POISON + key[len(schema.QUEUE) :]
     while store.get(place) is not None:
         place = place[:-8] + (int.from_bytes(place[-8:], "big") + 1).to_bytes(8, "big")

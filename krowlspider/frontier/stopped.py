@@ -1,7 +1,6 @@
 """A frontier that no crawl has open: read its hosts and counters, and drop entries.
 
-Every batch leaves a frontier that a crawl can go on from. A change that was cut short is completed
-by making it again.
+A crawl can go on after each batch. A change that was cut short is completed by making it again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The mark of the page at work, in a file that outlives a crash of the process.
 
-The file is mapped into memory: the kernel keeps what is written there when the process dies by a
-signal or a segfault, and writing costs no system call. One mark for each thread suffices, because a
-thread runs one piece of code at a time. So no page is blamed only for being in flight.
+The file is mapped into memory: the kernel keeps it when the process dies by a signal, and writing
+costs no system call. Each thread has its own mark, so no page is blamed for being in flight.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ import os
 from mmap import mmap
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # The files of the marks in a crawl's folder: of the event loop, and of the thread that decodes.
@@ -35,10 +33,7 @@ _BEAT = Struct("=d")
 
 
 def mark_of(key: bytes, url: str = "") -> bytes:
-    """Return the mark of a queue entry; ``url`` is for the watchdog's log.
-
-    The key of a host record marks work for the host that is for none of its pages.
-    """
+    """Return the mark of a queue entry, or of a host's record; ``url`` is for the watchdog."""
     mark = b"%b%b%b\0" % (_HEAD.pack(len(key), crc32(key)), key, url.encode())
     return mark[: BEAT_AT - MARK_AT]
 
@@ -56,12 +51,9 @@ def boot_id() -> bytes:
 
 
 def left_key(path: Path, boot: bytes) -> bytes:
-    """Return the key in the mark that the last process left.
-
-    It is empty for no mark, for a torn one, and after the machine restarted: what was on the disk
-    then says nothing about the last moment.
-    """
+    """Return the key in the mark that the last process left; empty for none or a torn one."""
     data = path.read_bytes() if path.exists() else b""
+    # A mark of an earlier run of the machine is not what was at work when it stopped.
     if len(data) != _SIZE or data[:MARK_AT].rstrip(b"\0") != _MAGIC + boot:
         return b""
     length, checksum = _HEAD.unpack_from(data, MARK_AT)
@@ -93,11 +85,11 @@ class WorkMark:
         self._map[MARK_AT : MARK_AT + len(mark)] = mark
         return before
 
-    def during(self, mark: bytes, do: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def during(self, mark: bytes, do: Callable[..., _T], *args: Any) -> _T:
         """Call ``do`` under a mark, and return its result."""
         after = self.put(mark)
         try:
-            return do(*args, **kwargs)
+            return do(*args)
         except SystemExit:
             # The process ends here: the mark stays.
             after = mark
@@ -111,6 +103,6 @@ class WorkMark:
         _BEAT.pack_into(self._map, BEAT_AT, self._beat)
 
     def close(self) -> None:
-        """Blank the file. Code that still runs marks nothing in it: the next process may own it."""
+        """Blank the file, and write nothing to it any more: the next process may own it."""
         self.put(NOTHING)
         self._map = bytearray(_SIZE)

@@ -32,10 +32,9 @@ class UnknownHostError(KrowlError):
 
 
 def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
-    """Remove all queued entries of a host, and return how many there were.
+    """Remove all queued entries of a host, counted as ``dropped/operator``; return how many.
 
-    They count as ``dropped/operator``. Its seen marks, delay, robots.txt and poison stay. ``size``
-    is the number of keys in a batch.
+    Everything else of the host stays. ``size`` is the number of keys in a batch.
 
     :raises UnknownHostError: there is no such host
     """
@@ -64,13 +63,10 @@ def _drop_queue(store: Store, host: Host, size: int) -> int:
 def forget_host(
     store: Store, name: str, remove_filter: Callable[[], None], *, size: int = BATCH
 ) -> tuple[int, int]:
-    """Remove everything of a host, so that it can be found anew.
+    """Remove everything of a host; return how many identities were seen, and how many queued.
 
-    Return how many identities were marked as seen, and how many URLs were queued.
-    ``remove_filter`` removes the saved seen filter durably.
-
-    The order keeps each URL queued or unseen, wherever this is cut short: first the filter, which
-    would still know the identities; then the marks; then the entries.
+    ``remove_filter`` removes the saved seen filter durably, which still has the identities. It goes
+    first, then the marks, then the entries: so each URL is queued or unseen wherever this stops.
 
     :raises UnknownHostError: there is nothing of the host
     """

@@ -37,10 +37,9 @@ class RobotsRow:
 class HostView:
     """What is known of a host.
 
-    ``crawl_delay`` is what its robots.txt asks for, in seconds. ``throttling`` counts doublings of
-    the delay, ``holds`` the times that it held the event loop, ``retries`` the entries that wait
-    for another try. ``queue`` and ``poison`` are the first entries of each; ``poisoned`` counts all
-    poison.
+    ``crawl_delay`` is in seconds. ``throttling`` counts doublings of the delay, ``holds`` the times
+    that it held the event loop, ``retries`` the entries that wait for another try. ``queue`` and
+    ``poison`` have the first entries; ``poisoned`` counts all poison.
     """
 
     host: HostRow
@@ -57,9 +56,7 @@ class HostView:
 
 
 def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: int) -> HostView:
-    """Read all that is known of a host.
-
-    ``wall`` is now in epoch seconds, ``most`` the number of entries in each list.
+    """Read all that is known of a host, with lists as in `view_frontier`.
 
     :raises UnknownHostError: there is no such host
     """

@@ -1,7 +1,6 @@
-"""Rebuild what a frontier derives from its queue entries.
+"""Rebuild what a frontier derives from its queue entries: host records, heap and seen marks.
 
-Host records count entries and know where queues begin and end; the heap has a key for each host
-with entries; each queued URL has a seen mark. A damaged store may have lost one without the other.
+A damaged store may have lost one without the other.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from krowlspider.frontier.store.schema import host_in, split_queue_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.store.store import Store
     from krowlspider.urls.canonical import IdentityHasher
 
@@ -42,11 +42,9 @@ class Found:
     """What is left of a frontier.
 
     - ``kept``: keys by kind. ``marked``: seen marks that were made anew.
-    - ``short``: entries that a host's record counts and that are missing, for the hosts that lack
-      most. ``short_hosts`` and ``short_urls``: the totals. After a kill they include what was done
-      in the last second.
-    - ``unrecorded``: the first of ``unrecorded_hosts`` hosts that had entries or seen marks and no
-      record. Nobody knows how many entries they had.
+    - ``short``: the hosts that lack most of the entries that their records count, and how many.
+      ``short_hosts``, ``short_urls``: totals, with what was done in the last second before a kill.
+    - ``unrecorded``: the first of the hosts with entries or seen marks and no record.
     - ``counters_lost``: the counters are missing, or older than the host records.
     """
 
@@ -66,11 +64,10 @@ class Found:
 
 
 def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int) -> Found:
-    """Make host records, heap and seen marks agree with the queue entries.
+    """Make everything agree with the queue entries; the saved seen filter must be removed before.
 
     A host without a record becomes due ``now``, in seconds of the job clock. ``most`` is the length
-    of the lists in `Found`. The saved seen filter must have been removed before: the batches that
-    bring it up to date are removed, too.
+    of the lists in `Found`.
     """
     rebuild = _Rebuild(store, hasher, now, most)
     rebuild.clear()
@@ -140,8 +137,11 @@ class _Rebuild:
         for key, value in entries:
             if marked is None:
                 marked = set(schema.marked_by(self._store.items(schema.seen_prefix(name))))
-            self._count_entry(host, key)
-            self._mark(name, key, value, marked)
+            _, priority, sequence = split_queue_key(key)
+            queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
+            queue.tail = sequence + 1
+            host.queued += 1
+            self._mark(name, entry_of(key, value), marked)
         if host.queued < counted:
             self._miss_entries(name, counted - host.queued)
         if host.state is SchedulingState.DEFERRED:
@@ -151,19 +151,10 @@ class _Rebuild:
         if host.queued or counted:
             self._change(schema.host_key(name), host.encode())
 
-    def _count_entry(self, host: Host, key: bytes) -> None:
-        _, priority, sequence = split_queue_key(key)
-        queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
-        queue.tail = sequence + 1
-        host.queued += 1
-
-    def _mark(self, name: str, key: bytes, value: bytes, marked: set[bytes]) -> None:
-        entry = entry_of(key, value)
-        if entry.request:
-            # It may have no identity, or one with its body. At worst it is queued once more.
-            return
+    def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
+        # A whole request may have no identity, or one with its body: it may be queued once more.
         identity = self._hasher.key(entry.url)
-        if identity not in marked:
+        if not entry.request and identity not in marked:
             marked.add(identity)
             self._change(schema.seen_prefix(name) + identity, b"")
             self.found.marked += 1

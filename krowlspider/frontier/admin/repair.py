@@ -1,8 +1,7 @@
 """Repair a damaged frontier, as far as LevelDB can read it.
 
-The frontier is moved aside during the repair, so that no crawl opens it half done. A repair that
-was killed is completed by the next one. All files as they were found stay in a folder of hard links
-beside it.
+Meanwhile it is moved aside, so that no crawl opens it; the next repair completes one that was
+killed. The files as they were found stay in a folder of hard links.
 """
 
 from __future__ import annotations
@@ -169,10 +168,8 @@ def _check_room(source: Path) -> None:
 
 
 def _refusal(frontier: Path) -> str | None:
-    """Return why LevelDB does not open a frontier; None if it does.
-
-    It opens links to the files: it deletes those that the manifest does not name.
-    """
+    """Return why LevelDB does not open a frontier; None if it does."""
+    # Opening deletes the files that the manifest does not name, so it opens links to them.
     draft = _links(frontier, frontier)
     try:
         LevelStore(draft).close()

@@ -40,9 +40,8 @@ class Arrivals:
     def take(self, said: Any) -> int:
         """Take a chunk, as parsed from JSON, if it is the next of its host.
 
-        Return how many chunks have arrived. They survive the death of this process, and a power
-        loss after the next commit: acknowledge them to the sender only then. Whether the host may
-        be fetched is decided by `HostScheduler.may_fetch`.
+        Return how many chunks have arrived. They survive a power loss after the next commit: tell
+        the sender only then. `HostScheduler.may_fetch` decides whether the host may be fetched.
 
         :raises BadChunk: the chunk cannot be taken; nothing has changed
         :raises HostBusyError: this node is handing the host over itself

@@ -1,8 +1,7 @@
 """Hand hosts over to other frontiers: cut them into chunks, and remove them once they have arrived.
 
-A departing host is sealed: nothing of it is popped or added. So the same host is always cut into
-the same chunks, by the next process too, and the number of those that have arrived says where to go
-on.
+A departing host is sealed: nothing of it is popped or added. So it is always cut into the same
+chunks, by the next process too, and the number of those that have arrived says where to go on.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.entry import entry_of
@@ -49,11 +48,10 @@ _KEY_LENGTH = 11
 
 
 class Departures:
-    """The hosts that leave a frontier.
+    """The hosts that leave a frontier; ``most`` is the number of entries in a chunk.
 
-    ``node`` is the id of this node, ``most`` the number of entries in a chunk. ``under_way`` has
-    the sealed hosts. ``kept`` counts the entries that stay here, by host: no other node could read
-    them.
+    ``under_way`` has the sealed hosts. ``kept`` counts entries that no other node can read, by
+    host: they stay.
     """
 
     def __init__(
@@ -78,8 +76,7 @@ class Departures:
     def moving(self, owner_of: Callable[[str], str | None]) -> Iterator[list[tuple[str, str]]]:
         """Yield hosts that belong to other nodes, with their owners; a list, often empty, a step.
 
-        ``owner_of`` returns the owner of a domain, None for this node. Hosts under way and those in
-        ``kept`` are left out.
+        ``owner_of`` returns the owner of a domain, None for this node.
         """
         # First, because they may get a record before the last step.
         unrecorded = self._unrecorded()
@@ -119,10 +116,10 @@ class Departures:
         return departure
 
     def stop(self) -> None:
-        """End all departures because the ring has changed; call it before anything else is done.
+        """End all departures at once, because the ring has changed.
 
-        Hosts whose removal has begun are removed now. The others stay. Should one belong to another
-        node again, it is handed over once more and merged with what has arrived.
+        Hosts whose removal has begun are removed, the others stay. If one is handed over later, it
+        is merged with what has arrived.
         """
         self.kept.clear()
         for departure in list(self.under_way.values()):
@@ -152,11 +149,9 @@ class Departure:
         self._number = -1
 
     def skip(self, arrived: int) -> Iterator[None]:
-        """Cut the chunks up to that number, one in each step; `chunk` would cut them at once.
-
-        If it is lower than before, the other node has lost chunks that were not durable.
-        """
+        """Cut the chunks up to that number, one in each step; `chunk` would cut them at once."""
         if arrived < self._number:
+            # The other node has lost chunks that were not durable.
             self._begin_cut()
         while self._number < arrived and (chunk := next(self._cut, None)) is not None:
             self._last = chunk
@@ -200,19 +195,17 @@ class Departure:
     ) -> dict[str, Any]:
         """Return a chunk as JSON has it."""
         host = self._host
-        record: HostRecord | UnsetType = UNSET
-        if number == 0:
-            record = HostRecord.of(host, now, self._frontier.surely_over(host))
         chunk = Chunk(
             host=host.name,
             transfer=self.transfer.hex(),
             number=number,
             last=last,
-            record=record,
             robots=items["robots"],
             entries=items["entries"],
             done=b"".join(items["done"]),
         )
+        if number == 0:
+            chunk.record = HostRecord.of(host, now, self._frontier.surely_over(host))
         built: dict[str, Any] = msgspec.to_builtins(chunk)
         return built
 
@@ -242,10 +235,7 @@ class Departure:
                 yield "done", most * KEYS_AN_ITEM, _KEY_LENGTH, identity
 
     def end(self) -> Iterator[None]:
-        """Remove the host, which has arrived, some in each step.
-
-        If the process dies in between, the next start goes on with it.
-        """
+        """Remove the host, which has arrived, some in each step. A restart completes it."""
         if self._steps is None:
             self._steps = self._removal()
         return self._steps
