@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.views.frontier import repaired
+from tests import warm
 from tests.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -371,20 +371,11 @@ def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(
     tmp_path: Path, options: list[str]
 ) -> None:
     jobdir = made(tmp_path / "job", "http://a.test/")
-    # What waits in a buffer meets the full disk last.
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "scrapy", "frontier", str(jobdir), *options],
-            cwd=ROOT,
-            env=environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert done.stderr == (
+    command = [sys.executable, "-m", "scrapy", "frontier", jobdir, *options]
+    errors = tmp_path / "errors"
+    with Path("/dev/full").open("wb") as full, errors.open("wb") as stderr:
+        assert warm.start(command, stdout=full, stderr=stderr).wait(60) == 2
+    assert errors.read_text() == (
         "krowlspider: standard output cannot be written: No space left on device\n"
     )
 

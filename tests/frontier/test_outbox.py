@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from krowlspider.frontier.outbox import Foreign, foreign_mark
+from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store.schema import OUTBOX
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.canonical import IdentityHasher
@@ -75,18 +75,10 @@ def test_what_was_put_is_known_and_what_was_not_is_not(world: World) -> None:
     assert messages(world) == [*urls(3), "http://a.test/new"]
 
 
-def test_a_message_is_put_once_though_another_took_its_place_among_those_last_met(
-    open_store: Callable[[], Store],
-) -> None:
+def test_a_message_is_put_once_in_a_batch(open_store: Callable[[], Store]) -> None:
+    """Its mark is not on the disk yet, where verify looks."""
     world = World(open_store, verify=True)
-    first = foreign("http://a.test/")
-    assert first.key is not None
-    place = hash(foreign_mark("x", first.key)[1]) & 0xFFFF
-    second = next(
-        item
-        for item in map(foreign, urls(10_000_000))
-        if item.key is not None and hash(foreign_mark("x", item.key)[1]) & 0xFFFF == place
-    )
+    first, second = map(foreign, urls(2))
     assert world.forward([first, second, first]) == 2
 
 
@@ -379,6 +371,6 @@ class LevelOutbox(OutboxModel):
 
 
 TestMemoryOutbox = MemoryOutbox.TestCase
-TestMemoryOutbox.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestMemoryOutbox.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestLevelOutbox = LevelOutbox.TestCase
-TestLevelOutbox.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestLevelOutbox.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)

@@ -320,12 +320,12 @@ repair(folder / "frontier", FilterFile(folder / "seen"), IdentityHasher(1), 1.7e
 """
 
 
-def test_a_repair_that_is_killed_anywhere_is_done_by_the_next_and_no_crawl_opens_half_of_it(
-    job: Job, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_next_repair_completes_one_that_was_killed(job: Job, tmp_path: Path, step: int) -> None:
+    """No crawl opens the frontier in between."""
     DAMAGES["flip in the log and no MANIFEST"][0](job)
     expected: list[str] | None = None
-    for at in range(1, 100, 3):
+    for at in range(1, 100, step):
         other = Job.__new__(Job)
         other.folder = tmp_path / str(at)
         other.frontier = other.folder / "frontier"

@@ -410,7 +410,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(batches=st.lists(CHANGES, max_size=4), prefix=st.sampled_from([b"a", b"b", b"c"]))
 def test_a_store_agrees_with_a_plain_dict(
     batches: list[list[tuple[bytes, bytes | None]]], prefix: bytes
