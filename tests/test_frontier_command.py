@@ -1,5 +1,4 @@
-"""``scrapy frontier`` on the folders of real crawls: what it shows, what it changes, and what it
-mends."""
+"""``scrapy frontier`` views, changes and mends the folders of real crawls."""
 
 from __future__ import annotations
 
@@ -48,8 +47,8 @@ def frontier(jobdir: Path, *options: str, given: str = "", code: int = 0) -> tup
     return done.stdout.decode(), done.stderr.decode()
 
 
-def told(jobdir: Path, *options: str, given: str = "") -> Any:
-    """What the command says as JSON."""
+def answer(jobdir: Path, *options: str, given: str = "") -> Any:
+    """Return the JSON output of the command."""
     return json.loads(frontier(jobdir, "--json", *options, given=given)[0])
 
 
@@ -71,7 +70,7 @@ def queued(jobdir: Path) -> list[dict[str, Any]]:
 
 def test_one_host_is_shown_with_why_it_is_not_fetched(stopped: Crawl) -> None:
     most = frontier_view(stopped.jobdir)["biggest"][0]
-    view = told(stopped.jobdir, "--host", most["host"])
+    view = answer(stopped.jobdir, "--host", most["host"])
     assert (view["queued"], view["done"]) == (most["queued"], most["done"])
     assert view["state"] == "active"
     assert view["why"].startswith("It is due")
@@ -93,7 +92,7 @@ def test_an_unknown_host_is_refused(stopped: Crawl) -> None:
     assert "'a b' is not the name of a host" in complaint
 
 
-def test_what_one_crawl_exports_another_imports_and_fetches(
+def test_another_crawl_imports_and_fetches_an_export(
     web: MockWeb, stopped: Crawl, tmp_path: Path
 ) -> None:
     exported = tmp_path / "urls.jsonl"
@@ -101,7 +100,7 @@ def test_what_one_crawl_exports_another_imports_and_fetches(
     lines = exported.read_text().splitlines()
     assert (text, count) == ("", f"{len(lines)} URLs written\n")
     assert len(lines) == frontier_view(stopped.jobdir)["queued"] > 0
-    again = told(stopped.jobdir, "--import", str(exported))
+    again = answer(stopped.jobdir, "--import", str(exported))
     assert again == {"imported": 0, "known": len(lines), "refused": {}, "bad": 0}
     other = made(tmp_path / "other" / "job")
     nothing = write_seeds(tmp_path / "none.txt", [])
@@ -118,7 +117,7 @@ def test_what_one_crawl_exports_another_imports_and_fetches(
     assert len(pages(web.log())) > before
 
 
-def test_nothing_from_outside_is_unpickled_and_no_request_goes_elsewhere(stopped: Crawl) -> None:
+def test_an_import_refuses_pickles_and_strange_requests(stopped: Crawl) -> None:
     def line(request: bytes) -> str:
         return json.dumps({"url": "http://x.test/", "request": b64encode(request).decode()}) + "\n"
 
@@ -164,13 +163,11 @@ def test_nothing_from_outside_is_unpickled_and_no_request_goes_elsewhere(stopped
 
 
 @pytest.mark.slow
-def test_a_dropped_host_is_not_fetched_again_and_a_forgotten_one_is(
-    web: MockWeb, stopped: Crawl
-) -> None:
+def test_a_forgotten_host_is_fetched_again_a_dropped_one_not(web: MockWeb, stopped: Crawl) -> None:
     first, second = (line["host"] for line in frontier_view(stopped.jobdir)["biggest"][:2])
-    count = told(stopped.jobdir, "--host", first)["queued"]
+    count = answer(stopped.jobdir, "--host", first)["queued"]
     assert frontier(stopped.jobdir, "--drop-host", first)[0] == f"dropped {count} queued URLs\n"
-    assert told(stopped.jobdir, "--drop-host", first) == {"dropped": 0}
+    assert answer(stopped.jobdir, "--drop-host", first) == {"dropped": 0}
     assert frontier_view(stopped.jobdir)["dropped"]["operator"] == count
     text, _ = frontier(stopped.jobdir, "--forget", second)
     assert "the next start rebuilds the seen filter" in text
@@ -187,9 +184,7 @@ def test_a_dropped_host_is_not_fetched_again_and_a_forgotten_one_is(
 
 
 @pytest.mark.parametrize("damage", ["no CURRENT", "flip in a table"])
-def test_a_damaged_crawl_is_refused_repaired_and_goes_on_to_its_end(
-    web: MockWeb, stopped: Crawl, damage: str
-) -> None:
+def test_a_damaged_crawl_is_repaired_and_goes_on(web: MockWeb, stopped: Crawl, damage: str) -> None:
     folder = stopped.jobdir / "frontier"
     if damage == "no CURRENT":
         (folder / "CURRENT").unlink()
@@ -206,7 +201,7 @@ def test_a_damaged_crawl_is_refused_repaired_and_goes_on_to_its_end(
     way_out = f"scrapy frontier {stopped.jobdir} --repair"
     assert complaint.startswith(f"krowlspider: {folder}: ")
     assert complaint.strip().endswith(way_out)
-    report = told(stopped.jobdir, "--repair")
+    report = answer(stopped.jobdir, "--repair")
     assert report["found"]["kept"]["queued"] == len(queued(stopped.jobdir))
     assert bool(report["tables"]) == (damage == "flip in a table")
     assert "frontier.before-repair-" in report["copy"]
@@ -231,7 +226,7 @@ def report(found: Found, *tables: str, log_bytes: int = 0) -> list[str]:
     return repaired(repair, Path("/my jobs")).splitlines()
 
 
-def test_a_repair_that_lost_nothing_but_entries_says_how_many_at_most() -> None:
+def test_a_report_of_lost_entries_says_at_most() -> None:
     assert report(LOST) == [
         "repaired: hosts 2, queued 1,234",
         "seen marks made anew for queued URLs: 5",
@@ -248,9 +243,7 @@ def test_a_repair_that_lost_nothing_but_entries_says_how_many_at_most() -> None:
     ]
 
 
-def test_a_repair_that_could_not_read_a_table_says_at_least_and_names_hosts_without_a_record() -> (
-    None
-):
+def test_a_report_of_unreadable_files_says_at_least() -> None:
     found = replace(LOST, unrecorded=["c.test", "d.test"], unrecorded_hosts=12, counters_lost=True)
     assert report(found, "000005.ldb", log_bytes=99)[2:] == [
         "tables that could not be read whole: 1, 2,048 bytes (000005.ldb)",
@@ -277,7 +270,7 @@ def test_a_repair_that_could_not_read_a_table_says_at_least_and_names_hosts_with
     assert "at most" not in nothing_counted
 
 
-def test_a_healthy_frontier_is_the_same_after_a_repair_and_nothing_is_said_to_be_wrong(
+def test_a_repair_of_a_healthy_frontier_reports_nothing(
     stopped: Crawl,
 ) -> None:
     before = queued(stopped.jobdir)
@@ -300,7 +293,7 @@ def made(jobdir: Path, *urls: str) -> Path:
     return jobdir
 
 
-def test_a_repair_after_which_no_host_is_left_is_none_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_repair_that_leaves_no_host_says_what_to_do(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "my job", "http://a.test/1", "http://a.test/2", "http://b.test/")
     store = LevelStore(jobdir / "frontier")
     batch = store.batch(sync=True)
@@ -315,19 +308,19 @@ def test_a_repair_after_which_no_host_is_left_is_none_and_says_what_to_do(tmp_pa
     assert f"scrapy frontier '{jobdir}' --forget HOST" in text
     assert f"give a new JOBDIR; as they were they are in {jobdir}/frontier.before-repair-1" in text
     frontier(jobdir, "--forget", "a.test")
-    assert told(jobdir, "--import", "-", given='{"url": "http://a.test/1"}')["imported"] == 1
+    assert answer(jobdir, "--import", "-", given='{"url": "http://a.test/1"}')["imported"] == 1
 
 
-def test_the_command_that_gets_poison_back_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_command_that_queues_poison_again_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
     log_strike(Entry("http://a.test/", strikes=3), Path("/my jobs"))
     assert "`scrapy frontier '/my jobs' --export` shows it" in caplog.text
 
 
-def test_a_refused_line_is_told_as_json(tmp_path: Path) -> None:
+def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     lines = "".join(f'{{"url": "http://{name}.test/"}}\n' for name in "ab")
     # What is queued is counted between batches: the next import finds it full.
-    assert told(jobdir, "-s", "KROWL_FRONTIER_MAX=1", "--import", "-", given=lines) == {
+    assert answer(jobdir, "-s", "KROWL_FRONTIER_MAX=1", "--import", "-", given=lines) == {
         "imported": 1,
         "known": 0,
         "refused": {"frontier": 1},
@@ -341,20 +334,20 @@ def test_an_import_of_nothing_but_bad_lines_is_a_mistake(tmp_path: Path) -> None
     assert "line 1 skipped" in complaint
 
 
-def test_what_is_exported_as_gzip_is_imported_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_gzip_export_is_imported_under_any_name(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job", "http://a.test/", "http://b.test/")
     packed = tmp_path / "urls.gz"
     assert frontier(jobdir, "--export", str(packed))[1] == "2 URLs written\n"
     assert len(gzip.decompress(packed.read_bytes()).splitlines()) == 2
     packed.rename(tmp_path / "urls")
     other = made(tmp_path / "other")
-    assert told(other, "--import", str(tmp_path / "urls"))["imported"] == 2
+    assert answer(other, "--import", str(tmp_path / "urls"))["imported"] == 2
     (tmp_path / "urls").write_bytes((tmp_path / "urls").read_bytes()[:-9])
     _, complaint = frontier(other, "--import", str(tmp_path / "urls"), code=2)
     assert complaint.startswith(f"krowlspider: {tmp_path}/urls cannot be read: ")
 
 
-def test_a_file_that_cannot_be_read_or_written_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_error_names_the_file(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     for option, name, mistake in (
         ("--import", "none", "cannot be read: No such file or directory"),
@@ -367,9 +360,7 @@ def test_a_file_that_cannot_be_read_or_written_is_told_by_its_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--export"], ["--host", "a.test"]])
-def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(
-    tmp_path: Path, options: list[str]
-) -> None:
+def test_unwritable_output_is_one_line_and_exit_code_2(tmp_path: Path, options: list[str]) -> None:
     jobdir = made(tmp_path / "job", "http://a.test/")
     command = [sys.executable, "-m", "scrapy", "frontier", jobdir, *options]
     errors = tmp_path / "errors"
@@ -429,12 +420,12 @@ def test_an_import_uses_the_crawls_own_fingerprinter(tmp_path: Path) -> None:
     own = ("-s", f"REQUEST_FINGERPRINTER_CLASS={__name__}.HeaderFingerprinter")
     for name, options, imported in (("scrapys", (), 1), ("own", own, 2)):
         jobdir = made(tmp_path / name)
-        assert told(jobdir, *options, "--import", "-", given=lines)["imported"] == imported
+        assert answer(jobdir, *options, "--import", "-", given=lines)["imported"] == imported
 
 
 def test_an_import_uses_the_crawls_own_dupefilter(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     lines = "".join(f'{{"url": "http://x.test/{page}"}}\n' for page in range(3))
     own = ("-s", f"DUPEFILTER_CLASS={__name__}.HostDupeFilter")
-    result = told(jobdir, *own, "--import", "-", given=lines)
+    result = answer(jobdir, *own, "--import", "-", given=lines)
     assert (result["imported"], result["known"]) == (1, 2)

@@ -1,5 +1,4 @@
-"""A crawl whose machine loses its power goes on without having lost a URL, or the record of a page
-it counted."""
+"""After a power loss no URL is lost, nor the record of a page that was counted."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ def crawl_of(web: MockWeb, folder: Path, seeds: list[str], **more: Any) -> Watch
     )
 
 
-def told(crawl: WatchedCrawl) -> int:
-    """Pages that the crawl has said were done since its start."""
+def pages_done(crawl: WatchedCrawl) -> int:
+    """Return how many pages the crawl has reported as done since its start."""
     status = JobFolder(crawl.jobdir).read_status()
     return 0 if status is None else int(str(status["done"]))
 
@@ -57,10 +56,9 @@ def fetched(web: MockWeb) -> set[str | None]:
 
 
 def run_a_while(crawl: WatchedCrawl, web: MockWeb, chance: random.Random) -> None:
-    """Until some commits are told of, and some requests more, so that a death is not always as long
-    after one."""
+    """Wait for some commits and some more requests: deaths then differ in their distance to a commit."""
     some = chance.randrange(1, 30)
-    crawl.wait_until(lambda: told(crawl) >= some)
+    crawl.wait_until(lambda: pages_done(crawl) >= some)
     goal = len(web.log()) + chance.randrange(20)
     crawl.wait_until(lambda: len(web.log()) >= goal)
 
@@ -90,7 +88,7 @@ def survive(
             crawl = crawl_of(web, folder, web.seeds(), settings=SLOWER, **more).start()
             run_a_while(crawl, web, chance)
             crawl.kill()
-            promised = done + told(crawl)
+            promised = done + pages_done(crawl)
             left = lose(crawl, loss, chance)
             assert left.faults(expected.identities, expected.refused) == []
             assert left.done >= promised
@@ -108,7 +106,7 @@ def survive(
         assert {left.hasher.key(url) for url in expected.identities} <= left.archived
 
 
-def test_invariants_4_and_5_hold_when_all_that_was_not_synced_is_lost(tmp_path: Path) -> None:
+def test_invariants_4_and_5_hold_when_unsynced_bytes_are_lost(tmp_path: Path) -> None:
     survive(tmp_path, Loss.CUT, 1, losses=1, write_buffer=BUFFER, save_every=0)
 
 
@@ -133,7 +131,7 @@ BRANCHED: list[dict[str, Any]] = [
 ]
 
 
-def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
+def test_an_acknowledgement_does_not_outlive_its_links(
     tmp_path: Path,
 ) -> None:
     """Power is lost when the branch is acknowledged, its links still in the log before and in no
@@ -158,7 +156,7 @@ def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
         assert Survivors.of(crawl.jobdir).faults(urls) == []
 
 
-def test_what_has_left_redis_is_there_after_a_power_loss(tmp_path: Path) -> None:
+def test_a_url_that_has_left_redis_survives_a_power_loss(tmp_path: Path) -> None:
     """Nothing else syncs meanwhile: the next commit would come in a minute."""
     settings = {
         "KROWL_NODE_ID": "a",

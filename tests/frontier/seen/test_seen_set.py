@@ -1,4 +1,4 @@
-"""The seen set forgets nothing and invents almost nothing."""
+"""The seen set forgets nothing, and has almost no false positives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mark(store: Store, seen: SeenSet, host: str, *numbers: int) -> None:
     batch.write()
 
 
-def test_invariant_8_the_filter_forgets_nothing_however_far_it_grows() -> None:
+def test_invariant_8_a_growing_filter_forgets_nothing() -> None:
     seen = SeenFilter(100)
     for number in range(5000):
         seen.update([key(number)])
@@ -47,7 +47,7 @@ def test_invariant_8_the_filter_forgets_nothing_however_far_it_grows() -> None:
     assert seen.layers == 4
 
 
-def test_invariant_8_the_filter_invents_at_most_one_in_a_million() -> None:
+def test_invariant_8_one_false_positive_in_a_million() -> None:
     seen = SeenFilter(20_000)
     seen.update(key(number) for number in range(60_000))
     # 300,000 look-ups of unknown keys at 1e-6 are 0.3 expected; four or more have a chance of 3e-4.
@@ -68,7 +68,7 @@ def rate_of(layer: Bloom) -> float:
     return float((int.from_bytes(bits, "little").bit_count() / layer.size_in_bits) ** hashes)
 
 
-def test_a_bulk_update_fills_layers_as_adding_one_by_one_does() -> None:
+def test_a_bulk_update_fills_layers_as_single_keys_do() -> None:
     one, bulk = SeenFilter(10), SeenFilter(10)
     for number in range(75):
         one.update([key(number)])
@@ -77,7 +77,7 @@ def test_a_bulk_update_fills_layers_as_adding_one_by_one_does() -> None:
     assert all(key(number) in bulk for number in range(75))
 
 
-def test_invariant_8_the_keys_on_disk_rebuild_the_filter(
+def test_invariant_8_marks_on_disk_rebuild_the_filter(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -89,7 +89,7 @@ def test_invariant_8_the_keys_on_disk_rebuild_the_filter(
 
 
 @pytest.mark.parametrize("verify", [False, True])
-def test_with_verify_a_false_positive_is_found_out_and_counted(
+def test_verify_refutes_and_counts_a_false_positive(
     open_store: Callable[[], Store], verify: bool
 ) -> None:
     store = open_store()
@@ -108,7 +108,7 @@ def marks(store: Store) -> list[int]:
     return [1 + len(others) // KEY_SIZE for _, others in store.items(SEEN)]
 
 
-def test_what_a_batch_marks_of_one_host_is_one_mark_on_disk_and_rebuilds_the_filter(
+def test_a_batch_writes_one_mark_for_each_host(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -127,7 +127,7 @@ def test_what_a_batch_marks_of_one_host_is_one_mark_on_disk_and_rebuilds_the_fil
     assert all(rebuilt.known("a.test", key(number)) for number in numbers)
 
 
-def test_a_mark_that_another_frontier_knows_too_goes_on_standing_for_all(
+def test_restoring_a_mark_keeps_what_it_stands_for(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -144,7 +144,7 @@ def test_a_mark_that_another_frontier_knows_too_goes_on_standing_for_all(
     assert found == {key(number) for number in range(1, 5)}
 
 
-def test_a_long_batch_of_one_host_is_several_marks(open_store: Callable[[], Store]) -> None:
+def test_a_long_batch_of_one_host_writes_several_marks(open_store: Callable[[], Store]) -> None:
     store = open_store()
     seen = SeenSet(store, 10)
     mark(store, seen, "a.test", *range(1000))
@@ -153,7 +153,7 @@ def test_a_long_batch_of_one_host_is_several_marks(open_store: Callable[[], Stor
     assert len(SeenSet(store, 10)) == 1000
 
 
-def test_invariant_8_verify_knows_what_was_marked_without_it_and_is_exact(
+def test_invariant_8_verify_splits_joined_marks(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -168,7 +168,7 @@ def test_invariant_8_verify_knows_what_was_marked_without_it_and_is_exact(
     assert not seen.known("a.test", key(1000))
 
 
-def test_invariant_8_verify_that_was_off_for_a_while_is_exact_again(
+def test_invariant_8_verify_is_exact_after_a_while_without(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -184,7 +184,7 @@ class CutShort(Exception):
     """The process dies here."""
 
 
-def test_invariant_8_a_death_while_marks_are_taken_apart_loses_none(
+def test_invariant_8_a_death_during_the_split_loses_no_mark(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -212,7 +212,7 @@ def test_invariant_8_a_death_while_marks_are_taken_apart_loses_none(
     assert all(seen.known("a.test", key(number)) for number in range(1000))
 
 
-def test_marks_of_a_host_that_was_handed_over_and_comes_back_are_found_one_by_one(
+def test_a_host_that_comes_back_has_single_marks(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -253,7 +253,7 @@ def saved(store: Store, file: FilterFile, *numbers: int) -> SeenSet:
     return seen
 
 
-def test_a_saved_filter_is_read_back_and_what_came_after_it_is_replayed(
+def test_a_start_replays_batches_into_the_saved_filter(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store = open_store()
@@ -271,7 +271,7 @@ def test_a_saved_filter_is_read_back_and_what_came_after_it_is_replayed(
     assert not any(again.known("a.test", key(number)) for number in range(100, 1100))
 
 
-def test_saving_again_and_again_keeps_only_what_is_newer(
+def test_saving_deletes_the_batches_in_the_filter(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store = open_store()
@@ -288,7 +288,7 @@ def test_saving_again_and_again_keeps_only_what_is_newer(
     assert all(last.known("a.test", key(number)) for number in range(1, 5))
 
 
-def test_batches_written_while_a_snapshot_is_saved_are_not_lost(
+def test_a_batch_written_during_a_save_is_not_lost(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store = open_store()
@@ -302,7 +302,7 @@ def test_batches_written_while_a_snapshot_is_saved_are_not_lost(
     assert [again.known("a.test", key(number)) for number in (1, 2, 3)] == [True, True, False]
 
 
-def test_invariant_8_a_filter_of_a_later_store_is_not_believed(
+def test_invariant_8_a_filter_of_a_later_store_is_refused(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store, later = open_store(), MemoryStore()
@@ -333,7 +333,7 @@ def test_invariant_8_a_filter_of_a_later_store_is_not_believed(
     assert last.known("a.test", key(3))
 
 
-def test_invariant_8_a_filter_of_an_earlier_store_is_not_believed(
+def test_invariant_8_a_filter_of_an_earlier_store_is_refused(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store = open_store()
@@ -349,7 +349,7 @@ def test_invariant_8_a_filter_of_an_earlier_store_is_not_believed(
 
 
 @pytest.mark.parametrize("name", ["version", "mark", "capacity", "count", "room", "sizes"])
-def test_a_filter_whose_head_is_damaged_is_rebuilt(
+def test_a_filter_with_a_damaged_head_is_rebuilt(
     open_store: Callable[[], Store], file: FilterFile, name: str
 ) -> None:
     store = open_store()
@@ -363,7 +363,7 @@ def test_a_filter_whose_head_is_damaged_is_rebuilt(
 
 
 @pytest.mark.parametrize("damage", ["absent", "cut", "flipped", "empty", "other version"])
-def test_a_filter_that_is_absent_or_damaged_is_rebuilt_from_the_keys_on_disk(
+def test_a_missing_or_damaged_filter_is_rebuilt(
     open_store: Callable[[], Store], file: FilterFile, damage: str
 ) -> None:
     store = open_store()
@@ -387,7 +387,7 @@ def test_a_filter_that_is_absent_or_damaged_is_rebuilt_from_the_keys_on_disk(
     assert all(again.known("a.test", key(number)) for number in range(30))
 
 
-def test_keys_last_met_are_bounded_and_the_older_half_goes_first() -> None:
+def test_recent_keys_are_bounded_and_the_older_go_first() -> None:
     met = RecentKeys(4)
     keys = [key(number) for number in range(100)]
     for each in keys:
@@ -396,7 +396,7 @@ def test_keys_last_met_are_bounded_and_the_older_half_goes_first() -> None:
     assert met.among(keys) == set(keys[-4:])
 
 
-def test_keys_that_are_met_again_stay() -> None:
+def test_keys_added_again_stay_recent() -> None:
     met = RecentKeys(4)
     keys = [key(number) for number in range(100)]
     for each in keys[1:]:
@@ -404,7 +404,7 @@ def test_keys_that_are_met_again_stay() -> None:
         assert keys[0] in met.among(keys[:1])
 
 
-def test_a_key_is_met_by_being_asked_for() -> None:
+def test_a_key_that_is_looked_up_stays_recent() -> None:
     met = RecentKeys(4)
     met.add([key(number) for number in range(4)])
     assert met.among([key(0)]) == {key(0)}
@@ -412,7 +412,7 @@ def test_a_key_is_met_by_being_asked_for() -> None:
     assert met.among([key(0), key(1)]) == {key(0)}
 
 
-def test_keys_last_met_forget_what_is_removed() -> None:
+def test_removed_keys_are_not_recent() -> None:
     met = RecentKeys(2)
     met.add([key(0), key(1)])
     met.add([key(2)])

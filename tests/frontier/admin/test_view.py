@@ -1,4 +1,4 @@
-"""What `scrapy frontier` shows of a frontier that no crawl has open."""
+"""The view of a whole frontier that no crawl has open."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
     assert [line.host for line in every.biggest if line.deferred] == ["h2.test"]
 
 
-def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
+def test_poison_is_shown(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
     batch = world.store.batch()
     for page in range(3):
@@ -67,7 +67,7 @@ def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
     ]
 
 
-def test_the_text_says_how_much_is_poison_and_which_pages_after_how_many_strikes(
+def test_the_text_lists_poison_pages_with_their_strikes(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)

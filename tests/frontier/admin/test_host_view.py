@@ -1,4 +1,4 @@
-"""What `scrapy frontier --host` shows of one host, and why it says that it is not fetched."""
+"""The view of one host, and the reason why it is not being fetched."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: 
     assert seen(host, *entries).why == why
 
 
-def test_a_host_that_is_deferred_says_when_it_is_tried_again() -> None:
+def test_why_names_the_next_try_of_a_deferred_host() -> None:
     host = waiting()
     host.set_health(Health.DEAD)
     host.state = SchedulingState.DEFERRED
@@ -101,7 +101,7 @@ def test_a_host_that_is_deferred_says_when_it_is_tried_again() -> None:
     )
 
 
-def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours() -> None:
+def test_why_names_errors_and_hours_of_a_parked_host() -> None:
     host = waiting(9000, errors=10)
     host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
@@ -115,9 +115,7 @@ def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours
     )
 
 
-def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_many_minutes() -> (
-    None
-):
+def test_why_names_errors_and_minutes_of_a_resting_host() -> None:
     host = waiting(90, errors=5)
     host.ready = host.due
     host.set_health(Health.DEAD)
@@ -128,7 +126,7 @@ def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_ma
 
 
 @pytest.mark.parametrize("entries", [[], [PAGE]])
-def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list[Entry]) -> None:
+def test_why_names_the_delay_that_a_retired_host_asks_for(entries: list[Entry]) -> None:
     host = waiting(floor=500.5)
     host.set_health(Health.RETIRED)
     assert seen(host, *entries).why == (
@@ -137,7 +135,7 @@ def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list
     )
 
 
-def test_poison_is_mentioned() -> None:
+def test_why_mentions_poison() -> None:
     bad = replace(PAGE, strikes=3)
     assert seen(waiting(), poison=(bad,)).why == (
         "Nothing of it is queued. 1 page is set aside as poison."
@@ -164,7 +162,7 @@ def test_the_first_entries_are_shown_and_all_are_counted() -> None:
     assert (view.poison[0].url, view.poison[0].strikes) == (bad.url, 3)
 
 
-def test_the_time_until_the_next_request_counts_the_host_and_its_retries() -> None:
+def test_due_in_counts_the_host_and_its_retries() -> None:
     assert seen(waiting(3), PAGE).host.due_in == 3.0
     assert seen(waiting(3), LATER).host.due_in == 20.0
     assert seen(waiting(25), LATER).host.due_in == 25.0
@@ -181,7 +179,7 @@ def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
     assert "due in   9.0 s" in lines
 
 
-def test_a_host_of_which_nothing_is_known_has_the_least_delay() -> None:
+def test_an_unknown_rate_shows_the_least_delay() -> None:
     view = seen(waiting(), PAGE)
     assert (view.host.delay, view.crawl_delay, view.throttling, view.host.errors) == (
         0.25,
@@ -209,7 +207,7 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
     assert view_host(world.store, "b.test", RULE, NOW, most=10).robots == []
 
 
-def test_an_unknown_host_is_told(open_store: Callable[[], Store]) -> None:
+def test_an_unknown_host_is_an_error(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
     with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
         view_host(world.store, "no.test", RULE, NOW, most=10)

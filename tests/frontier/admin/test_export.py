@@ -1,5 +1,4 @@
-"""URLs out of one frontier and into another: what comes out goes in, and what is bad is told and
-skipped."""
+"""An import restores an export; bad lines are reported and skipped."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def line(url: str, **more: object) -> str:
     return json.dumps({"url": url, **more})
 
 
-def test_what_is_exported_is_the_same_after_an_import_elsewhere(
+def test_an_import_elsewhere_restores_an_export(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
@@ -88,7 +87,7 @@ def test_what_is_exported_is_the_same_after_an_import_elsewhere(
     assert exported(other) == lines
 
 
-def test_a_line_of_a_url_alone_is_enough_and_it_is_normalised(
+def test_a_line_needs_only_a_url_which_is_normalised(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
@@ -99,7 +98,7 @@ def test_a_line_of_a_url_alone_is_enough_and_it_is_normalised(
     assert world.fetch() == "http://a.test/y"
 
 
-def test_a_cap_refuses_with_its_reason_and_what_it_refused_can_be_imported_later() -> None:
+def test_a_refused_line_is_counted_and_not_marked_seen() -> None:
     world = other_world()
     result, _ = imported(world, *(line(f"http://a.test/{page}") for page in range(1003)))
     text = "imported 1000, known 0, refused 3 (host_queue: 3), bad 0"
@@ -152,7 +151,7 @@ def test_a_bad_line_is_reported_and_the_rest_imported(bad: str, mistake: str) ->
     assert mistake in complaint
 
 
-def test_bytes_that_are_no_text_are_a_bad_line() -> None:
+def test_bytes_that_are_not_text_are_a_bad_line() -> None:
     with pytest.raises(ValueError, match="not JSON"):
         parse_line(b'\xff{"url": "http://a.test/"}\x00', lambda entry: None, url_max=100)
 
@@ -164,7 +163,7 @@ def test_the_old_name_of_throttling_is_read() -> None:
     assert exported(world)[0]["throttling"] == 3
 
 
-def test_the_greatest_numbers_that_an_entry_holds_come_in_as_they_are() -> None:
+def test_the_greatest_counts_are_imported_unchanged() -> None:
     world = other_world()
     most = {"depth": 0xFFFF, "retries": 0xFF, "priority": -(2**31 - 1)}
     assert imported(world, line(URLS[0], **most))[0].imported == 1
@@ -178,7 +177,7 @@ def test_an_import_of_nothing_but_bad_lines_is_useless() -> None:
     assert not imported(other_world(), "")[0].useless
 
 
-def test_poison_is_exported_and_only_an_import_puts_it_back(
+def test_only_an_import_queues_poison_again(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
@@ -200,7 +199,7 @@ def test_poison_is_exported_and_only_an_import_puts_it_back(
     assert [entry.strikes for entry in entries] == [0, 0]
 
 
-def test_an_export_reads_as_it_is_written_out() -> None:
+def test_an_export_reads_one_line_at_a_time() -> None:
     """One line at a time: a frontier does not fit into memory."""
     world = other_world()
     world.add(*(f"http://a.test/{page}" for page in range(100)))
