@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -64,31 +65,45 @@ def stopped(web: MockWeb, tmp_path: Path) -> Crawl:
     return crawl_of(web, tmp_path, arguments={"max_pages": 30}).run()
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a crawl with pages done and pages queued, whose web is gone."""
+    with MockWeb(graph=GRAPH) as web:
+        folder = tmp_path_factory.mktemp("original")
+        return crawl_of(web, folder, arguments={"max_pages": 30}).run().jobdir
+
+
+@pytest.fixture
+def crawled(original: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(original, tmp_path / "crawled"))
+
+
 def queued(jobdir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in frontier(jobdir, "--export")[0].splitlines()]
 
 
-def test_one_host_is_shown_with_why_it_is_not_fetched(stopped: Crawl) -> None:
-    most = frontier_view(stopped.jobdir)["biggest"][0]
-    view = answer(stopped.jobdir, "--host", most["host"])
+def test_one_host_is_shown_with_why_it_is_not_fetched(crawled: Path) -> None:
+    most = frontier_view(crawled)["biggest"][0]
+    view = answer(crawled, "--host", most["host"])
     assert (view["queued"], view["done"]) == (most["queued"], most["done"])
     assert view["state"] == "active"
     assert view["why"].startswith("It is due")
     assert [line["status"] for line in view["robots"]] == [200]
-    mine = [line["url"] for line in queued(stopped.jobdir) if most["host"] in line["url"]]
+    mine = [line["url"] for line in queued(crawled) if most["host"] in line["url"]]
     assert [line["url"] for line in view["queue"]] == mine[:10]
-    text, _ = frontier(stopped.jobdir, "--host", f"http://{most['host'].upper()}/any/page")
+    text, _ = frontier(crawled, "--host", f"http://{most['host'].upper()}/any/page")
     assert text.startswith(f"{most['host']}: It is due")
     assert "\nstate    active\n" in text
     assert f"\nqueued   {most['queued']}\n" in text
     assert all(url in text for url in mine[:10])
 
 
-def test_an_unknown_host_is_refused(stopped: Crawl) -> None:
+def test_an_unknown_host_is_refused(crawled: Path) -> None:
     for option in ("--host", "--drop-host", "--forget"):
-        _, complaint = frontier(stopped.jobdir, option, "nowhere.test", code=2)
+        _, complaint = frontier(crawled, option, "nowhere.test", code=2)
         assert "krowlspider: the frontier has nothing of host 'nowhere.test'" in complaint
-    _, complaint = frontier(stopped.jobdir, "--host", "a b", code=2)
+    _, complaint = frontier(crawled, "--host", "a b", code=2)
     assert "'a b' is not the name of a host" in complaint
 
 
@@ -117,7 +132,7 @@ def test_another_crawl_imports_and_fetches_an_export(
     assert len(pages(web.log())) > before
 
 
-def test_an_import_refuses_pickles_and_strange_requests(stopped: Crawl) -> None:
+def test_an_import_refuses_pickles_and_strange_requests(crawled: Path) -> None:
     def line(request: bytes) -> str:
         return json.dumps({"url": "http://x.test/", "request": b64encode(request).decode()}) + "\n"
 
@@ -135,7 +150,7 @@ def test_an_import_refuses_pickles_and_strange_requests(stopped: Crawl) -> None:
         return line(b"J" + json.dumps({**whole, **more}).encode())
 
     result, complaint = frontier(
-        stopped.jobdir,
+        crawled,
         "--import",
         "-",
         given=line(b"P" + pickle.dumps(whole))
@@ -271,14 +286,14 @@ def test_a_report_of_unreadable_files_says_at_least() -> None:
 
 
 def test_a_repair_of_a_healthy_frontier_reports_nothing(
-    stopped: Crawl,
+    crawled: Path,
 ) -> None:
-    before = queued(stopped.jobdir)
-    text, _ = frontier(stopped.jobdir, "--repair")
+    before = queued(crawled)
+    text, _ = frontier(crawled, "--repair")
     assert text.startswith("nothing is wrong with it: hosts ")
     assert len(text.splitlines()) == 1
-    assert list(stopped.jobdir.glob("frontier.*")) == []
-    assert queued(stopped.jobdir) == before
+    assert list(crawled.glob("frontier.*")) == []
+    assert queued(crawled) == before
 
 
 def made(jobdir: Path, *urls: str) -> Path:

@@ -50,8 +50,9 @@ class WatchedCrawl(Crawl):
             "die_between_logs": self.die_between_logs,
         }
         command = super().command()
-        command[command.index("scrapy")] = "tests.powerloss.child"
-        return ["env", f"WATCH={json.dumps(watch)}", *command]
+        at = command.index("scrapy")
+        command[at : at + 1] = ["tests.powerloss.child", json.dumps(watch)]
+        return command
 
 
 @dataclass
