@@ -245,7 +245,10 @@ def test_a_report_of_lost_entries_says_at_most() -> None:
     assert report(LOST) == [
         "repaired: hosts 2, queued 1,234",
         "seen marks made anew for queued URLs: 5",
-        "lost from the queues: at most 34 URLs of 2 hosts, as what was done in the last second is counted too",
+        (
+            "lost from the queues: at most 34 URLs of 2 hosts,"
+            " as what was done in the last second is counted too"
+        ),
         "       30  a.test",
         "        4  b.test",
         FORGET,
@@ -263,7 +266,10 @@ def test_a_report_of_unreadable_files_says_at_least() -> None:
     assert report(found, "000005.ldb", log_bytes=99)[2:] == [
         "tables that could not be read whole: 1, 2,048 bytes (000005.ldb)",
         "bytes of logs that could not be read: 99",
-        "lost from the queues: at least 34 URLs of 2 hosts, and of hosts without a record nobody knows how many",
+        (
+            "lost from the queues: at least 34 URLs of 2 hosts,"
+            " and of hosts without a record nobody knows how many"
+        ),
         "       30  a.test",
         "        4  b.test",
         "hosts that were seen and have lost their record: 12",
@@ -277,9 +283,7 @@ def test_a_report_of_unreadable_files_says_at_least() -> None:
     assert "tables that are missing: 1" in repaired(gone, Path("/my jobs"))
     assert "at least 34 URLs of 2 hosts" in repaired(gone, Path("/my jobs"))
     cut = Repaired("/jobs/copy", [], 0, 0, LOST, cut_bytes=1234)
-    assert "bytes missing at the ends of logs, which were cut: 1,234" in repaired(
-        cut, Path("/my jobs")
-    )
+    assert "bytes missing at the ends of cut logs: 1,234" in repaired(cut, Path("/my jobs"))
     nothing_counted = "\n".join(report(Found(KEPT), "000005.ldb"))
     assert "at least 0 URLs of 0 hosts" in nothing_counted
     assert "at most" not in nothing_counted

@@ -56,7 +56,7 @@ def fetched(web: MockWeb) -> set[str | None]:
 
 
 def run_a_while(crawl: WatchedCrawl, web: MockWeb, chance: random.Random) -> None:
-    """Wait for some commits and some more requests: deaths then differ in their distance to a commit."""
+    """Wait for some commits and some more requests, so that deaths differ."""
     some = chance.randrange(1, 30)
     crawl.wait_until(lambda: pages_done(crawl) >= some)
     goal = len(web.log()) + chance.randrange(20)

@@ -54,7 +54,7 @@ def drop_entries(
 
 
 def put_host(host: Host, batch: Batch) -> None:
-    """Put a host's record into the batch; without entries it leaves the heap, but stays deferred."""
+    """Put a host's record into the batch; a host without entries leaves the heap."""
     if not host.queued:
         host.queues = {}
         if host.placed is not None:

@@ -115,7 +115,7 @@ def repaired(report: Repaired, jobdir: Path) -> str:
         tables: report.table_bytes,
         f"tables that are missing: {report.missing:,}": report.missing,
         f"bytes of logs that could not be read: {report.log_bytes:,}": report.log_bytes,
-        f"bytes missing at the ends of logs, which were cut: {report.cut_bytes:,}": report.cut_bytes,
+        f"bytes missing at the ends of cut logs: {report.cut_bytes:,}": report.cut_bytes,
     }
     lines = [
         f"{'NOT repaired, no host is left' if report.empty else 'repaired'}: {kept}",
@@ -141,8 +141,7 @@ def repaired(report: Repaired, jobdir: Path) -> str:
 
 
 def _lost(report: Repaired) -> list[str]:
-    """Return what is missing in the queues: the hosts that lack entries, and those that nobody
-    can name a number for."""
+    """Return the lines about lost entries, and about hosts without a record."""
     found = report.found
     lines = []
     if found.short_hosts or report.lossy:

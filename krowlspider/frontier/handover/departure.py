@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.frontier.store.store import Store
 
-# Host records looked at in one step of `Departures.moving`, about 6 ms of work.
+# Host records looked at in one step of `Departures.moving`.
 _STEP = 1000
 # Bytes of an entry in a chunk, besides twice those on disk, and of an identity.
 _ENTRY_OVERHEAD = 100
@@ -195,15 +195,9 @@ class Departure:
     ) -> dict[str, Any]:
         """Return a chunk as JSON has it."""
         host = self._host
-        chunk = Chunk(
-            host=host.name,
-            transfer=self.transfer.hex(),
-            number=number,
-            last=last,
-            robots=items["robots"],
-            entries=items["entries"],
-            done=b"".join(items["done"]),
-        )
+        chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
+        chunk.robots, chunk.entries = items["robots"], items["entries"]
+        chunk.done = b"".join(items["done"])
         if number == 0:
             chunk.record = HostRecord.of(host, now, self._frontier.surely_over(host))
         built: dict[str, Any] = msgspec.to_builtins(chunk)

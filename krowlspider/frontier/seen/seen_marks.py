@@ -111,7 +111,7 @@ class SeenMarks:
         )
 
     def forget(self, host: str, batch: Batch) -> None:
-        """Count a host as handed over, with the batch. Then call `remove`, or a restart does."""
+        """Count a host as handed over, with the batch. Then call `remove`; a restart does."""
         batch.put(gone_key(host), _REMOVING)
         if not self.is_gone(host):
             self._gone.update([xxh3_64_digest(host.encode())])

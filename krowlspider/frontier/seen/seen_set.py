@@ -171,7 +171,7 @@ class SeenSet:
             self._new.clear()
 
     def forget(self, host: str, batch: Batch) -> None:
-        """Forget a handed-over host, with the batch. Then call `remove_marks`, or a restart does."""
+        """Forget a handed-over host, with the batch. Then call `remove_marks`; a restart does."""
         self._marks.forget(host, batch)
 
     def remove_marks(self, host: str) -> Iterator[None]:

@@ -223,7 +223,7 @@ class LevelStore:
             yield _LevelReader(iterator)
 
     def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield the keys of a prefix that are greater than ``after``, in order, and their values."""
+        """Yield the keys of a prefix that are greater than ``after``, in order, with values."""
         return self._range(prefix, after)
 
     def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:

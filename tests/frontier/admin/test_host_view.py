@@ -96,8 +96,8 @@ def test_why_names_the_next_try_of_a_deferred_host() -> None:
     view = seen(host, PAGE)
     assert view.state == "dead"
     assert view.why == (
-        "It is deferred because its robots.txt cannot be fetched; that is tried again at the next start"
-        " and every hour."
+        "It is deferred because its robots.txt cannot be fetched; that is tried again at the next"
+        " start and every hour."
     )
 
 

@@ -50,7 +50,7 @@ def test_invariant_8_a_growing_filter_forgets_nothing() -> None:
 def test_invariant_8_one_false_positive_in_a_million() -> None:
     seen = SeenFilter(20_000)
     seen.update(key(number) for number in range(60_000))
-    # 100,000 look-ups of unknown keys at 1e-6 are 0.1 expected; three or more have a chance of 2e-4.
+    # 100,000 look-ups at 1e-6 are 0.1 expected; three or more have a chance of 2e-4.
     assert len(seen.among([key(number) for number in range(1_000_000, 1_100_000)])) < 3
     assert 0 < sum(map(rate_of, seen.snapshot(0).full)) < FALSE_POSITIVES
     assert sum(map(rate_of, [*seen.snapshot(0).full, newest_of(seen)])) < FALSE_POSITIVES
