@@ -75,11 +75,11 @@ class _Identify:
         if entry.request[:1] != _JSON:
             raise ValueError("its request is a pickle, which only the crawl that wrote it may read")
         try:
-            said = json.loads(entry.request[1:])
-            if not said.get("_class", _CLASSES).startswith(_CLASSES):
-                raise ValueError(f"its request is a {said['_class']}, which is none of Scrapy's")
+            fields = json.loads(entry.request[1:])
+            if not fields.get("_class", _CLASSES).startswith(_CLASSES):
+                raise ValueError(f"its request is a {fields['_class']}, which is none of Scrapy's")
             # The callbacks belong to the spider that will crawl.
-            bare = json.dumps({**said, "callback": None, "errback": None}).encode()
+            bare = json.dumps({**fields, "callback": None, "errback": None}).encode()
             request = self._codec.request(Entry(entry.url, request=_JSON + bare))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"its request cannot be read: {error!r}") from error

@@ -61,13 +61,13 @@ def parse_line(
     if not line.strip():
         return None
     try:
-        said = msgspec.json.decode(line, type=EntryLine)
+        found = msgspec.json.decode(line, type=EntryLine)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as error:
         raise ValueError('not JSON: a line is {"url": "https://..."}') from error
-    entry = said.entry(url_max)
-    return Candidate(host_of(entry.url), identify(entry), entry, said.priority)
+    entry = found.entry(url_max)
+    return Candidate(host_of(entry.url), identify(entry), entry, found.priority)
 
 
 def import_lines(

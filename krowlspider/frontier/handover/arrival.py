@@ -37,7 +37,7 @@ class Arrivals:
         self._identify = identify
         self._url_max = url_max
 
-    def take(self, said: Any) -> int:
+    def take(self, chunk: Any) -> int:
         """Take a chunk, as parsed from JSON, if it is the next of its host.
 
         Return how many chunks have arrived. They survive a power loss after the next commit: tell
@@ -46,7 +46,7 @@ class Arrivals:
         :raises BadChunk: the chunk cannot be taken; nothing has changed
         :raises HostBusyError: this node is handing the host over itself
         """
-        part = read_chunk(said, self._frontier.now(), self._identify, url_max=self._url_max)
+        part = read_chunk(chunk, self._frontier.now(), self._identify, url_max=self._url_max)
         if self._frontier.host(part.name).leaving:
             raise HostBusyError(f"{part.name} is on its way to another node")
         key = schema.arriving_prefix(part.name) + part.transfer

@@ -122,13 +122,13 @@ class Chunk(Struct, kw_only=True, omit_defaults=True):
     done: bytes = b""
 
 
-def read_chunk(said: Any, now: float, identify: Identify, *, url_max: int) -> Part:
-    """Return the part of a host in a chunk; ``now`` is the job clock of the frontier that takes it.
+def read_chunk(chunk: Any, now: float, identify: Identify, *, url_max: int) -> Part:
+    """Return the part of a host in a chunk, parsed from JSON; ``now`` is this node's job clock.
 
     :raises BadChunk: the chunk cannot be taken
     """
     try:
-        return _read(msgspec.convert(said, Chunk), now, identify, url_max)
+        return _read(msgspec.convert(chunk, Chunk), now, identify, url_max)
     except (ValueError, KeyError, RecursionError, zlib.error) as error:
         raise BadChunk(f"{type(error).__name__}: {error}") from error
 

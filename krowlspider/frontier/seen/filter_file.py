@@ -23,13 +23,13 @@ _VERSION = 2
 class Snapshot:
     """The state of a seen filter at one moment.
 
-    - ``mark``: sequence of the last batch of new keys in it.
+    - ``sequence``: that of the last batch of new keys in it.
     - ``capacity``: keys of the first layer. ``count``: keys in all layers. ``room``: keys that the
       newest layer can still take.
     - ``full``: the older layers, oldest first. ``newest``: the bytes of the newest layer.
     """
 
-    mark: int
+    sequence: int
     capacity: int
     count: int
     room: int
@@ -55,7 +55,7 @@ class FilterFile:
         layers = [*(layer.save_bytes() for layer in snapshot.full), snapshot.newest]
         head = {
             "version": _VERSION,
-            "mark": snapshot.mark,
+            "mark": snapshot.sequence,
             "capacity": snapshot.capacity,
             "count": snapshot.count,
             "room": snapshot.room,
@@ -85,9 +85,14 @@ class FilterFile:
                 layers = [file.read(size) for size in head["sizes"]]
             if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
                 return None
-            numbers = {name: head[name] for name in ("mark", "capacity", "count", "room")}
-            full = [Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]]
-            return Snapshot(**numbers, full=full, newest=layers[-1])
+            return Snapshot(
+                sequence=head["mark"],
+                capacity=head["capacity"],
+                count=head["count"],
+                room=head["room"],
+                full=[Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
+                newest=layers[-1],
+            )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 

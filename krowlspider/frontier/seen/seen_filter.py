@@ -90,7 +90,8 @@ class SeenFilter:
             self._room -= len(chunk)
             self.count += len(chunk)
 
-    def snapshot(self, mark: int) -> Snapshot:
+    def snapshot(self, sequence: int) -> Snapshot:
         """Return the present state; full layers do not change, so only the newest is copied."""
         newest = self._layers[-1].save_bytes()
-        return Snapshot(mark, self.capacity, self.count, self._room, self._layers[:-1], newest)
+        full = self._layers[:-1]
+        return Snapshot(sequence, self.capacity, self.count, self._room, full, newest)

@@ -92,16 +92,16 @@ class SeenSet:
         snapshot = self._file.read(index) if self._file is not None else None
         saved = int.from_bytes(self._store.get(SAVED) or b"", "big")
         self._sequence = max([saved, *map(split_new_keys_key, self._store.keys(NEW_KEYS))])
-        # A filter with a later mark belongs to a store that went on from a copy of this one. For
-        # one with an earlier mark, the batches since then are gone.
-        if snapshot is not None and saved <= snapshot.mark <= self._sequence:
+        # A later filter belongs to a store that went on from a copy of this one. For an earlier
+        # one, the batches since then are gone.
+        if snapshot is not None and saved <= snapshot.sequence <= self._sequence:
             found = SeenFilter(snapshot.capacity, snapshot)
-            for _, keys in self._store.items(NEW_KEYS, new_keys_key(snapshot.mark)):
+            for _, keys in self._store.items(NEW_KEYS, new_keys_key(snapshot.sequence)):
                 found.update(split_keys(keys))
             return found
         self.rebuilt = True
         if self._file is not None:
-            # It must not pass for this store's filter once the sequence reaches its mark.
+            # It must not pass for this store's filter once the sequence reaches its own.
             self._file.remove()
         found = SeenFilter(capacity)
         found.update(self._marks.identities())
@@ -201,9 +201,9 @@ class SeenSet:
             return
         self._file.write(snapshot)
         batch = self._store.batch()
-        batch.put(SAVED, snapshot.mark.to_bytes(8, "big"))
+        batch.put(SAVED, snapshot.sequence.to_bytes(8, "big"))
         for name in self._store.keys(NEW_KEYS):
-            if split_new_keys_key(name) > snapshot.mark:
+            if split_new_keys_key(name) > snapshot.sequence:
                 break
             batch.delete(name)
         batch.write()
