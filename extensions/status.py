@@ -87,16 +87,16 @@ class Status:
 
     def _figures(self, counted: Counter[str], rate: float) -> dict[str, object]:
         frontier = self._job.frontier
-        due = frontier.count_due()
+        due = frontier.schedule.count_due()
         return {
             "time": time.time(),
             "pages_per_second": round(rate, 1),
             "done": counted["done"],
             "queued": frontier.queued - frontier.deferred_queued,
             "put_off": frontier.deferred_queued,
-            "hosts": frontier.host_count,
+            "hosts": frontier.schedule.host_count,
             "due": due,
-            "waiting": max(0, frontier.host_count - due),
+            "waiting": max(0, frontier.schedule.host_count - due),
             "in_transit": self._scheduler().on_the_wire,
             "dropped": dropped(counted),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
@@ -135,8 +135,8 @@ class Status:
             if name.startswith("dropped/"):
                 put(f"krowl/frontier/dropped_count/{name.removeprefix('dropped/')}", count)
         put("krowl/frontier/queued", frontier.queued)
-        put("krowl/frontier/hosts", frontier.host_count)
-        put("krowl/frontier/due", frontier.count_due())
+        put("krowl/frontier/hosts", frontier.schedule.host_count)
+        put("krowl/frontier/due", frontier.schedule.count_due())
         put("krowl/frontier/in_flight", self._scheduler().on_the_wire)
         put("krowl/frontier/deferred", frontier.deferred_queued)
         put("krowl/seen/keys", len(seen))

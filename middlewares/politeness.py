@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.frontier.shares.addresses import Addresses
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class PolitenessMiddleware:
                 self._crawler.stats.inc_value("krowl/politeness/throttling_count")
             else:
                 in_flight.wait = self._rule.after_answer(rate, latency)
-                self._job.frontier.answered_at_address(in_flight.host, latency)
+                self._addresses.answered(in_flight.host, latency)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -126,17 +127,21 @@ class PolitenessMiddleware:
         The address backs off after three hosts there in a row were throttled.
         """
         host = in_flight.host
-        rest = self._job.frontier.refused_at_address(host, asked, chance)
+        rest = self._addresses.refused(host, asked, self._job.frontier.now(), chance)
         if rest:
             self._crawler.stats.inc_value("krowl/politeness/address_rested_count")
         if rest >= _TELL:
             logger.info(
                 "Address %s rests for %.0f s: three hosts there in a row answered 429 or 503, the"
                 " last of them %s",
-                host.address[1:],
+                host.shares.address[1:],
                 rest,
                 host.name,
             )
+
+    @property
+    def _addresses(self) -> Addresses:
+        return self._job.frontier.schedule.shares.addresses
 
     def _in_flight(self, request: Request) -> InFlight | None:
         scheduler = self._crawler.engine.scheduler

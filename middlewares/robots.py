@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.frontier.robots.gate import RobotsFetch
+    from krowlspider.frontier.robots.fetch import RobotsFetch
 
 
 logger = logging.getLogger(__name__)
@@ -74,9 +74,9 @@ class RobotsMiddleware:
             self._warn(robots_fetch, cause)
         self._crawler.stats.inc_value("robotstxt/exception_count")
         if in_flight.blameless:
-            in_flight.hold = self._job.robots.postponed(robots_fetch)
+            self._job.robots_fetches.queue(robots_fetch)
             return request
-        in_flight.hold = self._job.robots.failed(
+        self._job.robots_fetches.failed(
             robots_fetch, final=in_flight.resting or is_final(exception)
         )
         return request
@@ -92,9 +92,7 @@ class RobotsMiddleware:
         clock, job = self._job.frontier.now, self._job
         begun = clock()
         mark = page_mark(job.frontier, in_flight)
-        in_flight.hold = job.mark.during(
-            mark, job.robots.answered, robots_fetch, status, body, location
-        )
+        job.mark.during(mark, job.robots_fetches.answered, robots_fetch, status, body, location)
         self._scheduler().charge(in_flight, clock() - begun)
 
     def _warn(self, robots_fetch: RobotsFetch, cause: AddressForbidden) -> None:

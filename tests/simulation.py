@@ -22,7 +22,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 import krowlspider.crawl.job
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.outages import Outages
-from krowlspider.crawl.parts import frontier_limits, robots_gate
+from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.handler import _as_scrapy
 from krowlspider.engine.scheduler import Scheduler
@@ -244,7 +244,7 @@ class SimulatedJob(Job):
             wall=self.wall,
             boot=b"boot",
         )
-        self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
+        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
         self.names = ResolverStats()
         self.outages = Outages(self.frontier, self.names)
 
@@ -344,7 +344,7 @@ class Simulation:
         commit_at = self.clocks.monotonic + COMMIT_S
         while (now := self.clocks.monotonic) < end:
             self._send(end)
-            due = self.job.frontier.next_due()
+            due = self.job.frontier.schedule.next_due()
             wake = end if due is None else now + max(due - self.job.frontier.now(), 0.001)
             if self.downloader.needs_backout():
                 wake = end

@@ -21,7 +21,7 @@ from krowlspider.crawl.disk_guard import DiskFloor, DiskGuard, free_bytes
 from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
@@ -125,9 +125,9 @@ def test_the_job_is_full_while_a_disk_is_short_and_there_is_something_to_fetch(
         free[warc] = 0
         guard.look()
         # Leased, it may yet lead to others; acknowledged, it is all there was.
-        host = job.frontier.pop_host()
+        host = job.frontier.schedule.pop()
         assert host is not None
-        lease = job.frontier.pop(host)
+        lease = job.frontier.queues.pop(host)
         assert lease is not None
         assert job.full == warc
         job.frontier.acknowledge(lease)

@@ -38,7 +38,7 @@ class FakeJob:
 
     def __init__(self, mark: WorkMark):
         self.mark = mark
-        self.frontier = self
+        self.frontier = self.queues = self
 
     def key_of(self, lease: bytes) -> bytes:
         return lease

@@ -29,7 +29,7 @@ from krowlspider.crawl.parts import (
     fetch_client,
     frontier_limits,
     memory_account,
-    robots_gate,
+    robots_fetches,
     warc_folder,
 )
 from krowlspider.crawl.provenance import Provenance, warcinfo
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
+    from krowlspider.frontier.robots.cache import RobotsCache
+    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
 
 logger = logging.getLogger(__name__)
@@ -67,13 +70,13 @@ class Job:
     """The parts of one crawl.
 
     The first component that asks for it makes it, the downloader opens it, and the scheduler runs
-    and closes it. ``frontier``, ``robots``, ``archive``, ``notes``, ``client``, ``decoders`` and
+    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``, ``decoders`` and
     ``hasher`` exist from `open` to `close`. The job owns the group commit and the disk guard: no
     component setting can remove them.
     """
 
     frontier: Frontier
-    robots: RobotsGate
+    robots_fetches: RobotsFetches
     archive: WarcWriter
     notes: Provenance
     client: Client
@@ -94,6 +97,7 @@ class Job:
         self.failure: Exception | None = None
         # Called once with that error.
         self._on_failure: Callable[[Exception], None] | None = None
+        self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # The folder whose disk is below the floor of the disk guard; None if both have room.
         self.low: Path | None = None
         # Number of times that the crawl waited for room on its disk.
@@ -151,13 +155,15 @@ class Job:
         on_failure: Callable[[Exception], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
+        on_robots: Callable[[RobotsFetch, list[str]], None] | None = None,
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
-        ``on_failure`` is called when the crawl cannot go on, ``on_room`` when a full disk has room
-        again. While ``is_ending`` returns true, nothing waits for room.
+        ``on_failure`` is called when the crawl cannot go on, ``on_robots`` for each robots.txt that
+        is found, as in `RobotsFetches`, and ``on_room`` when a full disk has room again. While ``is_ending`` returns true, nothing waits for room.
         """
         self._on_failure = on_failure
+        self._on_robots = on_robots
         interval = self._settings.getfloat("KROWL_COMMIT_INTERVAL")
         self._checkpoint = Checkpoint(self, interval, on_room=on_room, is_ending=is_ending)
         self._checkpoint.start()
@@ -193,8 +199,9 @@ class Job:
             monotonic=time.monotonic,
             wall=self.wall,
             boot=boot,
+            may_fetch=None if self.node is None else self.node.may_fetch,
         )
-        self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
+        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
         self._loop_clock = LoopClock(asyncio.get_running_loop())
         self._loop_clock.start()
         self._resolver = Resolver(
@@ -232,6 +239,20 @@ class Job:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
             note_place(self._payload_folder, self.archive.directory)
+
+    @property
+    def robots(self) -> RobotsGate:
+        """Return the gate that decides by robots.txt."""
+        return self.robots_fetches.gate
+
+    @property
+    def robots_cache(self) -> RobotsCache:
+        """Return the records of robots.txt."""
+        return self.robots_fetches.cache
+
+    def _robots_found(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
+        if self._on_robots is not None:
+            self._on_robots(robots_fetch, sitemaps)
 
     @property
     def _payload_folder(self) -> Path:

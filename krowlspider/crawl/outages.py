@@ -87,7 +87,7 @@ class Outages:
                 now,
                 tells=self._tells(host, kind),
                 domain=domain,
-                block=block_of(host.address[1:]) if host.address else "",
+                block=block_of(host.shares.address[1:]) if host.shares.address else "",
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             # An outage of the name servers alone pauses nothing.
@@ -189,7 +189,7 @@ class Outages:
         for name in {name for watch in begun for name in watch.struck}:
             # A failure that both watches saw was counted once against the host.
             strikes = max(watch.struck.get(name, 0) for watch in begun)
-            self._frontier.forgive(name, strikes)
+            self._frontier.schedule.deferral.forgive(name, strikes)
 
     def _known_to_answer(self) -> list[str]:
         """Return hosts that answered before the outage, one of each address block and domain.
@@ -200,7 +200,11 @@ class Outages:
         names = list(dict.fromkeys(reversed(self._answering)))
         struck = self._network.struck
         for name in sorted(names, key=struck.__contains__):
-            host = self._frontier.hosts.get(name)
-            block = block_of(host.address[1:]) if host is not None and host.address else ""
+            host = self._frontier.schedule.cache.hosts.get(name)
+            block = (
+                block_of(host.shares.address[1:])
+                if host is not None and host.shares.address
+                else ""
+            )
             found.setdefault(block or domain_of(name), name)
         return list(found.values())[:_PROBED]

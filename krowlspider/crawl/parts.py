@@ -10,9 +10,9 @@ from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
-from krowlspider.frontier.hosts.limits import Limits
-from krowlspider.frontier.hosts.sessions import SessionLimits
-from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.frontier.limits import Limits, SessionLimits
+from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
+from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.ports import Ports
 
@@ -78,19 +78,23 @@ def delay_policy(settings: BaseSettings) -> DelayPolicy:
     )
 
 
-def robots_gate(
-    settings: BaseSettings, frontier: Frontier, rule: DelayPolicy, wall: Callable[[], float]
-) -> RobotsGate:
-    """Return the robots gate. ``wall`` returns epoch seconds."""
-    return RobotsGate(
+def robots_fetches(
+    settings: BaseSettings,
+    frontier: Frontier,
+    wall: Callable[[], float],
+    on_found: Callable[[RobotsFetch, list[str]], None],
+) -> RobotsFetches:
+    """Return the runner of robots fetches. ``wall`` returns epoch seconds, ``on_found`` is as in
+    `RobotsFetches`."""
+    return RobotsFetches(
         frontier,
         agent=settings["ROBOTSTXT_USER_AGENT"],
         ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
-        patience=RetryLimits(
+        limits=RetryLimits(
             settings.getint("RETRY_TIMES"), settings.getint("KROWL_THROTTLING_TIMES")
         ),
-        crawl_delay_max=rule.crawl_delay_max,
         wall=wall,
+        on_found=on_found,
     )
 
 

@@ -100,7 +100,7 @@ def page_mark(frontier: Frontier, in_flight: InFlight | None) -> bytes:
         return NOTHING
     if not in_flight.mark:
         if in_flight.lease is not None:
-            in_flight.mark = mark_of(frontier.key_of(in_flight.lease), in_flight.url)
+            in_flight.mark = mark_of(frontier.queues.key_of(in_flight.lease), in_flight.url)
         elif in_flight.robots_fetch is not None:
             in_flight.mark = mark_of(host_key(in_flight.robots_fetch.host.name), in_flight.url)
         else:

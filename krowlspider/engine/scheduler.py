@@ -25,7 +25,8 @@ from krowlspider.engine.listeners import send_where_heard
 from krowlspider.engine.loop_throttle import AT_ONCE
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.poison import is_poison
-from krowlspider.frontier.robots.gate import RobotsFetch, Verdict
+from krowlspider.frontier.robots.fetch import RobotsFetch
+from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.frontier.work_mark import mark_of
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
 
 logger = logging.getLogger(__name__)
@@ -112,9 +113,9 @@ class Scheduler(BaseScheduler):
         """
         self._codec = RequestCodec(spider, request_limits(self._crawler.settings))
         self._frontier = self._job.frontier
+        self._schedule = self._frontier.schedule
         self._gate = self._job.robots
         self._node = self._job.node
-        self._gate.come = self._robots_come
         self.intake = Intake(
             self._job,
             self._codec,
@@ -143,7 +144,12 @@ class Scheduler(BaseScheduler):
             self._node.on_over = self._all_over
             self._node.on_stop = self._all_stop
             self._crawler.signals.connect(self._idle, signals.spider_idle)
-        self._job.run(on_failure=self._stop_crawl, on_room=self.wake, is_ending=self._is_ending)
+        self._job.run(
+            on_failure=self._stop_crawl,
+            on_robots=self._robots_come,
+            on_room=self.wake,
+            is_ending=self._is_ending,
+        )
         self._job.memory.on_room = self.wake
         reader = spider if isinstance(spider, PageReader) else None
         scraper = self._crawler.engine.scraper
@@ -303,7 +309,7 @@ class Scheduler(BaseScheduler):
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
             entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
-        self._frontier.replace(lease, entry)
+        self._frontier.queues.replace(lease, entry)
         in_flight.lease = None
         self._return_budget()
 
@@ -374,7 +380,7 @@ class Scheduler(BaseScheduler):
         clock = self._frontier.now
         end = clock() + _TURN
         while clock() < end:
-            host = self._pop_probe() if outages.paused else self._frontier.pop_host()
+            host = self._pop_probe() if outages.paused else self._schedule.pop()
             if host is None:
                 self._wake_when_due()
                 return None
@@ -394,9 +400,9 @@ class Scheduler(BaseScheduler):
         Prefer a host that answered before the outage.
         """
         for name in self._job.outages.to_probe():
-            if (host := self._frontier.pop_named(name)) is not None:
+            if (host := self._schedule.pop_named(name)) is not None:
                 return host
-        return self._frontier.pop_host()
+        return self._schedule.pop()
 
     def charge(self, in_flight: InFlight, took: float) -> None:
         """Make the host of a request rest, for ``took`` seconds that it used of the event loop."""
@@ -411,7 +417,7 @@ class Scheduler(BaseScheduler):
         ``took`` is in CPU seconds.
         """
         if took > HEAVY and (in_flight := self._requests.get(request)) is not None:
-            self._frontier.rest_longer(in_flight.host, alone(took))
+            self._schedule.rest_longer(in_flight.host, alone(took))
 
     def _next_of(self, host: Host, begun: float) -> Request | None:
         """Return the host's next request; None if it has none that may be sent now.
@@ -419,20 +425,21 @@ class Scheduler(BaseScheduler):
         ``begun`` is the time at which the host was popped, in seconds of the job clock.
         """
         # Alternate with pages, so that robots fetches for other hosts do not hold up this host.
-        host.robots_fetch_last = bool(host.robots_fetches) and not (
-            host.robots_fetch_last and host.queued and not host.waits
+        robots = host.robots
+        robots.served_last = bool(robots.fetches) and not (
+            robots.served_last and host.queue.queued and not robots.awaited
         )
-        if host.robots_fetch_last:
-            robots_fetch = host.robots_fetches.pop(0)
+        if robots.served_last:
+            robots_fetch = robots.fetches.pop(0)
             assert isinstance(robots_fetch, RobotsFetch)
             if self.intake.exclusions.hold_for(robots_fetch.url):
-                self._gate.failed(robots_fetch, final=True)
-                self._frontier.give_back(host)
+                self._job.robots_fetches.failed(robots_fetch, final=True)
+                self._schedule.give_back(host)
                 return None
             return self._send_robots_fetch(host, robots_fetch)
         deferred = False
         for _ in range(_REFUSALS_A_HOST):
-            lease = self._frontier.pop(host)
+            lease = self._frontier.queues.pop(host)
             if lease is None:
                 break
             url = lease.entry.url
@@ -444,16 +451,16 @@ class Scheduler(BaseScheduler):
             if verdict is Verdict.ALLOWED:
                 return self._send_page(host, lease)
             if verdict is Verdict.UNKNOWN:
-                self._frontier.unpop(lease)
+                self._frontier.queues.unpop(lease)
                 return self._send_robots_fetch(host, self._own_robots_fetch(host, authority))
             deferred |= self._turn_away(lease, verdict)
             if self._frontier.now() > begun + _HOST_TURN:
                 break
         now = self._frontier.now()
         if deferred and host.health is not Health.RETIRED:
-            self._frontier.defer(host)
+            self._schedule.deferral.defer(host)
         else:
-            self._frontier.give_back(host, self._cost.rest(now - begun, now))
+            self._schedule.give_back(host, self._cost.rest(now - begun, now))
         return None
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
@@ -463,7 +470,7 @@ class Scheduler(BaseScheduler):
             return Verdict.TOO_SLOW
         verdict = self._gate.verdict(authority, url)
         if verdict is Verdict.ALLOWED and self._gate.too_slow(host.name):
-            self._frontier.retire(host)
+            self._schedule.retire(host)
             return Verdict.TOO_SLOW
         return verdict
 
@@ -472,12 +479,12 @@ class Scheduler(BaseScheduler):
 
         It is the one that waits at this host, if there is one, else a new one.
         """
-        for robots_fetch in host.robots_fetches:
+        for robots_fetch in host.robots.fetches:
             assert isinstance(robots_fetch, RobotsFetch)
             if robots_fetch.authority == authority:
-                host.robots_fetches.remove(robots_fetch)
+                host.robots.fetches.remove(robots_fetch)
                 return robots_fetch
-        return self._gate.robots_fetch(authority, host)
+        return RobotsFetch(authority, host, authority + "/robots.txt")
 
     def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
         """Drop an entry that robots.txt does not allow.
@@ -486,7 +493,7 @@ class Scheduler(BaseScheduler):
         a seed without a scheme (``bare``), the http URL is queued in its place then.
         """
         if verdict is Verdict.UNREACHABLE and not lease.entry.bare:
-            self._frontier.replace(lease, lease.entry)
+            self._frontier.queues.replace(lease, lease.entry)
             return True
         if verdict is Verdict.UNREACHABLE:
             self.intake.fall_back(lease.entry)
@@ -506,9 +513,12 @@ class Scheduler(BaseScheduler):
 
     def _robots_come(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         """Report a robots.txt that came, or is known to be missing, to ``on_robots``."""
-        if self.on_robots is None or (lease := self._frontier.pop(robots_fetch.host)) is None:
+        if (
+            self.on_robots is None
+            or (lease := self._frontier.queues.pop(robots_fetch.host)) is None
+        ):
             return
-        self._frontier.unpop(lease)
+        self._frontier.queues.unpop(lease)
         base = robots_fetch.authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.
@@ -556,7 +566,7 @@ class Scheduler(BaseScheduler):
         Return False if KROWL_IP_CONCURRENCY hosts of this address are in flight: the caller must
         then turn the request back.
         """
-        return self._frontier.reserve_address(in_flight.host, address)
+        return self._schedule.reserve_address(in_flight.host, address)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -568,15 +578,15 @@ class Scheduler(BaseScheduler):
         ):
             # A fresh fetch of the host's own is made again at the next pop: it need not keep its
             # host in memory.
-            in_flight.host.robots_fetches.insert(0, robots_fetch)
+            in_flight.host.robots.fetches.insert(0, robots_fetch)
         self.unpop(in_flight)
-        self._frontier.turn_back(in_flight.host, address)
+        self._schedule.turn_back(in_flight.host, address)
 
     def unpop(self, in_flight: InFlight) -> None:
         """Put a page back to its old place in the queue; its host stays in flight."""
         if in_flight.lease is not None:
             in_flight.unpopped = True
-            self._frontier.unpop(in_flight.lease)
+            self._frontier.queues.unpop(in_flight.lease)
             in_flight.lease = None
             self._return_budget()
 
@@ -592,27 +602,26 @@ class Scheduler(BaseScheduler):
             pass
         elif host.rate.throttling or host.rate.errors:
             host.set_health(Health.BACKING_OFF)
-        elif not (in_flight.hold or host.waits):
+        elif not host.robots.awaited:
             host.set_health(Health.ACTIVE)
         if in_flight.robots_fetch is not None and self._gate.too_slow(host.name):
             self._retire(host)
         if in_flight.robots_fetch is not None:
             self._gate.outlast(in_flight.robots_fetch.authority, wait)
-        if in_flight.hold:
-            self._frontier.wait(host, wait)
-        elif in_flight.resting and host.health is not Health.RETIRED and not host.waits:
-            self._frontier.defer(host, wait)
+        is_open = host.health is not Health.RETIRED and not host.robots.awaited
+        if in_flight.resting and is_open:
+            self._schedule.deferral.defer(host, wait)
         else:
-            self._frontier.release(host, wait)
+            self._schedule.release(host, wait)
 
     def _retire(self, host: Host) -> None:
         """Retire a host in flight whose Crawl-delay is too long, and drop URLs queued for it now.
 
         Robots fetches of other hosts that go to this host wait as before.
         """
-        self._frontier.retire(host)
+        self._schedule.retire(host)
         for _ in range(_DROPPED_AT_ONCE):
-            if (lease := self._frontier.pop(host)) is None:
+            if (lease := self._frontier.queues.pop(host)) is None:
                 return
             self._frontier.acknowledge(lease, dropped=Verdict.TOO_SLOW.value)
 
@@ -647,7 +656,7 @@ class Scheduler(BaseScheduler):
             slot.nextcall.schedule()
 
     def _wake_when_due(self) -> None:
-        due = self._frontier.next_due()
+        due = self._schedule.next_due()
         if due is not None:
             self._wake_at(due)
 

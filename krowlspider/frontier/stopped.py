@@ -10,20 +10,21 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.store import schema
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import Batch, Store
 
 
 def read_host(store: Store, name: str) -> Host | None:
     """Return a host, with leased entries counted as queued; None without a record."""
     record = store.get(schema.host_key(name))
-    return None if record is None else Host.decode(name, record)
+    return None if record is None else decode_host(name, record)
 
 
 def read_counters(store: Store) -> Counter[str]:
@@ -44,8 +45,8 @@ def drop_entries(
     """Remove entries of a host with the batch, and count them as dropped for a reason."""
     for key in keys:
         batch.delete(key)
-    host.queued = max(0, host.queued - len(keys))
-    host.dropped += len(keys)
+    host.queue.queued = max(0, host.queue.queued - len(keys))
+    host.queue.dropped += len(keys)
     counters = read_counters(store)
     counters[f"dropped/{reason}"] += len(keys)
     batch.put(schema.COUNTERS, json.dumps(counters).encode())
@@ -55,11 +56,11 @@ def drop_entries(
 
 def put_host(host: Host, batch: Batch) -> None:
     """Put a host's record into the batch; a host without entries leaves the heap."""
-    if not host.queued:
-        host.queues = {}
-        if host.placed is not None:
-            batch.delete(schema.due_key(host.placed, host.name))
-    batch.put(schema.host_key(host.name), host.encode())
+    if not host.queue.queued:
+        host.queue.levels = {}
+        if (placed := place_in(host.record)) is not None:
+            batch.delete(schema.due_key(placed, host.name))
+    batch.put(schema.host_key(host.name), encode_host(host))
 
 
 def give_back(store: Store, name: str, count: int, batch: Batch) -> None:

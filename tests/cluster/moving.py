@@ -22,7 +22,7 @@ from krowlspider.cluster.handover.sender import HandoverSender
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.handover.chunks import BadChunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.store import LevelStore

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.limits import Limits
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.store import LevelStore
@@ -67,13 +68,13 @@ class Measured:
     def crawl(self, pages: int) -> None:
         """Fetch so many, the clock going on by the delay after each."""
         for page in range(pages):
-            host = self.frontier.pop_host()
+            host = self.frontier.schedule.pop()
             while host is None:
                 self.now += 0.25
-                host = self.frontier.pop_host()
-            lease = self.frontier.pop(host)
+                host = self.frontier.schedule.pop()
+            lease = self.frontier.queues.pop(host)
             assert lease is not None
-            self.frontier.release(host, 0.25)
+            self.frontier.schedule.release(host, 0.25)
             self.frontier.acknowledge(lease)
             if page % COMMIT_EVERY == 0:
                 self.commit()

@@ -119,9 +119,9 @@ def test_notes_of_a_forgotten_host_and_torn_ones_count_for_nothing(
 
 def test_a_retired_host_stays_retired(world: World, tmp_path: Path) -> None:
     world.add(BAD)
-    world.frontier.retire(world.frontier.host("bad.test"))
+    world.frontier.schedule.retire(world.frontier.schedule.cache.get("bad.test"))
     start_after(world, tmp_path, BAD, BAD)
-    assert world.frontier.host("bad.test").health is Health.RETIRED
+    assert world.frontier.schedule.cache.get("bad.test").health is Health.RETIRED
 
 
 def test_a_death_in_work_on_a_host_blames_none_of_its_pages(world: World, tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_rebucket_moves_each_message_to_its_new_owner(world: World) -> None:
     world.crash()
     ours = [item for lot in world.frontier.outbox.rebucket(owners.get) for item in lot]
     candidates = [world.candidate(message.decode()) for _, message in ours]
-    assert world.frontier.add(candidates, decided=[key for key, _ in ours]) == 3
+    assert world.frontier.queue(candidates, decided=[key for key, _ in ours]) == 3
     world.crash()
     assert messages(world) == urls(3)
     assert world.frontier.outbox.depths() == {"x": 3, "y": 3}
@@ -204,7 +204,7 @@ def test_a_message_sent_while_it_becomes_ours_counts_once(world: World) -> None:
     outbox = world.frontier.outbox
     ((key, _),) = next(outbox.rebucket(lambda _: None))
     assert outbox.remove("x", [key]) == 1
-    world.frontier.add([world.candidate("http://a.test/0")], decided=[key])
+    world.frontier.queue([world.candidate("http://a.test/0")], decided=[key])
     assert outbox.depth == 0
 
 
@@ -318,7 +318,7 @@ class OutboxModel(RuleBasedStateMachine):
         self.ring[f"h{host}.test"] = owner
         for lot in self.world.frontier.outbox.rebucket(self.ring.get):
             candidates = [self.world.candidate(message.decode()) for _, message in lot]
-            self.world.frontier.add(candidates, decided=[key for key, _ in lot])
+            self.world.frontier.queue(candidates, decided=[key for key, _ in lot])
             self.queued |= {message.decode() for _, message in lot}
         for old, waiting in list(self.lists.items()):
             self.lists[old] = []

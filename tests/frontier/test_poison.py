@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.frontier.poison import POISON_STRIKES, is_poison, strike
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
@@ -93,7 +93,7 @@ def test_poison_counts_as_dropped_and_the_rest_is_fetched(
     world.add(*urls)
     set_aside(world, urls[1])
     frontier = world.crash()
-    assert (frontier.queued, frontier.host_count) == (3, 1)
+    assert (frontier.queued, frontier.schedule.host_count) == (3, 1)
     assert frontier.counters["dropped/poison"] == 1
     fetched = []
     for _ in range(4):
@@ -106,14 +106,14 @@ def test_poison_counts_as_dropped_and_the_rest_is_fetched(
     assert (view.queued, view.done, view.dropped) == (0, 3, {"poison": 1})
     record = world.store.get(schema.host_key("a.test"))
     assert record is not None
-    assert Host.decode("a.test", record).dropped == 1
+    assert decode_host("a.test", record).queue.dropped == 1
 
 
 def test_a_host_with_nothing_else_queued_leaves_the_heap(world: World) -> None:
     world.add("http://a.test/only", "http://b.test/other")
     set_aside(world, "http://a.test/only")
     frontier = world.crash()
-    assert (frontier.queued, frontier.host_count) == (1, 1)
+    assert (frontier.queued, frontier.schedule.host_count) == (1, 1)
     assert [key[9:] for key in world.store.keys(schema.DUE)] == [b"b.test"]
     world.clocks.pass_(60.0)
     assert world.fetch() == "http://b.test/other"
@@ -136,7 +136,7 @@ def test_totals_of_a_clean_close_do_not_count_poison(world: World) -> None:
         strike(store, key)
     store.close()
     frontier = world.open()
-    assert (frontier.queued, frontier.host_count) == (1, 1)
+    assert (frontier.queued, frontier.schedule.host_count) == (1, 1)
 
 
 def test_a_poison_page_stays_known(world: World) -> None:

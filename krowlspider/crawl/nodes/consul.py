@@ -25,7 +25,7 @@ from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.crawl.nodes.node import BEAT, Crawl, Node
 from krowlspider.crawl.provenance import own_address
 from krowlspider.frontier.handover.chunks import BadChunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:

@@ -45,19 +45,19 @@ def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
 
 
 def _drop_queue(store: Store, host: Host, size: int) -> int:
-    before = host.dropped
+    before = host.queue.dropped
     keys = entry_keys(store, host.name)
     while some := list(islice(keys, size)):
         batch = change_batch(store)
         drop_entries(store, host, some, "operator", batch)
         batch.write()
-    if host.queued:
+    if host.queue.queued:
         # The record counted too many: a death came between a commit and the record.
-        host.queued = 0
+        host.queue.queued = 0
         batch = change_batch(store)
         put_host(host, batch)
         batch.write()
-    return host.dropped - before
+    return host.queue.dropped - before
 
 
 def forget_host(
@@ -85,7 +85,7 @@ def forget_host(
     _remove(store, store.keys(poison), size)
     batch = change_batch(store)
     if host is not None:
-        give_back(store, name, host.done, batch)
+        give_back(store, name, host.queue.done, batch)
     for key in (schema.deferred_key(name), schema.host_key(name), schema.hold_key(name), *robots):
         batch.delete(key)
     batch.write()

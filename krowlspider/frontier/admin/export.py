@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.frontier.entry import EntryLine, entry_of
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.store import delete

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.hosts.holds import Hold, hold_of
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries
@@ -78,7 +78,7 @@ def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: i
     wait = first_retry if retries == queued else 0.0
     poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(name))]
     hold = hold_of(store, name)
-    host.queued = queued
+    host.queue.queued = queued
     row_of_host = HostRow.of(host, policy, wall)
     return HostView(
         host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
@@ -112,7 +112,7 @@ def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) 
     """Return why a host is not being fetched; ``wait`` is that of its entries, in seconds."""
     rate = host.rate
     due_in = seconds_until(host.due, wall)
-    if host.rests and hold.aside:
+    if host.has_own_time and hold.aside:
         return (
             f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last"
             f" with {hold.url or 'its queue'}; it is tried again in {due_in / 3600:.1f} hours, or"
@@ -123,15 +123,15 @@ def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) 
             f"It is retired: its robots.txt asks for {rate.floor:g} s between two requests,"
             f" and KROWL_CRAWL_DELAY_MAX is {policy.crawl_delay_max:g}."
         )
-    if not host.queued:
+    if not host.queue.queued:
         return "Nothing of it is queued."
-    is_deferred = host.state is SchedulingState.DEFERRED
+    is_deferred = host.state is DEFERRED
     if is_deferred and policy.parked(rate):
         return (
             f"It is parked after {rate.errors} errors in a row, or because the DNS does not know"
             f" its name; it is tried again in {due_in / 3600:.1f} hours, or at a start after that."
         )
-    if host.rests:
+    if host.has_own_time:
         return (
             f"It is deferred after {rate.errors} errors in a row; it is tried again in"
             f" {due_in / 60:.1f} minutes, or at a start after that."

@@ -11,7 +11,8 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.host import Host, Queue, SchedulingState, level_of
+from krowlspider.frontier.hosts.host import DEFERRED, Host, Level, level_of
+from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.outbox import FOREIGN
 from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
@@ -130,26 +131,27 @@ class _Rebuild:
             self._miss_record(name)
             host = Host(name, due=self._now)
         else:
-            host = Host.decode(name, record)
-        self._done += host.done
-        counted, host.queued, host.queues = host.queued, 0, {}
+            host = decode_host(name, record)
+        queue = host.queue
+        self._done += queue.done
+        counted, queue.queued, queue.levels = queue.queued, 0, {}
         marked: set[bytes] | None = None
         for key, value in entries:
             if marked is None:
                 marked = set(schema.marked_by(self._store.items(schema.seen_prefix(name))))
             _, priority, sequence = split_queue_key(key)
-            queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
-            queue.tail = sequence + 1
-            host.queued += 1
+            number = level_of(priority, sequence)
+            queue.levels.setdefault(number, Level(sequence, sequence)).tail = sequence + 1
+            queue.queued += 1
             self._mark(name, entry_of(key, value), marked)
-        if host.queued < counted:
-            self._miss_entries(name, counted - host.queued)
-        if host.state is SchedulingState.DEFERRED:
+        if queue.queued < counted:
+            self._miss_entries(name, counted - queue.queued)
+        if host.state is DEFERRED:
             self._change(schema.deferred_key(name), b"")
-        elif host.queued:
+        elif queue.queued:
             self._change(schema.due_key(host.due, name), b"")
-        if host.queued or counted:
-            self._change(schema.host_key(name), host.encode())
+        if queue.queued or counted:
+            self._change(schema.host_key(name), encode_host(host))
 
     def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
         # A whole request may have no identity, or one with its body: it may be queued once more.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
@@ -40,9 +41,9 @@ class HostRow:
     def of(cls, host: Host, policy: DelayPolicy, wall: float) -> Self:
         return cls(
             host.name,
-            host.queued,
-            host.done,
-            host.dropped,
+            host.queue.queued,
+            host.queue.done,
+            host.queue.dropped,
             round(policy.delay(host.rate), 3),
             seconds_until(host.due, wall),
             host.rate.errors,
@@ -100,16 +101,16 @@ def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> 
     slowest: list[Host] = []
     soonest: list[Host] = []
     count = deferred = queued = 0
-    hosts = (Host.decode(name, record) for name, record in records(store))
+    hosts = (decode_host(name, record) for name, record in records(store))
     while some := list(islice(hosts, _CHUNK)):
-        waiting = [host for host in some if host.queued]
+        waiting = [host for host in some if host.queue.queued]
         due = [host for host in waiting if host.health is not Health.DEAD]
-        biggest = nlargest(most, biggest + waiting, key=lambda host: host.queued)
+        biggest = nlargest(most, biggest + waiting, key=lambda host: host.queue.queued)
         slowest = nlargest(most, slowest + some, key=lambda host: policy.delay(host.rate))
         soonest = nsmallest(most, soonest + due, key=lambda host: host.due)
         count += len(some)
         deferred += sum(host.health is Health.DEAD for host in some)
-        queued += sum(host.queued for host in waiting)
+        queued += sum(host.queue.queued for host in waiting)
     counters = read_counters(store)
     poison = store.items(schema.POISON)
     return FrontierView(

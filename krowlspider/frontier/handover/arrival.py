@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.handover.chunks import read_chunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.handover.transfer import take_over
+from krowlspider.frontier.hosts.host import SEALED
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.part import Identify
-    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.store.store import Store
 
 
@@ -26,14 +28,14 @@ class Arrivals:
         self,
         frontier: Frontier,
         store: Store,
-        gate: RobotsGate,
+        robots: RobotsCache,
         identify: Identify,
         *,
         url_max: int,
     ):
         self._frontier = frontier
         self._store = store
-        self._gate = gate
+        self._robots = robots
         self._identify = identify
         self._url_max = url_max
 
@@ -41,13 +43,13 @@ class Arrivals:
         """Take a chunk, as parsed from JSON, if it is the next of its host.
 
         Return how many chunks have arrived. They survive a power loss after the next commit: tell
-        the sender only then. `HostScheduler.may_fetch` decides whether the host may be fetched.
+        the sender only then. `Ownership.is_ours` decides whether the host may be fetched.
 
         :raises BadChunk: the chunk cannot be taken; nothing has changed
         :raises HostBusyError: this node is handing the host over itself
         """
         part = read_chunk(chunk, self._frontier.now(), self._identify, url_max=self._url_max)
-        if self._frontier.host(part.name).leaving:
+        if self._frontier.schedule.cache.get(part.name).state is SEALED:
             raise HostBusyError(f"{part.name} is on its way to another node")
         key = schema.arriving_prefix(part.name) + part.transfer
         arrived = int.from_bytes(self._store.get(key) or b"", "big")
@@ -55,7 +57,7 @@ class Arrivals:
             return arrived
         batch = self._store.batch()
         for authority, record in part.robots:
-            self._gate.take_over(authority, record, batch)
+            self._robots.take_over(authority, record, batch)
         batch.put(key, (arrived + 1).to_bytes(4, "big"))
-        self._frontier.take_over(part, batch)
+        take_over(self._frontier, part, batch)
         return arrived + 1

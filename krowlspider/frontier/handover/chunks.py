@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.entry import Count, EntryLine
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import PARKED, QUIET, THROTTLING_MAX, HostRate
@@ -56,19 +56,18 @@ class HostRecord(Struct):
     dropped: _Number
 
     @classmethod
-    def of(cls, host: Host, now: float, not_before: float) -> Self:
-        """Return the record of a host that is not fetched before a time of the job clock."""
+    def of(cls, host: Host, now: float) -> Self:
         rate = host.rate
         # A host that is deferred until the next round has no time of its own.
-        has_time = host.state is not SchedulingState.DEFERRED or host.ready
-        ready = max(host.ready, not_before) if has_time else 0.0
+        has_time = host.health is not Health.DEAD or host.ready
+        ready = max(host.ready, host.not_before) if has_time else 0.0
         return cls(
             state=host.health.name.lower(),
-            due=max(0.0, host.due - now, not_before - now),
+            due=max(0.0, host.due - now, host.not_before - now),
             ready=max(0.0, ready - now) if ready else None,
             pace=(rate.ema, rate.floor, rate.quiet, rate.throttling, rate.errors),
-            done=host.done,
-            dropped=host.dropped,
+            done=host.queue.done,
+            dropped=host.queue.dropped,
         )
 
     def host(self, name: str, now: float) -> Host:
@@ -81,15 +80,15 @@ class HostRecord(Struct):
             min(throttling, THROTTLING_MAX),
             errors,
         )
-        return Host(
+        host = Host(
             name,
-            rate,
+            rate=rate,
             due=now + min(self.due, WAIT_MAX),
             ready=0.0 if self.ready is None else now + min(self.ready, WAIT_MAX),
             health=Health[self.state.upper()],
-            done=self.done,
-            dropped=self.dropped,
         )
+        host.queue.done, host.queue.dropped = self.done, self.dropped
+        return host
 
 
 class EntryItem(EntryLine, omit_defaults=True):

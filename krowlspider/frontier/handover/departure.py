@@ -24,7 +24,9 @@ from krowlspider.frontier.handover.chunks import (
     EntryItem,
     HostRecord,
 )
-from krowlspider.frontier.hosts.host import SchedulingState
+from krowlspider.frontier.handover.transfer import entries_of, give_up
+from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED
+from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.part import Identify
-    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 
 # Host records looked at in one step of `Departures.moving`.
@@ -58,7 +60,7 @@ class Departures:
         self,
         frontier: Frontier,
         store: Store,
-        gate: RobotsGate,
+        robots_fetches: RobotsFetches,
         *,
         node: str,
         identify: Identify,
@@ -66,7 +68,7 @@ class Departures:
     ):
         self.frontier = frontier
         self.store = store
-        self._gate = gate
+        self._robots_fetches = robots_fetches
         self.node = node
         self.identify = identify
         self.most = most
@@ -90,8 +92,8 @@ class Departures:
         """Return the busy hosts that have no record, such as one asked for another's robots.txt."""
         return {
             host.name: None
-            for host in self.frontier.hosts.values()
-            if (host.robots_fetches or host.state is SchedulingState.IN_FLIGHT)
+            for host in self.frontier.schedule.cache.hosts.values()
+            if (host.robots.fetches or host.state is IN_FLIGHT)
             and self.store.get(schema.host_key(host.name)) is None
         }
 
@@ -110,9 +112,10 @@ class Departures:
 
         :raises HostBusyError: it has a request in flight or pages that are not acknowledged
         """
-        self._gate.abandon(name)
-        self._gate.call_back(name)
-        departure = self.under_way[name] = Departure(self, self.frontier.seal(name))
+        self._robots_fetches.abandon(name)
+        self._robots_fetches.call_back(name)
+        host = self.frontier.schedule.ownership.seal(name)
+        departure = self.under_way[name] = Departure(self, host)
         return departure
 
     def stop(self) -> None:
@@ -137,7 +140,7 @@ class Departure:
         self._all = departures
         self._frontier = departures.frontier
         self._host = host
-        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + host.encode())
+        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + encode_host(host))
         self._begin_cut()
         self._steps: Iterator[None] | None = None
         self.is_ending = False
@@ -164,7 +167,7 @@ class Departure:
         :raises ValueError: the departure was ended
         :raises LookupError: the host has fewer chunks than have arrived
         """
-        if not self._host.leaving:
+        if self._host.state is not SEALED:
             raise ValueError(f"{self._host.name} is not under way")
         for _ in self.skip(arrived):
             pass
@@ -199,7 +202,7 @@ class Departure:
         chunk.robots, chunk.entries = items["robots"], items["entries"]
         chunk.done = b"".join(items["done"])
         if number == 0:
-            chunk.record = HostRecord.of(host, now, self._frontier.surely_over(host))
+            chunk.record = HostRecord.of(host, now)
         built: dict[str, Any] = msgspec.to_builtins(chunk)
         return built
 
@@ -207,11 +210,12 @@ class Departure:
         """Yield field, the most that a chunk may have in it, bytes in JSON, and item."""
         name, most, identify = self._host.name, self._all.most, self._all.identify
         both = authorities_of(name)
-        for authority, record in zip(both, self._frontier.robots_of(both), strict=True):
+        robots = self._all.store.read(map(schema.robots_key, both))
+        for authority, record in zip(both, robots, strict=True):
             if record is not None and len(record) <= ROBOTS_MAX:
                 yield "robots", most, -(-len(record) // 3) * 4, (authority, record)
         queued: set[bytes] = set()
-        for state, key, value in self._frontier.entries(name):
+        for state, key, value in entries_of(self._frontier, name):
             entry = entry_of(key, value)
             if stays(entry, identify):
                 continue
@@ -237,17 +241,17 @@ class Departure:
     def _removal(self) -> Iterator[None]:
         self.is_ending = True
         host = self._host
-        kept = self._frontier.give_up_host(host, self._all.identify)
+        kept = give_up(self._frontier, host, self._all.identify)
         yield
         yield from self._frontier.seen.remove_marks(host.name)
         del self._all.under_way[host.name]
         if kept:
             self._all.kept[host.name] = kept
-            self._frontier.unseal(host)
+            self._frontier.schedule.ownership.unseal(host)
         else:
-            self._frontier.drop_from_memory(host)
+            self._frontier.schedule.cache.remove(host)
 
     def abort(self) -> None:
         """Keep the host here, with everything it has."""
         del self._all.under_way[self._host.name]
-        self._frontier.unseal(self._host)
+        self._frontier.schedule.ownership.unseal(self._host)

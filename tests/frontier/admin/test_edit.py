@@ -9,7 +9,7 @@ import pytest
 
 from krowlspider.frontier.admin.edit import UnknownHostError, drop_host, forget_host
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
@@ -52,7 +52,7 @@ def closed(open_store: Callable[[], Store]) -> World:
     world = World(open_store)
     world.add(*A, *B)
     world.add("http://a.test/first", priority=7)
-    world.frontier.put_robots("http://a.test", b"record")
+    world.put_robots("http://a.test", b"record")
     world.frontier.close()
     world.store = open_store()
     return world
@@ -72,10 +72,10 @@ def test_a_dropped_host_has_nothing_queued_and_stays_known(closed: World) -> Non
     assert drop_host(closed.store, "a.test") == 6
     world = reopened(closed)
     assert world.frontier.queued == 2
-    assert world.frontier.host_count == 2
+    assert world.frontier.schedule.host_count == 2
     assert world.frontier.counters["dropped/operator"] == 6
     assert world.add(*A) == 0
-    assert world.frontier.robots("http://a.test") == b"record"
+    assert world.store.get(schema.robots_key("http://a.test")) == b"record"
     world.clocks.pass_(60)
     assert {world.fetch(), world.fetch(), world.fetch()} == {*B, None}
 
@@ -106,7 +106,7 @@ def test_a_drop_cut_short_leaves_a_correct_record(
         drop_host(MortalStore(closed.store, 2), "a.test", size=2)  # type: ignore[arg-type]
     record = closed.store.get(schema.host_key("a.test"))
     assert record is not None
-    assert Host.decode("a.test", record).queued == 2
+    assert decode_host("a.test", record).queue.queued == 2
     assert len(list(entry_keys(closed.store, "a.test"))) == 2
     assert closed.store.get(schema.CLEAN) is None
     assert drop_host(closed.store, "a.test") == 2
@@ -162,9 +162,9 @@ def test_a_dropped_deferred_host_takes_new_urls(
 ) -> None:
     world = World(open_store)
     world.add(*A)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host)
+    world.frontier.schedule.deferral.defer(host)
     world.frontier.close()
     world.store = open_store()
     assert drop_host(world.store, "a.test") == 5

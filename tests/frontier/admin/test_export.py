@@ -9,7 +9,7 @@ import pytest
 
 from krowlspider.frontier.admin.export import Imported, export_lines, import_lines, parse_line
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.queues import all_entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
 from krowlspider.views import frontier as frontier_text

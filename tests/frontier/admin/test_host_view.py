@@ -10,7 +10,9 @@ import pytest
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.record import encode_host
+from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import poison_prefix
 from krowlspider.politeness.delay import HostRate
@@ -38,14 +40,14 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     for sequence, entry in enumerate(poison):
         key = schema.queue_key(poison_prefix(host.name), 0, sequence)
         batch.put(key, entry.encode(host.name))
-    host.queued = len(entries)
-    batch.put(schema.host_key(host.name), host.encode())
+    host.queue.queued = len(entries)
+    batch.put(schema.host_key(host.name), encode_host(host))
     batch.write()
     return view_host(store, host.name, RULE, NOW, most=10)
 
 
 def waiting(seconds: float = 0.0, **rate: float) -> Host:
-    return Host("a.test", HostRate(**rate), due=NOW + seconds)  # type: ignore[arg-type]
+    return Host("a.test", rate=HostRate(**rate), due=NOW + seconds)  # type: ignore[arg-type]
 
 
 PAGE = Entry("http://a.test/")
@@ -196,8 +198,8 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
     world = World(open_store)
     world.add("http://a.test/", "http://b.test/")
     record = RobotsRecord(Ruling.RULES.value, NOW, NOW + 60, 200, b"User-agent: *\n")
-    world.frontier.put_robots("http://a.test", record.encode())
-    world.frontier.put_robots("https://a.test", replace(record, status=203).encode())
+    world.put_robots("http://a.test", record.encode())
+    world.put_robots("https://a.test", replace(record, status=203).encode())
     view = view_host(world.store, "a.test", RULE, NOW, most=10)
     assert [(known.authority, known.status) for known in view.robots] == [
         ("http://a.test", 200),

@@ -8,8 +8,8 @@ import pytest
 
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.frontier import Candidate
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.outbox import Foreign
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries, entry_keys, records
@@ -31,7 +31,7 @@ def world(open_store: Callable[[], Store]) -> World:
     for host, pages in HOSTS.items():
         world.add(*(f"http://{host}/{page}" for page in range(pages)))
     world.add("http://a.test/first", priority=3)
-    world.frontier.put_robots("http://a.test", b"record")
+    world.put_robots("http://a.test", b"record")
     world.clocks.pass_(5)
     assert world.fetch(100.0) is not None
     world.commit()
@@ -75,9 +75,9 @@ def contents(world: World) -> dict[bytes, object]:
 
 
 def sorted_record(key: bytes, record: bytes) -> bytes:
-    host = Host.decode(host_in(key), record)
-    host.queues = dict(sorted(host.queues.items()))
-    return host.encode()
+    host = decode_host(host_in(key), record)
+    host.queue.levels = dict(sorted(host.queue.levels.items()))
+    return encode_host(host)
 
 
 def crawled(world: World) -> set[str]:
@@ -133,7 +133,7 @@ def test_lost_entries_are_counted_by_host(world: World) -> None:
     assert (found.short_hosts, found.short_urls) == (2, 9)
     record = world.store.get(host_key("a.test"))
     assert record is not None
-    assert Host.decode("a.test", record).queued == 0
+    assert decode_host("a.test", record).queue.queued == 0
     assert crawled(world) == {"http://a.test.b/0", "http://a-b.test/1"}
 
 
@@ -152,8 +152,8 @@ def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
     mended(world)
     record = world.store.get(host_key("c.test"))
     assert record is not None
-    host = Host.decode("c.test", record)
-    assert (host.due, host.queued) == (world.clocks.wall, 3)
+    host = decode_host("c.test", record)
+    assert (host.due, host.queue.queued) == (world.clocks.wall, 3)
 
 
 def test_hosts_without_a_record_are_named(
@@ -184,9 +184,9 @@ def test_a_lost_key_of_a_deferred_host_is_rebuilt(world: World) -> None:
     world.store.close()
     frontier = world.open()
     world.clocks.pass_(200)
-    host = frontier.pop_host()
+    host = frontier.schedule.pop()
     assert host is not None
-    frontier.defer(host)
+    frontier.schedule.deferral.defer(host)
     frontier.close()
     world.store = world.open_store()
     assert len(removed(world, schema.DEFERRED)) == 1

@@ -23,15 +23,15 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
     lease = world.pop()
     assert lease is not None
     lease.host.rate.ema = 2.0
-    world.frontier.release(lease.host, 100.0)
+    world.frontier.schedule.release(lease.host, 100.0)
     world.frontier.acknowledge(lease)
     dropped = world.pop()
     assert dropped is not None
     world.frontier.acknowledge(dropped, dropped="robots")
-    world.frontier.release(dropped.host, 50.0)
-    aside = world.frontier.pop_host()
+    world.frontier.schedule.release(dropped.host, 50.0)
+    aside = world.frontier.schedule.pop()
     assert aside is not None
-    world.frontier.defer(aside)
+    world.frontier.schedule.deferral.defer(aside)
     world.commit()
     view = view_frontier(world.store, RULE, world.clocks.wall, most=2)
     assert (view.hosts, view.deferred, view.queued, view.done) == (5, 1, 13, 1)

@@ -19,12 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.chunks import BadChunk
 from krowlspider.frontier.hosts.host import Health, SchedulingState
-from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
 from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.queues import all_entries, records
 from krowlspider.frontier.store.schema import (
@@ -34,6 +35,7 @@ from krowlspider.frontier.store.schema import (
     QUEUE,
     SEEN,
     marked_by,
+    robots_key,
     seen_prefix,
 )
 from krowlspider.frontier.store.store import LevelStore
@@ -89,9 +91,9 @@ def put_retry(world: World, wait: float) -> None:
     """Have the first page tried again later."""
     lease = world.pop()
     assert lease is not None
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.schedule.release(lease.host, 0.25)
     due = world.frontier.now() + wait
-    world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+    world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
 
 
 def test_a_hand_over_moves_everything_of_a_host(world: World, other: World) -> None:
@@ -101,13 +103,13 @@ def test_a_hand_over_moves_everything_of_a_host(world: World, other: World) -> N
     world.hand_over(HOST_NAME, other)
     assert other.queued(HOST_NAME) == urls(1, 2, 3, 4)
     assert other.add(*urls(0, 1, 2, 3, 4)) == 0
-    assert (other.frontier.queued, other.frontier.host_count) == (4, 1)
-    assert other.frontier.host(HOST_NAME).done == 1
+    assert (other.frontier.queued, other.frontier.schedule.host_count) == (4, 1)
+    assert other.frontier.schedule.cache.get(HOST_NAME).queue.done == 1
     left = [key for key in content(world) if HOST_NAME.encode() in key]
     assert left == [GONE + HOST_NAME.encode()]
-    assert (world.frontier.queued, world.frontier.host_count) == (1, 1)
+    assert (world.frontier.queued, world.frontier.schedule.host_count) == (1, 1)
     world.clocks.pass_(10)
-    assert world.frontier.count_due() <= 1
+    assert world.frontier.schedule.count_due() <= 1
     other.clocks.pass_(10)
     assert other.fetch() == url(1)
 
@@ -122,9 +124,9 @@ def test_a_host_done_by_the_sender_is_due_with_a_new_url(world: World, other: Wo
     # It is held, and has no place in memory.
     assert other.fetch() is None
     world.hand_over(HOST_NAME, other)
-    assert other.frontier.host(HOST_NAME).state is SchedulingState.IDLE
+    assert other.frontier.schedule.cache.get(HOST_NAME).state is SchedulingState.IDLE
     other.foreign.clear()
-    other.gate.ring_changed()
+    other.robots_fetches.ring_changed()
     other.clocks.pass_(60)
     assert other.fetch() is None
     other.add(url(1))
@@ -133,9 +135,9 @@ def test_a_host_done_by_the_sender_is_due_with_a_new_url(world: World, other: Wo
 
 def test_a_deferred_host_stays_deferred_when_more_arrives(world: World, other: World) -> None:
     other.add(url(0))
-    host = other.frontier.pop_host()
+    host = other.frontier.schedule.pop()
     assert host is not None
-    other.frontier.defer(host)
+    other.frontier.schedule.deferral.defer(host)
     world.add(url(1), url(2))
     world.fetch(wait=5.0)
     world.commit()
@@ -144,7 +146,7 @@ def test_a_deferred_host_stays_deferred_when_more_arrives(world: World, other: W
     other.departures.begin(HOST_NAME)
     other.departures.stop()
     other.clocks.pass_(60)
-    assert other.frontier.pop_host() is None
+    assert other.frontier.schedule.pop() is None
 
 
 def test_a_host_with_nothing_queued_arrives_idle(world: World, other: World) -> None:
@@ -153,12 +155,12 @@ def test_a_host_with_nothing_queued_arrives_idle(world: World, other: World) -> 
     world.commit()
     world.clocks.pass_(60)
     world.hand_over(HOST_NAME, other)
-    host = other.frontier.host(HOST_NAME)
+    host = other.frontier.schedule.cache.get(HOST_NAME)
     assert host.state is SchedulingState.IDLE
     # It can be asked for another's robots.txt.
     other.clocks.pass_(60)
-    other.frontier.enqueue_robots_fetch(HOST_NAME, object())
-    assert other.frontier.pop_host() is host
+    other.frontier.schedule.enqueue_robots_fetch(HOST_NAME, object())
+    assert other.frontier.schedule.pop() is host
 
 
 def test_all_fields_of_an_entry_are_handed_over(world: World, other: World) -> None:
@@ -201,12 +203,12 @@ def test_a_chunk_that_arrives_twice_changes_nothing(world: World, other: World) 
     world.add(*urls(0, 1, 2, 3))
     for number, chunk in enumerate(chunks(world)):
         assert other.arrivals.take(chunk) == number + 1
-        before, gauges = content(other), (other.frontier.queued, other.frontier.host_count)
+        before, gauges = content(other), (other.frontier.queued, other.frontier.schedule.host_count)
         assert other.arrivals.take(chunk) == number + 1
         other.crash()
         assert other.arrivals.take(chunk) == number + 1
         assert content(other, b"q", b"s") == {k: v for k, v in before.items() if k[:1] in b"qs"}
-        assert (other.frontier.queued, other.frontier.host_count) == gauges
+        assert (other.frontier.queued, other.frontier.schedule.host_count) == gauges
     assert len(other.queued(HOST_NAME)) == 7
 
 
@@ -311,7 +313,7 @@ def test_a_pickled_request_stays_and_is_counted(world: World, other: World) -> N
     assert other.queued(HOST_NAME) == urls(0, 1)
     assert world.departures.kept == {HOST_NAME: 1}
     assert [found for found in world.departures.moving(lambda _: "there") if found] == []
-    assert (world.frontier.queued, world.frontier.host_count) == (1, 1)
+    assert (world.frontier.queued, world.frontier.schedule.host_count) == (1, 1)
     other.hand_over(HOST_NAME, world)
     do(world, url(9), url(0), url(1))
 
@@ -364,7 +366,7 @@ def test_a_page_known_to_both_is_fetched_unless_done(
         other.clocks.pass_(5)
         assert other.fetch() is not None
     other.commit()
-    assert (other.frontier.pending, other.frontier.host_count) == (0, 0)
+    assert (other.frontier.pending, other.frontier.schedule.host_count) == (0, 0)
     other.crash()
     assert other.add(*urls(0, 1, 2)) == 0
 
@@ -379,7 +381,7 @@ def test_an_entry_done_by_the_sender_is_not_fetched(world: World, other: World) 
     other.clocks.pass_(5)
     do(other, url(2))
     other.commit()
-    assert (other.frontier.pending, other.frontier.host_count) == (0, 0)
+    assert (other.frontier.pending, other.frontier.schedule.host_count) == (0, 0)
 
 
 def test_a_host_in_flight_keeps_the_later_time(world: World, other: World) -> None:
@@ -387,14 +389,14 @@ def test_a_host_in_flight_keeps_the_later_time(world: World, other: World) -> No
     world.add(*urls(0, 1))
     lease = world.pop()
     assert lease is not None
-    world.frontier.release(lease.host, 500.0)
+    world.frontier.schedule.release(lease.host, 500.0)
     world.frontier.acknowledge(lease)
     world.commit()
     other.add(*urls(0, 5))
     on_the_way = other.pop()
     assert on_the_way is not None
     world.hand_over(HOST_NAME, other)
-    other.frontier.release(on_the_way.host, 0.25)
+    other.frontier.schedule.release(on_the_way.host, 0.25)
     other.frontier.acknowledge(on_the_way)
     other.commit()
     other.clocks.pass_(499)
@@ -413,7 +415,7 @@ def test_the_wait_of_a_host_ignores_wrong_clocks(world: World, wrong_by: float) 
     assert lease is not None
     lease.host.rate.ema, lease.host.rate.floor = 0.7, 9.0
     lease.host.set_health(Health.ACTIVE)
-    world.frontier.release(lease.host, 100.0)
+    world.frontier.schedule.release(lease.host, 100.0)
     world.frontier.acknowledge(lease)
     world.commit()
     world.clocks.pass_(40)
@@ -422,7 +424,7 @@ def test_the_wait_of_a_host_ignores_wrong_clocks(world: World, wrong_by: float) 
     other.clocks.pass_(59)
     assert other.fetch() is None
     other.clocks.pass_(2)
-    host = other.frontier.host(HOST_NAME)
+    host = other.frontier.schedule.cache.get(HOST_NAME)
     assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
     assert other.fetch() == url(1)
 
@@ -450,13 +452,13 @@ def test_a_handed_over_retry_that_is_due_goes_first(world: World, other: World) 
 
 def test_a_host_deferred_to_the_next_round_stays_so(world: World, other: World) -> None:
     world.add(url(0))
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host)
+    world.frontier.schedule.deferral.defer(host)
     for _ in range(2):
         # Its record may have been read from disk since.
         world.add("http://b.test/")
-    world.frontier.host(HOST_NAME).recalled = True
+    host.not_before = host.due + 3600
     world.hand_over(HOST_NAME, other)
     other.clocks.pass_(100)
     other.commit()
@@ -471,7 +473,7 @@ def test_a_host_waits_its_delay_after_the_senders_death(world: World, other: Wor
     lease = world.pop()
     assert lease is not None
     lease.host.rate.floor = 20.0
-    world.frontier.release(lease.host, 20.0)
+    world.frontier.schedule.release(lease.host, 20.0)
     world.commit()
     world.clocks.pass_(100)
     world.crash()
@@ -484,11 +486,11 @@ def test_a_host_waits_its_delay_after_the_senders_death(world: World, other: Wor
 
 def test_a_deferred_host_arrives_deferred(world: World, other: World) -> None:
     world.add(*urls(0, 1))
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host, PARKED)
+    world.frontier.schedule.deferral.defer(host, PARKED)
     world.hand_over(HOST_NAME, other)
-    assert other.frontier.host(HOST_NAME).state is SchedulingState.DEFERRED
+    assert other.frontier.schedule.cache.get(HOST_NAME).state is SchedulingState.DEFERRED
     assert other.frontier.deferred_queued == 2
     assert not world.frontier.deferred_queued
     other.crash()
@@ -504,9 +506,8 @@ def test_a_deferred_host_arrives_deferred(world: World, other: World) -> None:
 def test_robots_txt_is_handed_over(world: World, other: World) -> None:
     wall = world.clocks.wall
     body = b"User-agent: *\nDisallow: /1\n"
-    world.frontier.put_robots(
-        f"https://{HOST_NAME}", RobotsRecord("rules", wall, wall + 500, 200, body).encode()
-    )
+    record = RobotsRecord("rules", wall, wall + 500, 200, body)
+    world.put_robots(f"https://{HOST_NAME}", record.encode())
     world.add(f"https://{HOST_NAME}/1")
     # Nothing was known when it was last asked for.
     authority = f"https://{HOST_NAME}"
@@ -514,7 +515,7 @@ def test_robots_txt_is_handed_over(world: World, other: World) -> None:
     world.hand_over(HOST_NAME, other)
     assert other.gate.verdict(authority, authority + "/1") is Verdict.DISALLOWED
     assert other.gate.verdict(authority, authority + "/2") is Verdict.ALLOWED
-    assert world.frontier.robots(authority) is None
+    assert world.store.get(robots_key(authority)) is None
 
 
 def test_poison_is_handed_over(world: World, other: World) -> None:
@@ -713,17 +714,17 @@ def test_counts_too_large_for_a_record_are_cut(
     most["pace"] = [0.5, 0.0, 255, 255, 0xFFFFFFFF]
     for transfer in ("00", "11"):
         assert world.arrivals.take(good(record=most, transfer=transfer * 8)) == 1
-    host = world.frontier.host(HOST_NAME)
-    assert (host.done, host.dropped) == (0x7FFFFFFF, 0x7FFFFFFF)
+    host = world.frontier.schedule.cache.get(HOST_NAME)
+    assert (host.queue.done, host.queue.dropped) == (0x7FFFFFFF, 0x7FFFFFFF)
     world.clocks.pass_(BACKOFF_MAX)
     lease = world.pop()
     assert lease is not None
     assert lease.entry.url == url(0)
-    world.frontier.release(lease.host, RULE.after_answer(lease.host.rate, 0.1))
+    world.frontier.schedule.release(lease.host, RULE.after_answer(lease.host.rate, 0.1))
     world.frontier.acknowledge(lease)
     world.commit()
     world.crash()
-    assert world.frontier.host(HOST_NAME).done == 0x80000000
+    assert world.frontier.schedule.cache.get(HOST_NAME).queue.done == 0x80000000
 
 
 NUMBERS = st.one_of(
@@ -808,10 +809,10 @@ def answer_for_an_hour(world: World) -> None:
             continue
         rate = lease.host.rate
         wait = RULE.after_error(rate, 0.5) if turn % 3 else RULE.after_answer(rate, 0.1)
-        world.frontier.release(lease.host, wait)
+        world.frontier.schedule.release(lease.host, wait)
         if turn % 2:
             due = world.frontier.now() + 10
-            world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+            world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
         else:
             world.frontier.acknowledge(lease)
         world.commit()
@@ -825,12 +826,12 @@ def test_no_chunk_crashes_the_process_now_or_later(found: list[Any], state: str)
     world = World(lambda: kept, limits=replace(LIMITS, domain_budget=100))
     if state != "new":
         world.add(*urls(7, 8))
-        host = world.frontier.pop_host()
+        host = world.frontier.schedule.pop()
         assert host is not None
         if state == "off":
-            world.frontier.defer(host, 60.0)
+            world.frontier.schedule.deferral.defer(host, 60.0)
         else:
-            world.frontier.give_back(host)
+            world.frontier.schedule.give_back(host)
     if state == "done":
         do(world, *urls(7, 8))
     for said in found:
@@ -866,7 +867,7 @@ there = World(lambda: LevelStore(folder / "there", create=True), node="there")
 if not here.frontier.counters["queued"]:
     here.add(*(f"http://h{host}.test/{page}" for host in range(200) for page in range(7)))
 for host in range(200):
-    if here.frontier.host(f"h{host}.test").queued:
+    if here.frontier.schedule.cache.get(f"h{host}.test").queue.queued:
         here.hand_over(f"h{host}.test", there)
         print(host, flush=True)
 print("all", flush=True)
@@ -915,7 +916,7 @@ def test_kills_during_hand_overs_lose_and_double_nothing(tmp_path: Path) -> None
     there = World(lambda: LevelStore(tmp_path / "there"), node="there")
     queued = [page for host in range(200) for page in there.queued(f"h{host}.test")]
     assert sorted(queued) == pages
-    assert (there.frontier.queued, there.frontier.host_count) == (1400, 200)
+    assert (there.frontier.queued, there.frontier.schedule.host_count) == (1400, 200)
     assert here.frontier.queued == 0
     assert list(here.store.keys(ARRIVING)) == []
     here.store.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts import linked_ports
-from krowlspider.frontier.robots.gate import RobotsFetch
+from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.urls.ports import Ports
 from tests.frontier.conftest import LIMITS, World
 
@@ -79,8 +79,8 @@ def test_a_redirect_of_robots_txt_may_lead_to_no_other_port(
 ) -> None:
     world.add("http://a.test:3000/")
     assert admitted(world, "c.test:3000")
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
     robots_fetch = RobotsFetch("http://a.test:3000", host, "http://a.test:3000/robots.txt")
-    world.gate.answered(robots_fetch, 301, b"", target)
+    world.robots_fetches.answered(robots_fetch, 301, b"", target)
     assert (robots_fetch.url == target) == followed

@@ -17,22 +17,20 @@ the crowd.
 from __future__ import annotations
 
 from collections import deque
-from functools import lru_cache
 from heapq import heappop, heappush
-from ipaddress import IPv6Address, IPv6Network
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.addresses import Addresses
+from krowlspider.frontier.shares.addresses import Addresses
+from krowlspider.frontier.shares.names import CROWD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.hosts.limits import Limits
+    from krowlspider.frontier.limits import Limits
 
-CROWD = "?"
 # Average latency, in seconds, above which a host holds its slot for long.
 _SLOW = 5.0
 # One in so many slots: the least that the crowd may have, and the most that a block of addresses
@@ -51,29 +49,6 @@ _FADING = 0.95
 # Seconds between two calls for shares that have a line and room; and the lines looked at each time.
 _TICK = 1.0
 _LINES_LOOKED_AT = 100
-# Addresses of which the share names are remembered, about 300 bytes each.
-_NAMED = 65_536
-_NAT64 = IPv6Network("64:ff9b::/96")
-
-
-@lru_cache(maxsize=_NAMED)
-def places_of(address: str) -> tuple[str, str]:
-    """Return the shares of an address and of its block. An IPv4 address that is mapped into IPv6
-    (``::ffff:0:0/96``, or NAT64's ``64:ff9b::/96``) counts as IPv4."""
-    if ":" in address:
-        number = IPv6Address(address)
-        if number.ipv4_mapped is None and number not in _NAT64:
-            prefix = int(number) >> 64
-            return f"@{prefix:x}/64", f"#{prefix >> 16:x}/48"
-        address = ".".join(map(str, number.packed[-4:]))
-    return f"@{address}", f"#{address.rpartition('.')[0]}"
-
-
-def block_of(share: str) -> str:
-    """Return the share of an address's block, from the share of the address."""
-    if share.endswith("/64"):
-        return f"#{int(share[1:-3], 16) >> 16:x}/48"
-    return f"#{share[1:].rpartition('.')[0]}"
 
 
 def in_crowd(host: Host) -> bool:
@@ -109,12 +84,15 @@ class Shares:
     def of(self, host: Host, *, spare: bool = False) -> tuple[str, ...]:
         """Return the shares of a host, the widest first: hosts that wait for one crowded share must
         not fill the lines of all others. A ``spare`` host is of the crowd, not of its origin."""
-        own = (host.block, host.address, host.domain) if host.address else (host.domain,)
+        known = host.shares
+        own: tuple[str, ...] = (host.domain,)
+        if known.address:
+            own = (known.block, known.address, host.domain)
         if spare or in_crowd(host):
             own = (CROWD, *own)
-        if host.origin and not spare and host.done < _PROVEN:
+        if known.origin and not spare and host.queue.done < _PROVEN:
             # Before the crowd, so that hosts of other origins find room in it.
-            return (f"^{host.origin:x}", *own)
+            return (f"^{known.origin:x}", *own)
         return own
 
     def most(self, share: str) -> float:
@@ -161,7 +139,7 @@ class Shares:
 
     def enter(self, host: Host, shares: tuple[str, ...]) -> None:
         """Take a place for a host in each of these shares, which have room."""
-        host.places += shares
+        host.shares.places += shares
         taken = self._taken
         for share in shares:
             taken[share] = taken.get(share, 0) + 1
@@ -180,7 +158,7 @@ class Shares:
 
     def leave(self, host: Host, shares: tuple[str, ...]) -> None:
         """Give up some of a host's places."""
-        host.places = tuple(share for share in host.places if share not in shares)
+        host.shares.places = tuple(share for share in host.shares.places if share not in shares)
         self._give_up(shares)
 
     def _give_up(self, shares: tuple[str, ...]) -> None:
@@ -190,7 +168,7 @@ class Shares:
 
     def leave_flight(self, host: Host) -> tuple[str, ...]:
         """Give up all places of a host that leaves flight. Return the shares in which they were."""
-        places, host.places = host.places, ()
+        places, host.shares.places = host.shares.places, ()
         self._give_up(places)
         self._known -= CROWD not in places
         return places

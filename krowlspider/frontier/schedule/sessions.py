@@ -8,26 +8,12 @@ again. Heritrix's frontier has sessions for the same reason (its "balance").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """The limits of sessions. ``requests`` of one session at most (1: there are no sessions), with
-    less than ``wait`` seconds from one to the next. No session continues while ``hosts`` hosts wait
-    for their next request."""
-
-    requests: int = 1
-    wait: float = 0.0
-    hosts: int = 0
-
-
-NO_SESSIONS = SessionLimits()
+    from krowlspider.frontier.limits import SessionLimits
 
 
 class Sessions:

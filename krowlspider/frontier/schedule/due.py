@@ -14,14 +14,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.hosts.record import place_in
 from krowlspider.frontier.store.schema import DUE, due_key, split_due_key
 
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import Batch, Store
 
-# Hosts read into memory at a time, about 4 MB: bounds the time that reading takes.
-WINDOW = 10_000
 # Seconds beyond now that a window covers when it reaches the end of the heap on disk.
 LOOKAHEAD = 10.0
 
@@ -44,40 +43,51 @@ class DueHeap:
         self._at = 0
         self._heap: list[tuple[float, int, str]] = []
         self._pushes = 0
+        # Hosts that belong into the heap on disk with their next record.
+        self._beyond: set[str] = set()
         # Every key up to this one is in memory, or its host has left the heap, or is in a session.
         self._cursor = DUE
         self._covered = 0.0
         # How far memory had read before `read_again`.
         self._again = DUE
 
-    def settle(self, host: Host, batch: Batch) -> None:
-        """Put a host's place on disk into the batch, by its due time. A place that memory has
-        already read past is pushed too."""
-        if host.placed == host.due and not host.unread:
+    def add(self, host: Host) -> None:
+        """Add a host at its due time: to the heap in memory, if that reaches so far. Else it comes
+        into the heap on disk with its next record."""
+        if host.due < self._covered:
+            self._beyond.discard(host.name)
+            self.push(host.due, host.name)
+        else:
+            self._beyond.add(host.name)
+
+    def put_place(self, host: Host, batch: Batch) -> None:
+        """Put a host's place on disk into the batch, by its due time. Call this before the record
+        of the host is replaced.
+
+        A place that memory has already read past is pushed too.
+        """
+        placed, is_beyond = place_in(host.record), host.name in self._beyond
+        if placed == host.due and not is_beyond:
             return
         place = due_key(host.due, host.name)
-        if host.placed != host.due:
-            if host.placed is None:
+        if placed != host.due:
+            if placed is None:
                 self.scheduled += 1
             else:
-                batch.delete(due_key(host.placed, host.name))
-            host.placed = host.due
+                batch.delete(due_key(placed, host.name))
             batch.put(place, b"")
-        if host.unread:
-            host.unread = False
+        if is_beyond:
+            self._beyond.discard(host.name)
             if place <= self._cursor:
                 self.push(host.due, host.name)
 
-    def forget(self, host: Host, batch: Batch) -> None:
-        """Remove the place on disk of a host that has no more entries, or is deferred."""
-        if host.placed is not None:
-            batch.delete(due_key(host.placed, host.name))
-            host.placed = None
+    def delete_place(self, host: Host, batch: Batch) -> None:
+        """Delete the place on disk of a host that has no more entries, or is deferred. Call this
+        before the record of the host is replaced."""
+        self._beyond.discard(host.name)
+        if (placed := place_in(host.record)) is not None:
+            batch.delete(due_key(placed, host.name))
             self.scheduled -= 1
-
-    def covers(self, due: float) -> bool:
-        """Return whether memory has all hosts of that time, except those in a session."""
-        return due < self._covered
 
     def push(self, due: float, name: str) -> None:
         """Add a place in memory only."""

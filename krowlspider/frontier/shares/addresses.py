@@ -64,7 +64,7 @@ class Addresses:
 
     def answered(self, host: Host, latency: float) -> None:
         """Record that a host gave an ordinary answer, after ``latency`` seconds."""
-        if (known := self._known.get(host.address)) is not None:
+        if (known := self._known.get(host.shares.address)) is not None:
             known.refused = ()
             if known.rate.throttling:
                 self._rule.after_answer(known.rate, latency)
@@ -76,7 +76,7 @@ class Addresses:
 
         Answers during a backoff are ignored: their requests were sent before it began.
         """
-        known = self._known.get(host.address)
+        known = self._known.get(host.shares.address)
         if known is None or now < known.rests:
             return 0.0
         if host.name not in known.refused:
