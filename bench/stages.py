@@ -39,7 +39,7 @@ STAGES = (
     ("enqueue", r"Frontier\.(add|_append|_add)|Intake\.|Scheduler\.enqueue|BroadSpider\._(follow|discover)|RequestCodec\.entry|LevelStore\.write"),
     ("politeness", r"middlewares/politeness|politeness/delay|outage|(Frontier|HostScheduler)\.(release|wait|give_back|defer)|Scheduler\.ended"),
     ("ack and commit", r"Frontier\.(acknowledge|begin_commit|end_commit)|Commit\.|commit|checkpoint|Scheduler\._over"),
-    ("marks of pages at work", r"frontier/poison|engine/crash_marking"),
+    ("marks of pages at work", r"frontier/work_mark|engine/crash_marking"),
     ("stats", r"scrapy/(statscollectors|extensions)|extensions/status"),
     ("engine", r"\((scrapy/(?!http/|cmdline|crawler|__main__)|twisted/(?!internet/asyncioreactor)|krowlspider/engine/(downloader|runner)|middlewares/|asyncio/|concurrent/)"),
 )  # fmt: skip

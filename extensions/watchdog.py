@@ -25,7 +25,7 @@ from scrapy.utils.log import get_scrapy_root_handler
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
 from krowlspider.frontier.hosts.holds import NOTES
-from krowlspider.frontier.poison import BEAT_AT, MARK, MARK_AT
+from krowlspider.frontier.work_mark import BEAT_AT, MARK, MARK_AT
 
 if TYPE_CHECKING:
     from socket import socket

@@ -29,8 +29,8 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.poison import Blame, WorkMark
 from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.work_mark import WorkMark
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
@@ -225,7 +225,7 @@ class SimulatedJob(Job):
         super().__init__(settings)
         self._simulation = simulation
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.blames: list[Blame] = []
+        self.blamed: list[object] = []
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
         self.holds = []
         self.wall = lambda: simulation.clocks.wall

@@ -16,7 +16,7 @@ from krowlspider.crawl.decoders import Decoders
 from krowlspider.engine import handler  # noqa: F401 - which knows of no such charset
 from krowlspider.fetch.errors import DecodeFailed
 from krowlspider.fetch.memory import READ, Held, Memory
-from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of
+from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of
 from tests.fetch.emptiness import costly
 from tests.fetch.test_decode import PAGE
 

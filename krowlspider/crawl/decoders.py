@@ -14,7 +14,7 @@ from krowlspider.fetch.http.decode import Decoding
 
 if TYPE_CHECKING:
     from krowlspider.fetch.memory import Held
-    from krowlspider.frontier.poison import WorkMark
+    from krowlspider.frontier.work_mark import WorkMark
 
 # CPU seconds for which a body is decoded on the event loop. The step under way is finished, so the
 # costliest codings may take 10 ms.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from krowlspider import __version__
 from krowlspider.errors import JobError
-from krowlspider.frontier.poison import MARK
 from krowlspider.frontier.store.schema import FORMAT
+from krowlspider.frontier.work_mark import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

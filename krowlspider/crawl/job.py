@@ -39,11 +39,12 @@ from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
-from krowlspider.frontier.poison import MARK, THREAD_MARK, WorkMark, blame, boot_id
+from krowlspider.frontier.poison import strike
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.owner import check_owner, put_owner
 from krowlspider.frontier.store.store import LevelStore, StoreError
+from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -178,8 +179,9 @@ class Job:
         if new:
             sync_folder(self.folder.path)
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
-        # One for each mark that the last process left.
-        self.blames = [blame(self.store, path, boot) for path in paths]
+        # Pages that the last process was working on when it died, with their strikes counted.
+        strikes = [strike(self.store, left_key(path, boot)) for path in paths]
+        self.blamed = [entry for entry in strikes if entry is not None]
         self.holds = settle_holds(self.store, self.folder.path / NOTES, time.time())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)

@@ -1,9 +1,8 @@
 """Crash marks: each step of the work on a page runs under the page's mark.
 
-If the process dies in a step, the next start reads the mark and knows the page. The work on a page
-is all that Scrapy's scraper does with its answer: callback or errback, spider middlewares and item
-pipelines, in one task and the tasks that it starts. A step is what runs from one ``await`` to the
-next.
+If the process dies in a step, the next start knows the page. The work on a page is all that
+Scrapy's scraper does with its answer: callback or errback, spider middlewares and item pipelines,
+in one task and the tasks that it starts. A step is what runs from one ``await`` to the next.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from twisted.python.failure import Failure
 
-from krowlspider.frontier.poison import NOTHING, POISON_STRIKES, mark_of
+from krowlspider.frontier.poison import POISON_STRIKES, is_poison
 from krowlspider.frontier.store.schema import host_key
+from krowlspider.frontier.work_mark import NOTHING, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.crawl.job import Job
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.holds import Hold
-    from krowlspider.frontier.poison import Blame, WorkMark
+    from krowlspider.frontier.work_mark import WorkMark
 
 _T = TypeVar("_T")
 # Seconds for which a callback's output may hold one turn of the event loop.
@@ -44,49 +45,32 @@ logger = logging.getLogger(__name__)
 
 
 class Marked(Generator[Any, Any, _T]):
-    """A coroutine that runs each of its steps under a mark."""
+    """A coroutine that runs each of its steps under a mark.
 
-    __slots__ = ("_coroutine", "_mark", "_of")
+    ``spent`` sums the CPU seconds of the steps, without what others take from a busy machine.
+    """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, of: bytes):
+    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, page: bytes):
         self._coroutine = coroutine
         self._mark = mark
-        self._of = of
+        self._page = page
+        self.spent = 0.0
 
     def __await__(self) -> Generator[Any, Any, _T]:
         return self
 
-    def __next__(self) -> Any:
-        return self._mark.during(self._of, self._coroutine.send, None)
-
     def send(self, value: Any) -> Any:
-        return self._mark.during(self._of, self._coroutine.send, value)
+        return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
-        return self._mark.during(self._of, self._coroutine.throw, *error)
+        return self._step(self._coroutine.throw, *error)
 
-
-class _Timed(Marked[_T]):
-    """A `Marked` coroutine that sums the CPU seconds of its steps in ``spent``.
-
-    CPU time leaves out what other processes take from a busy machine.
-    """
-
-    __slots__ = ("spent",)
-
-    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, of: bytes):
-        super().__init__(coroutine, mark, of)
-        self.spent = 0.0
-
-    def send(self, value: Any) -> Any:
+    def _step(self, resume: Callable[..., Any], *args: Any) -> Any:
         begun = thread_time()
         try:
-            return super().send(value)
+            return self._mark.during(self._page, resume, *args)
         finally:
             self.spent += thread_time() - begun
-
-    def __next__(self) -> Any:
-        return self.send(None)
 
 
 @runtime_checkable
@@ -129,7 +113,7 @@ def mark_work(
     job: Job,
     in_flight_of: Callable[[Request], InFlight | None],
     reader: PageReader | None = None,
-    charge: Callable[[Request, float], None] | None = None,
+    charge: Callable[[Request, float], None] = lambda _request, _seconds: None,
 ) -> None:
     """Make a scraper run each step of its work on a page under the page's mark.
 
@@ -143,16 +127,13 @@ def mark_work(
     scrape = scraper._scrape
 
     async def scrape_marked(result: Response | Failure, request: Request) -> None:
-        mark = page_mark(job.frontier, in_flight_of(request))
-        if reader is None:
-            await Marked(scrape(result, request), job.mark, mark)
-            return
-        if isinstance(result, Response) and reader.only_reads(request):
-            work = _Timed(_read(scraper, reader, result, request), job.mark, mark)
+        if reader is not None and isinstance(result, Response) and reader.only_reads(request):
+            steps = _read(scraper, reader, result, request)
         else:
-            work = _Timed(scrape(result, request), job.mark, mark)
+            steps = scrape(result, request)
+        work = Marked(steps, job.mark, page_mark(job.frontier, in_flight_of(request)))
         await work
-        if charge is not None:
+        if reader is not None:
             charge(request, work.spent)
 
     scraper._scrape = scrape_marked  # type: ignore[method-assign]
@@ -164,7 +145,7 @@ def mark_work(
 async def _read(scraper: Scraper, reader: PageReader, response: Response, request: Request) -> None:
     try:
         await reader.read(response)
-    except Exception:  # noqa: BLE001 - a spider's own, told as Scrapy tells it
+    except Exception:  # noqa: BLE001 - a spider's own, handled as Scrapy handles it
         scraper.handle_spider_error(Failure(), request, response)
 
 
@@ -186,7 +167,7 @@ async def _one_by_one(
             item = await anext(output)
         except StopAsyncIteration:
             return
-        except Exception:  # noqa: BLE001 - a spider's own, told as Scrapy tells it
+        except Exception:  # noqa: BLE001 - a spider's own, handled as Scrapy handles it
             scraper.handle_spider_error(Failure(), request, response)
         else:
             await scraper._process_spidermw_output_async(item, response)
@@ -197,36 +178,31 @@ async def _one_by_one(
 
 
 def _mark_tasks(loop: asyncio.AbstractEventLoop, mark: WorkMark) -> None:
-    make = loop.get_task_factory() or _plain_task
+    """Make each task that starts in a page's step run under the page's mark."""
+    make = loop.get_task_factory()
 
     def make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         if mark.now != NOTHING:
             coroutine = Marked(coroutine, mark, mark.now)
+        if make is None:
+            return asyncio.Task(coroutine, loop=loop, **options)
         return make(loop, coroutine, **options)
 
     loop.set_task_factory(make_task)
 
 
-def _plain_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T], **options: Any
-) -> asyncio.Task[_T]:
-    return asyncio.Task(coroutine, loop=loop, **options)
-
-
-def tell(blame: Blame, folder: Path) -> None:
-    """Log what happened to the page that the last process was working on when it died."""
-    entry = blame.entry
-    if blame.damaged:
-        logger.warning("The mark of the page at work is damaged in %s: no page is blamed", folder)
-    elif entry is not None and blame.poisoned:
+def log_strike(entry: Entry, folder: Path) -> None:
+    """Log the page that the last process was working on when it died."""
+    if is_poison(entry):
         logger.warning(
             "%s is set aside: the process has died %d times while it worked on this page."
-            ' `scrapy frontier %s --export` shows it as "state": "poison", --import of that line queues it again.',
+            ' `scrapy frontier %s --export` shows it as "state": "poison"; --import of that line'
+            " queues it again.",
             entry.url,
             entry.strikes,
             quote(str(folder)),
         )
-    elif entry is not None:
+    else:
         logger.warning(
             "The last process died while it worked on %s: strike %d of %d",
             entry.url,
@@ -235,13 +211,14 @@ def tell(blame: Blame, folder: Path) -> None:
         )
 
 
-def tell_holds(holds: Iterable[Hold], folder: Path) -> None:
+def log_holds(holds: Iterable[Hold], folder: Path) -> None:
     """Log each host that is set aside because it held the event loop."""
     for hold in holds:
         if hold.aside:
             logger.warning(
-                "%s is set aside for a day: it has held the event loop for over 5 s %d times, the last with %s. Nothing of"
-                " it is lost: `scrapy frontier %s --host %s` shows it, --export and --forget with --import queue it again.",
+                "%s is set aside for a day: it has held the event loop for over 5 s %d times, the"
+                " last with %s. Nothing of it is lost: `scrapy frontier %s --host %s` shows it;"
+                " --export and --forget with --import queue it again.",
                 hold.host,
                 hold.times,
                 hold.url or "its queue",

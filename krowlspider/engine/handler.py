@@ -205,13 +205,13 @@ class DownloadHandler(BaseDownloadHandler):
         # The rest of the exchange is counted by `_archive` until it is written.
         held.become(len(exchange.body))
         try:
-            # Decoders and parsers in C read untrusted bytes here and may crash: mark the page.
-            mark = page_mark(self._job.frontier, in_flight)
             headers, body = _headers(exchange.headers), exchange.body
             if body and (coding := headers.pop(b"Content-Encoding", None)):
                 most = max(self._max_size, meta.get("download_maxsize", 0))
+                # Decoders in C read a stranger's bytes and may crash: mark the page.
+                mark = page_mark(self._job.frontier, in_flight)
                 body = await self._job.decoders.decode(mark, body, coding[-1], most, held)
-            response = self._job.mark.during(mark, _response, request, exchange, headers, body)
+            response = _response(request, exchange, headers, body)
         except errors.FetchError as error:
             error.exchange = exchange
             in_flight.note = self._job.notes.failed(in_flight, error, in_flight.note, request.meta)

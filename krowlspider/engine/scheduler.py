@@ -20,15 +20,16 @@ from krowlspider.crawl.codec import RequestCodec, request_limits
 from krowlspider.crawl.in_flight import InFlight
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
-from krowlspider.engine.crash_marking import PageReader, mark_work, tell, tell_holds
+from krowlspider.engine.crash_marking import PageReader, log_holds, log_strike, mark_work
 from krowlspider.engine.listeners import send_where_heard
 from krowlspider.engine.loop_throttle import AT_ONCE
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.poison import mark_of
+from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.frontier.work_mark import mark_of
 from krowlspider.politeness.delay import next_try
 from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
 from krowlspider.politeness.robots import BODY_MAX
@@ -124,10 +125,10 @@ class Scheduler(BaseScheduler):
         )
         self._before = self._frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
-        self._before["dropped/poison"] -= sum(blame.poisoned for blame in self._job.blames)
-        for blame in self._job.blames:
-            tell(blame, self._job.folder.path)
-        tell_holds(self._job.holds, self._job.folder.path)
+        self._before["dropped/poison"] -= sum(map(is_poison, self._job.blamed))
+        for entry in self._job.blamed:
+            log_strike(entry, self._job.folder.path)
+        log_holds(self._job.holds, self._job.folder.path)
         self._watch_completions()
         if self._node is not None:
             self._traffic = ClusterTraffic(

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.record import place_in
-from krowlspider.frontier.store.schema import DUE, due_bytes, due_key, split_due_key
+from krowlspider.frontier.store.schema import DUE, due_key, split_due_key
 
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
@@ -175,4 +175,4 @@ class DueHeap:
         else:
             last = split_due_key(keys[-1])[0] if keys else 0.0
             self._covered = max(now, last) + LOOKAHEAD
-            self._cursor = DUE + due_bytes(self._covered)
+            self._cursor = due_key(self._covered, "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import plyvel
 import pytest
 
-from krowlspider.frontier.store.whole_log import BLOCK, crc32c, without_damage
+from krowlspider.frontier.store.log_damage import BLOCK, crc32c, without_damage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +50,13 @@ def test_the_checksum_is_that_of_the_rfc() -> None:
     assert crc32c(b"123456789") == 0xE3069283
 
 
-def test_a_whole_log_stays_as_it_is(log: Path) -> None:
+def test_an_undamaged_log_is_unchanged(log: Path) -> None:
     data = log.read_bytes()
     assert len(data) > 4 * BLOCK
     assert without_damage(data) == (data, 0)
 
 
-def test_a_log_cut_at_any_length_keeps_what_is_before(log: Path) -> None:
+def test_a_log_cut_at_any_length_keeps_the_rest(log: Path) -> None:
     data = log.read_bytes()
     for length in (0, 3, 7, 100, BLOCK - 3, BLOCK, BLOCK + 5, len(data) - 1):
         cleaned, damaged = without_damage(data[:length])
@@ -65,9 +65,7 @@ def test_a_log_cut_at_any_length_keeps_what_is_before(log: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 4, 6, 12, 40, BLOCK - 1, BLOCK + 4, 2 * BLOCK + 5, 100_201])
-def test_a_flipped_byte_loses_the_commits_it_is_in_and_brings_none_that_was_not(
-    log: Path, at: int
-) -> None:
+def test_a_flipped_byte_loses_only_its_own_commits(log: Path, at: int) -> None:
     data = bytearray(log.read_bytes())
     data[at] ^= 0x55
     cleaned, damaged = without_damage(bytes(data))
@@ -79,7 +77,7 @@ def test_a_flipped_byte_loses_the_commits_it_is_in_and_brings_none_that_was_not(
     assert 1 <= lost <= (BLOCK // 100 if at % BLOCK in (4, 5) else 2)
 
 
-def test_noise_in_place_of_blocks_loses_only_them(log: Path) -> None:
+def test_noise_in_a_block_loses_only_that_block(log: Path) -> None:
     data = bytearray(log.read_bytes())
     data[BLOCK : 2 * BLOCK] = random.Random(1).randbytes(BLOCK)
     data[3 * BLOCK : 4 * BLOCK] = bytes(BLOCK)

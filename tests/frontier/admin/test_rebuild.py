@@ -1,4 +1,4 @@
-"""What a store holds twice agrees with its queue entries, whatever was lost."""
+"""After a rebuild everything agrees with the queue entries, whatever was lost."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def crawled(world: World) -> set[str]:
     return found
 
 
-def test_a_healthy_frontier_stays_as_it_is_but_for_the_mark_of_its_clean_end(world: World) -> None:
+def test_a_healthy_frontier_is_unchanged_by_a_rebuild(world: World) -> None:
     before = contents(world)
     found = mended(world)
     assert found.kept == {
@@ -116,7 +116,7 @@ def test_a_healthy_frontier_stays_as_it_is_but_for_the_mark_of_its_clean_end(wor
 
 
 @pytest.mark.parametrize("kind", ["records", schema.DUE, schema.SEEN])
-def test_what_is_derived_is_made_anew(world: World, kind: bytes | str) -> None:
+def test_lost_records_heap_and_marks_are_rebuilt(world: World, kind: bytes | str) -> None:
     urls = {entry_of(key, value).url for key, value in all_entries(world.store)}
     assert without_records(world) if isinstance(kind, str) else removed(world, kind)
     assert mended(world).marked == (11 if kind == schema.SEEN else 0)
@@ -125,7 +125,7 @@ def test_what_is_derived_is_made_anew(world: World, kind: bytes | str) -> None:
     assert world.add(*urls) == 0
 
 
-def test_lost_entries_are_counted_by_host_and_those_left_are_fetched(world: World) -> None:
+def test_lost_entries_are_counted_by_host(world: World) -> None:
     gone = [key for name in ("a.test", "c.test") for key in entry_keys(world.store, name)]
     assert len(lost(world, gone)) == 9
     found = mended(world, most=1)
@@ -137,7 +137,7 @@ def test_lost_entries_are_counted_by_host_and_those_left_are_fetched(world: Worl
     assert crawled(world) == {"http://a.test.b/0", "http://a-b.test/1"}
 
 
-def test_a_hole_in_a_queue_does_not_hide_what_is_behind_it(world: World) -> None:
+def test_a_hole_in_a_queue_hides_no_later_entry(world: World) -> None:
     keys = list(entry_keys(world.store, "c.test"))
     batch = world.store.batch()
     batch.delete(keys[0])
@@ -156,7 +156,7 @@ def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
     assert (host.due, host.queue.queued) == (world.clocks.wall, 3)
 
 
-def test_hosts_that_lost_their_record_are_named_as_nobody_knows_what_they_had(
+def test_hosts_without_a_record_are_named(
     world: World,
 ) -> None:
     without_records(world, "c.test", "a-b.test")
@@ -170,9 +170,7 @@ def test_hosts_that_lost_their_record_are_named_as_nobody_knows_what_they_had(
 
 
 @pytest.mark.parametrize("left", [None, b"{}", b'{"done": 0}'])
-def test_counters_that_are_lost_or_older_than_the_hosts_are_told(
-    world: World, left: bytes | None
-) -> None:
+def test_lost_or_old_counters_are_reported(world: World, left: bytes | None) -> None:
     assert not mended(world).counters_lost
     batch = world.store.batch()
     batch.delete(schema.COUNTERS)
@@ -182,7 +180,7 @@ def test_counters_that_are_lost_or_older_than_the_hosts_are_told(
     assert mended(world).counters_lost
 
 
-def test_a_host_that_was_deferred_without_a_note_of_it_is_tried_again(world: World) -> None:
+def test_a_lost_key_of_a_deferred_host_is_rebuilt(world: World) -> None:
     world.store.close()
     frontier = world.open()
     world.clocks.pass_(200)
@@ -197,7 +195,7 @@ def test_a_host_that_was_deferred_without_a_note_of_it_is_tried_again(world: Wor
     assert any(host.name in url for url in crawled(world))
 
 
-def test_a_whole_request_is_not_marked_as_it_may_have_no_identity(world: World) -> None:
+def test_a_whole_request_gets_no_seen_mark(world: World) -> None:
     world.store.close()
     frontier = world.open()
     entry = Entry("http://c.test/form", request=b"J{}")
@@ -207,7 +205,7 @@ def test_a_whole_request_is_not_marked_as_it_may_have_no_identity(world: World) 
     assert mended(world).marked == 0
 
 
-def test_being_killed_in_between_is_made_good_by_doing_it_again(world: World) -> None:
+def test_a_second_rebuild_completes_one_that_was_killed(world: World) -> None:
     without_records(world)
     removed(world, schema.SEEN)
     urls = {entry_of(key, value).url for key, value in all_entries(world.store)}

@@ -1,4 +1,4 @@
-"""What `scrapy frontier --host` shows of one host, and why it says that it is not fetched."""
+"""The view of one host, and the reason why it is not being fetched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.hosts.record import encode_host
@@ -43,7 +43,7 @@ def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostVie
     host.queue.queued = len(entries)
     batch.put(schema.host_key(host.name), encode_host(host))
     batch.write()
-    return look_at_host(store, host.name, RULE, NOW, most=10)
+    return view_host(store, host.name, RULE, NOW, most=10)
 
 
 def waiting(seconds: float = 0.0, **rate: float) -> Host:
@@ -91,19 +91,19 @@ def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: 
     assert seen(host, *entries).why == why
 
 
-def test_a_host_that_is_deferred_says_when_it_is_tried_again() -> None:
+def test_why_names_the_next_try_of_a_deferred_host() -> None:
     host = waiting()
     host.set_health(Health.DEAD)
     host.state = SchedulingState.DEFERRED
     view = seen(host, PAGE)
     assert view.state == "dead"
     assert view.why == (
-        "It is deferred because its robots.txt cannot be had; that is tried again at the next start"
-        " and every hour."
+        "It is deferred because its robots.txt cannot be fetched; that is tried again at the next"
+        " start and every hour."
     )
 
 
-def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours() -> None:
+def test_why_names_errors_and_hours_of_a_parked_host() -> None:
     host = waiting(9000, errors=10)
     host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
@@ -112,12 +112,12 @@ def test_a_host_that_is_parked_says_after_how_many_errors_and_for_how_many_hours
     )
     assert seen(host).why == "Nothing of it is queued."
     host.rate.errors = 9
-    assert seen(host, PAGE).why.startswith("It is deferred because its robots.txt cannot be had")
+    assert seen(host, PAGE).why.startswith(
+        "It is deferred because its robots.txt cannot be fetched"
+    )
 
 
-def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_many_minutes() -> (
-    None
-):
+def test_why_names_errors_and_minutes_of_a_resting_host() -> None:
     host = waiting(90, errors=5)
     host.ready = host.due
     host.set_health(Health.DEAD)
@@ -128,7 +128,7 @@ def test_a_host_that_rests_for_minutes_says_after_how_many_errors_and_for_how_ma
 
 
 @pytest.mark.parametrize("entries", [[], [PAGE]])
-def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list[Entry]) -> None:
+def test_why_names_the_delay_that_a_retired_host_asks_for(entries: list[Entry]) -> None:
     host = waiting(floor=500.5)
     host.set_health(Health.RETIRED)
     assert seen(host, *entries).why == (
@@ -137,7 +137,7 @@ def test_a_retired_host_says_what_it_asks_for_and_what_is_the_most(entries: list
     )
 
 
-def test_poison_is_mentioned() -> None:
+def test_why_mentions_poison() -> None:
     bad = replace(PAGE, strikes=3)
     assert seen(waiting(), poison=(bad,)).why == (
         "Nothing of it is queued. 1 page is set aside as poison."
@@ -152,7 +152,7 @@ def test_the_first_entries_are_shown_and_all_are_counted() -> None:
     entries[0] = replace(LATER, strikes=2, throttling=3)
     bad = replace(PAGE, url="http://a.test/bad", strikes=3)
     view = seen(waiting(2), *entries, poison=(bad,))
-    assert (view.queued, view.retries, len(view.queue)) == (12, 1, 10)
+    assert (view.host.queued, view.retries, len(view.queue)) == (12, 1, 10)
     first = view.queue[0]
     assert (first.tries, first.strikes, first.due_in) == (4, 2, 20.0)
     assert (view.queue[9].url, view.queue[9].depth, view.queue[9].due_in) == (
@@ -164,26 +164,31 @@ def test_the_first_entries_are_shown_and_all_are_counted() -> None:
     assert (view.poison[0].url, view.poison[0].strikes) == (bad.url, 3)
 
 
-def test_the_time_until_the_next_request_counts_the_host_and_its_retries() -> None:
-    assert seen(waiting(3), PAGE).due_in == 3.0
-    assert seen(waiting(3), LATER).due_in == 20.0
-    assert seen(waiting(25), LATER).due_in == 25.0
+def test_due_in_counts_the_host_and_its_retries() -> None:
+    assert seen(waiting(3), PAGE).host.due_in == 3.0
+    assert seen(waiting(3), LATER).host.due_in == 20.0
+    assert seen(waiting(25), LATER).host.due_in == 25.0
 
 
 def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
     """Five times its latency, doubled three times; its robots.txt asks for less."""
     view = seen(waiting(9, ema=0.3, floor=0.75, throttling=3, errors=1), PAGE)
-    assert (view.delay, view.crawl_delay) == (12.0, 0.75)
-    assert (view.throttling, view.errors) == (3, 1)
+    assert (view.host.delay, view.crawl_delay) == (12.0, 0.75)
+    assert (view.throttling, view.host.errors) == (3, 1)
     lines = one_host(view).splitlines()
     assert "delay    12.00 s (its robots.txt asks for 0.75 s)" in lines
     assert "backoff  1 errors in a row, slowed down 3 times" in lines
     assert "due in   9.0 s" in lines
 
 
-def test_a_host_of_which_nothing_is_known_has_the_least_delay() -> None:
+def test_an_unknown_rate_shows_the_least_delay() -> None:
     view = seen(waiting(), PAGE)
-    assert (view.delay, view.crawl_delay, view.throttling, view.errors) == (0.25, 0.0, 0, 0)
+    assert (view.host.delay, view.crawl_delay, view.throttling, view.host.errors) == (
+        0.25,
+        0.0,
+        0,
+        0,
+    )
     lines = one_host(view).splitlines()
     assert "delay    0.25 s" in lines
     assert "backoff  0 errors in a row, slowed down 0 times" in lines
@@ -195,16 +200,16 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
     record = RobotsRecord(Ruling.RULES.value, NOW, NOW + 60, 200, b"User-agent: *\n")
     world.put_robots("http://a.test", record.encode())
     world.put_robots("https://a.test", replace(record, status=203).encode())
-    view = look_at_host(world.store, "a.test", RULE, NOW, most=10)
+    view = view_host(world.store, "a.test", RULE, NOW, most=10)
     assert [(known.authority, known.status) for known in view.robots] == [
         ("http://a.test", 200),
         ("https://a.test", 203),
     ]
     assert (view.robots[0].ruling, view.robots[0].expires) == ("rules", NOW + 60)
-    assert look_at_host(world.store, "b.test", RULE, NOW, most=10).robots == []
+    assert view_host(world.store, "b.test", RULE, NOW, most=10).robots == []
 
 
-def test_an_unknown_host_is_told(open_store: Callable[[], Store]) -> None:
+def test_an_unknown_host_is_an_error(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
     with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
-        look_at_host(world.store, "no.test", RULE, NOW, most=10)
+        view_host(world.store, "no.test", RULE, NOW, most=10)

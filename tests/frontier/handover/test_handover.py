@@ -1,4 +1,4 @@
-"""A host goes from one frontier to another: whole, once, at its pace, whatever dies on the way."""
+"""A hand-over moves a host whole, once, and with its delay, whatever dies on the way."""
 
 from __future__ import annotations
 
@@ -46,11 +46,10 @@ from tests.frontier.conftest import LIMITS, RULE, Clocks, KeptMemoryStore, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.handover.departure import Chunk
     from krowlspider.frontier.store.store import Store
 
 HOST_NAME = "a.test"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def url(number: int) -> str:
@@ -67,10 +66,10 @@ def other() -> World:
     return World(lambda: kept, node="there")
 
 
-def chunks(world: World) -> list[Chunk]:
+def chunks(world: World) -> list[dict[str, Any]]:
     """All chunks of the host, which stays sealed."""
     departure = world.departures.begin(HOST_NAME)
-    found: list[Chunk] = []
+    found: list[dict[str, Any]] = []
     while (chunk := departure.chunk(len(found))) is not None:
         found.append(json.loads(json.dumps(chunk)))
     return found
@@ -97,9 +96,7 @@ def put_retry(world: World, wait: float) -> None:
     world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
 
 
-def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
-    world: World, other: World
-) -> None:
+def test_a_hand_over_moves_everything_of_a_host(world: World, other: World) -> None:
     world.add(*urls(0, 1, 2, 3, 4), priority=3)
     world.add("http://b.test/")
     do(world, url(0))
@@ -117,9 +114,7 @@ def test_everything_of_a_host_is_there_afterwards_and_nothing_is_left(
     assert other.fetch() == url(1)
 
 
-def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found(
-    world: World, other: World
-) -> None:
+def test_a_host_done_by_the_sender_is_due_with_a_new_url(world: World, other: World) -> None:
     world.add(url(0))
     world.fetch()
     world.commit()
@@ -138,9 +133,7 @@ def test_a_host_all_of_which_was_done_there_has_its_turn_when_something_is_found
     assert other.fetch() == url(1)
 
 
-def test_a_host_that_is_deferred_for_the_next_round_stays_so_when_more_of_it_comes(
-    world: World, other: World
-) -> None:
+def test_a_deferred_host_stays_deferred_when_more_arrives(world: World, other: World) -> None:
     other.add(url(0))
     host = other.frontier.schedule.pop()
     assert host is not None
@@ -156,9 +149,7 @@ def test_a_host_that_is_deferred_for_the_next_round_stays_so_when_more_of_it_com
     assert other.frontier.schedule.pop() is None
 
 
-def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_something(
-    world: World, other: World
-) -> None:
+def test_a_host_with_nothing_queued_arrives_idle(world: World, other: World) -> None:
     world.add(url(0))
     world.fetch()
     world.commit()
@@ -172,7 +163,7 @@ def test_a_host_that_comes_with_nothing_queued_has_no_turn_until_there_is_someth
     assert other.frontier.schedule.pop() is host
 
 
-def test_all_that_is_known_of_an_entry_goes_along(world: World, other: World) -> None:
+def test_all_fields_of_an_entry_are_handed_over(world: World, other: World) -> None:
     entry = Entry(
         url(1),
         depth=7,
@@ -207,7 +198,7 @@ def test_chunks_are_json_of_at_most_256_kib(open_store: Callable[[], Store]) -> 
     assert sum(len(chunk.get("entries", ())) for chunk in found) == 2000
 
 
-def test_a_chunk_that_comes_twice_changes_nothing(world: World, other: World) -> None:
+def test_a_chunk_that_arrives_twice_changes_nothing(world: World, other: World) -> None:
     world.frontier.add([Candidate(HOST_NAME, None, Entry(url(0))) for _ in range(3)])
     world.add(*urls(0, 1, 2, 3))
     for number, chunk in enumerate(chunks(world)):
@@ -221,7 +212,7 @@ def test_a_chunk_that_comes_twice_changes_nothing(world: World, other: World) ->
     assert len(other.queued(HOST_NAME)) == 7
 
 
-def test_a_chunk_that_is_not_the_next_is_not_taken(world: World, other: World) -> None:
+def test_only_the_next_chunk_is_taken(world: World, other: World) -> None:
     world.add(*urls(0, 1, 2, 3))
     first, second, *_ = chunks(world)
     assert other.arrivals.take(second) == 0
@@ -230,7 +221,7 @@ def test_a_chunk_that_is_not_the_next_is_not_taken(world: World, other: World) -
 
 
 @pytest.mark.parametrize("end", [World.restart, World.crash])
-def test_a_sender_that_died_goes_on_where_the_other_is(
+def test_a_restarted_sender_continues_at_the_next_chunk(
     world: World, other: World, end: Callable[[World], object]
 ) -> None:
     world.frontier.add([Candidate(HOST_NAME, None, Entry(url(0))) for _ in range(3)])
@@ -251,9 +242,7 @@ def test_a_sender_that_died_goes_on_where_the_other_is(
     assert other.queued(HOST_NAME) == urls(0, 0, 0, 1, 2, 3)
 
 
-def test_a_sender_that_died_before_it_heard_that_all_has_come_sends_nothing_again(
-    world: World, other: World
-) -> None:
+def test_a_restarted_sender_repeats_no_arrived_chunk(world: World, other: World) -> None:
     world.frontier.add([Candidate(HOST_NAME, None, Entry(url(0))) for _ in range(3)])
     for chunk in chunks(world):
         other.arrivals.take(chunk)
@@ -263,7 +252,7 @@ def test_a_sender_that_died_before_it_heard_that_all_has_come_sends_nothing_agai
     assert world.frontier.queued == 0
 
 
-def test_what_the_other_lost_in_a_power_loss_is_cut_again(world: World) -> None:
+def test_chunks_lost_by_the_receiver_are_cut_again(world: World) -> None:
     """What has come is on its disk with its next commit only."""
     world.add(*urls(0, 1, 2, 3, 4))
     found = chunks(world)
@@ -274,7 +263,7 @@ def test_what_the_other_lost_in_a_power_loss_is_cut_again(world: World) -> None:
         assert chunk["entries"] == found[number]["entries"]
 
 
-def test_what_has_arrived_is_skipped_a_chunk_at_a_step(world: World) -> None:
+def test_arrived_chunks_are_skipped_one_a_step(world: World) -> None:
     world.add(*(url(number) for number in range(40)))
     found = chunks(world)
     departure = world.departures.under_way[HOST_NAME]
@@ -287,7 +276,7 @@ def test_what_has_arrived_is_skipped_a_chunk_at_a_step(world: World) -> None:
     assert departure.chunk(len(found)) is None
 
 
-def test_more_chunks_than_there_are_have_not_arrived(world: World, other: World) -> None:
+def test_more_arrived_chunks_than_there_are_is_an_error(world: World, other: World) -> None:
     """What a sender reads of it, anybody may have written; and chunks of another size may be
     counted."""
     world.add(*urls(0, 1, 2, 3))
@@ -306,7 +295,7 @@ def test_more_chunks_than_there_are_have_not_arrived(world: World, other: World)
     assert other.queued(HOST_NAME) == urls(0, 1, 2, 3)
 
 
-def test_two_entries_of_one_identity_both_come(world: World, other: World) -> None:
+def test_two_entries_of_one_identity_both_arrive(world: World, other: World) -> None:
     """As of a page whose redirect leads to its own identity, or a request that is not filtered."""
     world.add(url(0))
     world.frontier.add([Candidate(HOST_NAME, None, Entry(url(0)))])
@@ -329,7 +318,7 @@ def test_a_pickled_request_stays_and_is_counted(world: World, other: World) -> N
     do(world, url(9), url(0), url(1))
 
 
-def test_what_left_between_two_that_stay_is_not_fetched(world: World, other: World) -> None:
+def test_an_entry_handed_over_between_two_is_not_fetched(world: World, other: World) -> None:
     """However much of a host's queue is in memory."""
     world.add(url(0))
     for number in (1, 3):
@@ -358,7 +347,7 @@ def test_what_left_between_two_that_stay_is_not_fetched(world: World, other: Wor
     ],
 )
 @pytest.mark.parametrize("verify", [False, True])
-def test_a_page_that_both_know_is_fetched_if_neither_has(
+def test_a_page_known_to_both_is_fetched_unless_done(
     open_store: Callable[[], Store], here: str, there: str, left: int, verify: bool
 ) -> None:
     kept = KeptMemoryStore()
@@ -382,7 +371,7 @@ def test_a_page_that_both_know_is_fetched_if_neither_has(
     assert other.add(*urls(0, 1, 2)) == 0
 
 
-def test_what_is_next_here_is_not_fetched_if_it_was_done_there(world: World, other: World) -> None:
+def test_an_entry_done_by_the_sender_is_not_fetched(world: World, other: World) -> None:
     """However much of a host's queue is in memory."""
     world.add(url(1))
     do(world, url(1))
@@ -395,9 +384,7 @@ def test_what_is_next_here_is_not_fetched_if_it_was_done_there(world: World, oth
     assert (other.frontier.pending, other.frontier.schedule.host_count) == (0, 0)
 
 
-def test_a_host_in_flight_takes_what_comes_and_keeps_the_later_time(
-    world: World, other: World
-) -> None:
+def test_a_host_in_flight_keeps_the_later_time(world: World, other: World) -> None:
     """The other has fetched it while this one was dead."""
     world.add(*urls(0, 1))
     lease = world.pop()
@@ -420,9 +407,7 @@ def test_a_host_in_flight_takes_what_comes_and_keeps_the_later_time(
 
 
 @pytest.mark.parametrize("wrong_by", [0.0, 7200.0, -7200.0])
-def test_the_wait_of_a_host_crosses_over_whatever_the_clocks_say(
-    world: World, wrong_by: float
-) -> None:
+def test_the_wait_of_a_host_ignores_wrong_clocks(world: World, wrong_by: float) -> None:
     kept = KeptMemoryStore()
     other = World(lambda: kept, clocks=Clocks(wall=world.clocks.wall + wrong_by))
     world.add(*urls(0, 1, 2))
@@ -444,7 +429,7 @@ def test_the_wait_of_a_host_crosses_over_whatever_the_clocks_say(
     assert other.fetch() == url(1)
 
 
-def test_a_retry_waits_for_its_own_time_there_too(world: World, other: World) -> None:
+def test_a_handed_over_retry_waits_for_its_time(world: World, other: World) -> None:
     world.add(*urls(0, 1))
     put_retry(world, 100.0)
     world.clocks.pass_(40)
@@ -456,9 +441,7 @@ def test_a_retry_waits_for_its_own_time_there_too(world: World, other: World) ->
     assert other.fetch() == url(0)
 
 
-def test_a_retry_that_is_due_goes_before_what_was_not_tried_there_too(
-    world: World, other: World
-) -> None:
+def test_a_handed_over_retry_that_is_due_goes_first(world: World, other: World) -> None:
     world.add(*urls(0, 1))
     put_retry(world, 10.0)
     world.clocks.pass_(40)
@@ -467,9 +450,7 @@ def test_a_retry_that_is_due_goes_before_what_was_not_tried_there_too(
     assert other.fetch() == url(0)
 
 
-def test_a_host_that_is_deferred_until_the_next_round_is_so_there(
-    world: World, other: World
-) -> None:
+def test_a_host_deferred_to_the_next_round_stays_so(world: World, other: World) -> None:
     world.add(url(0))
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -488,9 +469,7 @@ def test_a_host_that_is_deferred_until_the_next_round_is_so_there(
     assert other.fetch() == url(0)
 
 
-def test_a_host_of_which_a_death_hid_the_last_request_waits_its_delay(
-    world: World, other: World
-) -> None:
+def test_a_host_waits_its_delay_after_the_senders_death(world: World, other: World) -> None:
     world.add(*urls(0, 1))
     lease = world.pop()
     assert lease is not None
@@ -506,7 +485,7 @@ def test_a_host_of_which_a_death_hid_the_last_request_waits_its_delay(
     assert other.fetch() == url(0)
 
 
-def test_a_host_that_is_deferred_is_deferred_there(world: World, other: World) -> None:
+def test_a_deferred_host_arrives_deferred(world: World, other: World) -> None:
     world.add(*urls(0, 1))
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -525,7 +504,7 @@ def test_a_host_that_is_deferred_is_deferred_there(world: World, other: World) -
     assert other.fetch() == url(0)
 
 
-def test_robots_txt_goes_along(world: World, other: World) -> None:
+def test_robots_txt_is_handed_over(world: World, other: World) -> None:
     wall = world.clocks.wall
     body = b"User-agent: *\nDisallow: /1\n"
     record = RobotsRecord("rules", wall, wall + 500, 200, body)
@@ -540,7 +519,7 @@ def test_robots_txt_goes_along(world: World, other: World) -> None:
     assert world.store.get(robots_key(authority)) is None
 
 
-def test_poison_goes_along(world: World, other: World) -> None:
+def test_poison_is_handed_over(world: World, other: World) -> None:
     for each, number in ((world, 0), (other, 5)):
         each.add(url(number))
         ((key, _),) = list(all_entries(each.store))
@@ -566,9 +545,7 @@ def test_the_budget_of_a_domain_moves_with_its_hosts(open_store: Callable[[], St
     assert world.add(*urls(6, 7, 8, 9)) == 3
 
 
-def test_what_was_handed_over_is_unknown_here_in_whatever_state_the_filter_is(
-    tmp_path: Path, other: World
-) -> None:
+def test_a_handed_over_url_is_unknown_to_the_sender(tmp_path: Path, other: World) -> None:
     """Should the host come back without it, as from a node whose disk is lost, it is found anew."""
     file = FilterFile(tmp_path / "seen")
     world = World(lambda: LevelStore(tmp_path / "db", create=True), file=file)
@@ -593,7 +570,7 @@ def test_what_was_handed_over_is_unknown_here_in_whatever_state_the_filter_is(
     world.store.close()
 
 
-def test_marks_that_a_death_left_are_removed_at_the_next_start(
+def test_a_start_removes_marks_that_a_death_left(
     open_store: Callable[[], Store], other: World
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, host_queue=5000), most=5000)
@@ -612,7 +589,7 @@ def test_marks_that_a_death_left_are_removed_at_the_next_start(
     assert world.add(url(0)) == 1
 
 
-def test_a_host_that_is_busy_under_way_or_leaving_is_left_alone(world: World, other: World) -> None:
+def test_a_departing_host_is_busy_for_others(world: World, other: World) -> None:
     world.add(*urls(0, 1))
     found = chunks(world)
     with pytest.raises(HostBusyError):
@@ -624,9 +601,7 @@ def test_a_host_that_is_busy_under_way_or_leaving_is_left_alone(world: World, ot
     assert world.frontier.pending == 2
 
 
-def test_when_the_ring_changes_hosts_under_way_stay_and_delivered_ones_go(
-    world: World, other: World
-) -> None:
+def test_a_ring_change_keeps_hosts_not_yet_delivered(world: World, other: World) -> None:
     world.add(*urls(0, 1, 2), "http://b.test/")
     world.clocks.pass_(1)
     delivered = world.departures.begin("b.test")
@@ -649,7 +624,7 @@ def test_when_the_ring_changes_hosts_under_way_stay_and_delivered_ones_go(
     assert world.frontier.pending == 0
 
 
-def test_hosts_that_belong_to_others_are_found_with_their_owners(world: World) -> None:
+def test_moving_finds_hosts_of_others_with_their_owners(world: World) -> None:
     world.add(*(f"http://h{number}.test/" for number in range(2500)))
     owners = {f"h{number}.test": "y" if number % 2 else "x" for number in range(10)}
     steps = list(world.departures.moving(owners.get))
@@ -711,7 +686,7 @@ def good(**changes: object) -> dict[str, Any]:
         good(entries=[{"url": url(0), "wait": 10**400}]),
     ],
 )
-def test_what_is_no_chunk_is_refused_and_changes_nothing(world: World, said: object) -> None:
+def test_a_bad_chunk_is_refused_and_changes_nothing(world: World, said: object) -> None:
     before = content(world)
     with pytest.raises(BadChunk):
         world.arrivals.take(said)
@@ -720,7 +695,7 @@ def test_what_is_no_chunk_is_refused_and_changes_nothing(world: World, said: obj
     assert world.queued(HOST_NAME) == [url(0)]
 
 
-def test_a_robots_txt_that_unpacks_to_too_much_is_refused(world: World) -> None:
+def test_a_robots_txt_that_expands_too_much_is_refused(world: World) -> None:
     bomb = RobotsRecord(Ruling.RULES.value, 0.0, 1.0, 200, b"#" * (BODY_MAX + 1)).encode()
     said = good(robots=[[f"http://{HOST_NAME}", b64encode(bomb).decode()]])
     assert world.arrivals.take(said) == 1
@@ -730,7 +705,7 @@ def test_a_robots_txt_that_unpacks_to_too_much_is_refused(world: World) -> None:
         world.arrivals.take(said)
 
 
-def test_counts_that_no_record_holds_are_cut_and_leave_room_for_what_is_fetched(
+def test_counts_too_large_for_a_record_are_cut(
     world: World,
 ) -> None:
     """Of a host that has pages done here: a record that cannot be written would end each start."""
@@ -846,7 +821,7 @@ def answer_for_an_hour(world: World) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(CHUNKS, min_size=1, max_size=3), st.sampled_from(["new", "queued", "done", "off"]))
-def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> None:
+def test_no_chunk_crashes_the_process_now_or_later(found: list[Any], state: str) -> None:
     """Whatever it says, of a host that is new, has URLs queued or done, or is deferred."""
     kept = KeptMemoryStore()
     world = World(lambda: kept, limits=replace(LIMITS, domain_budget=100))
@@ -874,7 +849,7 @@ def test_no_chunk_ends_a_process_now_or_later(found: list[Any], state: str) -> N
         world.hand_over(name, there)
 
 
-def test_a_wait_that_no_host_has_is_cut(world: World) -> None:
+def test_a_wait_that_is_too_long_is_cut(world: World) -> None:
     record = {**good()["record"], "due": 1e300}
     world.arrivals.take(good(record=record))
     world.clocks.pass_(2 * PARKED + 1)
@@ -901,7 +876,7 @@ print("all", flush=True)
 
 
 def run_mover(folder: Path, kill_after: int) -> int:
-    """Hosts that it told of before it was killed, or ended."""
+    """Return how many lines the child printed before it was killed, or ended."""
     count = 0
     with subprocess.Popen(
         [sys.executable, "-c", MOVER, str(folder)],
@@ -920,7 +895,7 @@ def run_mover(folder: Path, kill_after: int) -> int:
     return count
 
 
-def test_kills_in_the_middle_of_hand_overs_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_kills_during_hand_overs_lose_and_double_nothing(tmp_path: Path) -> None:
     pages = sorted(f"http://h{host}.test/{page}" for host in range(200) for page in range(7))
     for kill_after in (3, 31, 50):
         run_mover(tmp_path, kill_after)

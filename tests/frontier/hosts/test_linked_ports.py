@@ -10,8 +10,7 @@ import pytest
 from krowlspider.frontier.hosts import linked_ports
 from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.urls.ports import Ports
-
-from .conftest import LIMITS, World
+from tests.frontier.conftest import LIMITS, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ def admitted(world: World, *hosts: str) -> list[str]:
     return [host for host in hosts if world.frontier.linked_ports.admits(host)]
 
 
-def test_a_name_has_the_first_port_of_a_range_and_all_that_are_listed(world: World) -> None:
+def test_a_name_has_one_port_of_a_range_and_all_listed_ones(world: World) -> None:
     hosts = ["a.test:3000", "a.test:3001", "a.test:8080", "a.test:443", "a.test:81", "b.test:3001"]
     hosts += ["[::1]", "[::1]:3000", "[::1]:3001"]
     assert admitted(world, *hosts) == [
@@ -47,7 +46,7 @@ def test_the_port_of_a_name_holds_across_a_restart(world: World, end: str) -> No
     assert world.frontier.linked_ports.is_linked("a.test:3000")
 
 
-def test_links_may_lead_to_what_a_person_gave(world: World) -> None:
+def test_links_may_lead_to_ports_that_a_person_gave(world: World) -> None:
     assert admitted(world, "a.test:3000")
     world.add("http://a.test:3001/", "http://b.test:81/", "http://[::1]/")
     given = ["a.test:3001", "b.test:81", "[::1]"]

@@ -1,4 +1,4 @@
-"""One contract for every store."""
+"""The contract of every store, and the durability of LevelDB's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def put(store: Store, *pairs: tuple[bytes, bytes], sync: bool = False) -> None:
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_a_batch_is_there_once_written_and_not_before(open_store: OpenStore, sync: bool) -> None:
+def test_a_batch_is_visible_only_once_written(open_store: OpenStore, sync: bool) -> None:
     store = open_store()
     batch = store.batch(sync=sync)
     batch.put(b"a", b"1")
@@ -53,7 +53,7 @@ def test_the_last_change_of_a_key_in_a_batch_wins(open_store: OpenStore) -> None
     assert list(store.items(b"")) == [(b"b", b"2")]
 
 
-def test_items_and_keys_come_in_byte_order_and_only_of_the_prefix(open_store: OpenStore) -> None:
+def test_items_and_keys_of_a_prefix_come_in_byte_order(open_store: OpenStore) -> None:
     store = open_store()
     put(store, (b"b\xff", b"4"), (b"a", b"1"), (b"b", b"2"), (b"b\x00", b"3"), (b"c", b"5"))
     assert list(store.items(b"b")) == [(b"b", b"2"), (b"b\x00", b"3"), (b"b\xff", b"4")]
@@ -70,7 +70,7 @@ def test_a_store_keeps_its_content_when_closed_and_opened(open_store: OpenStore)
     assert open_store().get(b"a") == b"1"
 
 
-def test_values_are_read_in_the_order_of_their_keys_those_that_are_not_there_too(
+def test_read_returns_values_in_the_order_of_the_keys(
     open_store: OpenStore,
 ) -> None:
     store = open_store()
@@ -82,7 +82,7 @@ def test_values_are_read_in_the_order_of_their_keys_those_that_are_not_there_too
     assert store.read([]) == []
 
 
-def test_of_keys_that_are_the_same_up_to_a_zero_byte_the_first_comes(open_store: OpenStore) -> None:
+def test_firsts_yields_the_first_key_of_each_group(open_store: OpenStore) -> None:
     store = open_store()
     keys = (
         b"pz\0",
@@ -103,14 +103,14 @@ def test_of_keys_that_are_the_same_up_to_a_zero_byte_the_first_comes(open_store:
     assert list(store.firsts(b"q", b"qb\0")) == list(store.firsts(b"s")) == []
 
 
-def test_a_reader_reads_what_is_there_in_any_order(open_store: OpenStore) -> None:
+def test_a_reader_reads_keys_in_any_order(open_store: OpenStore) -> None:
     store = open_store()
     put(store, (b"a", b"1"), (b"c", b""))
     with store.reader() as reader:
         assert [reader.read(key) for key in (b"c", b"b", b"a", b"d")] == [b"", None, b"1", None]
 
 
-def test_a_reader_finds_what_is_next_and_what_is_elsewhere(open_store: OpenStore) -> None:
+def test_read_next_finds_the_next_key_and_any_other(open_store: OpenStore) -> None:
     store = open_store()
     put(store, (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4"))
     batch = store.batch()
@@ -138,7 +138,7 @@ def _merges(store: LevelStore) -> int:
     return log.count("Compacting") + log.count("Moved")
 
 
-def test_reading_what_no_cache_has_merges_no_tables_as_getting_it_does(tmp_path: Path) -> None:
+def test_reading_merges_no_tables_as_getting_does(tmp_path: Path) -> None:
     """Below a table that has other keys of the same range."""
     store = LevelStore(tmp_path / "db", create=True)
     for turn in range(2):
@@ -157,7 +157,7 @@ def test_reading_what_no_cache_has_merges_no_tables_as_getting_it_does(tmp_path:
     store.close()
 
 
-def test_a_damaged_table_is_not_read_as_if_nothing_were_there(tmp_path: Path) -> None:
+def test_a_damaged_table_is_not_read_as_empty(tmp_path: Path) -> None:
     store = LevelStore(tmp_path / "db", create=True)
     put(store, *((b"%06d" % number, b"." * 50) for number in range(1000)))
     store.flush()
@@ -184,7 +184,7 @@ def test_a_damaged_table_is_not_read_as_if_nothing_were_there(tmp_path: Path) ->
     ],
     ids=["get", "read", "keys", "items", "firsts"],
 )
-def test_one_flipped_bit_in_a_table_is_found_by_whatever_reads_it(
+def test_every_way_of_reading_finds_a_flipped_bit(
     tmp_path: Path, read: Callable[[LevelStore], object]
 ) -> None:
     store = LevelStore(tmp_path / "db", create=True)
@@ -201,7 +201,7 @@ def test_one_flipped_bit_in_a_table_is_found_by_whatever_reads_it(
     store.close()
 
 
-def test_a_log_that_is_damaged_before_its_end_is_refused_not_read_as_far_as_it_goes(
+def test_a_log_damaged_before_its_end_is_refused(
     tmp_path: Path,
 ) -> None:
     store = LevelStore(tmp_path / "db", create=True)
@@ -216,7 +216,7 @@ def test_a_log_that_is_damaged_before_its_end_is_refused_not_read_as_far_as_it_g
         LevelStore(tmp_path / "db")
 
 
-def test_a_durable_write_is_synced_after_it_and_what_was_before_it_too(
+def test_a_durable_write_syncs_before_and_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LevelStore(tmp_path / "db", create=True)
@@ -236,7 +236,7 @@ def test_a_durable_write_is_synced_after_it_and_what_was_before_it_too(
     store.close()
 
 
-def test_writes_during_an_iteration_do_not_show_in_it(open_store: OpenStore) -> None:
+def test_an_iteration_does_not_show_later_writes(open_store: OpenStore) -> None:
     store = open_store()
     put(store, (b"a", b"1"), (b"c", b"3"))
     found = []
@@ -264,7 +264,7 @@ def test_a_damaged_folder_is_refused_with_its_name(tmp_path: Path) -> None:
         LevelStore(tmp_path / "db")
 
 
-def test_a_folder_that_is_missing_or_has_lost_its_current_file_is_not_made_anew(
+def test_a_missing_or_headless_folder_is_not_made_anew(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(StoreError, match="db"):
@@ -304,21 +304,21 @@ def level_store(tmp_path: Path) -> Iterator[LevelStore]:
 def test_the_first_write_without_room_is_the_last(level_store: LevelStore, sync: bool) -> None:
     """Also when there is room again: what failed is gone, and nothing may be written behind it."""
     put(level_store, (b"a", b"1"))
-    told = f"no room: make some on the disk of {level_store.folder} and start again"
+    message = f"no room: make some on the disk of {level_store.folder} and start again"
     with full_disk(), pytest.raises(StoreError) as caught:
         put(level_store, (b"b", b"2"), sync=sync)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert lacks_room(caught.value.__cause__)
     with pytest.raises(StoreError) as caught:
         put(level_store, (b"c", b"3"), sync=not sync)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     level_store.close()
     store = LevelStore(level_store.folder)
     assert list(store.items(b"")) == [(b"a", b"1")]
     store.close()
 
 
-def test_a_record_cut_in_half_takes_nothing_along(level_store: LevelStore) -> None:
+def test_a_record_cut_in_half_loses_no_other(level_store: LevelStore) -> None:
     """The kernel takes the first part of a write, as it does when a disk fills."""
     put(level_store, (b"a", b"x" * 1000))
     with full_disk(3000), pytest.raises(StoreError):
@@ -335,7 +335,7 @@ def test_a_record_cut_in_half_takes_nothing_along(level_store: LevelStore) -> No
     store.close()
 
 
-def test_a_merge_that_finds_no_room_loses_nothing(level_store: LevelStore) -> None:
+def test_a_merge_without_room_loses_nothing(level_store: LevelStore) -> None:
     """LevelDB then refuses every write, until it is opened again."""
     put(level_store, *((b"%d" % number, b"x" * 1000) for number in range(100)))
     with full_disk():
@@ -348,7 +348,7 @@ def test_a_merge_that_finds_no_room_loses_nothing(level_store: LevelStore) -> No
     store.close()
 
 
-def test_a_store_that_finds_no_room_to_be_opened_says_so_and_opens_when_there_is(
+def test_a_store_without_room_opens_once_there_is_room(
     tmp_path: Path,
 ) -> None:
     """The device that is always full stands where LevelDB will write its next list of tables."""
@@ -371,14 +371,14 @@ def test_a_store_that_finds_no_room_to_be_opened_says_so_and_opens_when_there_is
 
 
 @pytest.mark.parametrize("number", [ENOSPC, EDQUOT, EFBIG, EIO, EROFS, EMFILE])
-def test_a_full_disk_a_quota_and_a_limit_are_want_of_room_and_no_other_failure(number: int) -> None:
+def test_lacks_room_is_a_full_disk_a_quota_or_a_limit(number: int) -> None:
     words = f"IO error: db/000003.log: {os.strerror(number)}".encode()
     expected = number in {ENOSPC, EDQUOT, EFBIG}
     assert lacks_room(OSError(number, os.strerror(number))) is expected
     assert lacks_room(plyvel.IOError(words)) is expected
 
 
-def test_a_write_that_fails_for_another_reason_is_the_last(tmp_path: Path) -> None:
+def test_a_write_that_fails_otherwise_is_the_last(tmp_path: Path) -> None:
     """The names of the logs lead nowhere: what they hold cannot be made durable."""
     store = LevelStore(tmp_path / "db", create=True)
     put(store, (b"a", b"1"))
@@ -410,7 +410,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(batches=st.lists(CHANGES, max_size=4), prefix=st.sampled_from([b"a", b"b", b"c"]))
 def test_a_store_agrees_with_a_plain_dict(
     batches: list[list[tuple[bytes, bytes | None]]], prefix: bytes
@@ -453,7 +453,7 @@ def test_a_store_agrees_with_a_plain_dict(
     ),
     st.binary(max_size=2),
 )
-def test_the_twin_agrees_with_a_plain_dict(
+def test_the_memory_store_agrees_with_a_plain_dict(
     changes: list[tuple[bytes, bytes | None]], prefix: bytes
 ) -> None:
     store, model = MemoryStore(), dict[bytes, bytes]()

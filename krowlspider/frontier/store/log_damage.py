@@ -1,8 +1,8 @@
-"""LevelDB log files without their damaged records.
+"""Remove damaged records from LevelDB's logs before a repair.
 
-LevelDB's repair reads logs without looking at their checksums, so a damaged record would come back as URLs that
-nobody found. What fails its checksum is taken out before. The format is LevelDB's doc/log_format.md: blocks of
-32 KiB, in which records of a checksum, a length and a type follow each other.
+LevelDB's repair ignores the checksums of logs, so a damaged record would come back as URLs that
+nobody found. The format is LevelDB's doc/log_format.md: blocks of 32 KiB hold records, each with a
+checksum, a length and a type.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from struct import Struct
 
 BLOCK = 32 * 1024
 _HEADER = Struct("<IHB")
-# A type that no version of LevelDB has: it skips such a record, and the commit that it is a part of.
-_NO_TYPE = 0xFF
 _TYPES = range(1, 5)
+# LevelDB skips a record of an unknown type, with the batch that it belongs to.
+_NO_TYPE = 0xFF
 # CRC-32C (RFC 3720, appendix B.4), reflected.
 _POLYNOMIAL = 0x82F63B78
-# LevelDB masks the checksums it stores, lest one cover another: util/crc32c.h.
+# LevelDB masks the checksums that it stores: util/crc32c.h.
 _MASK_DELTA = 0xA282EAD8
 
 
@@ -30,21 +30,16 @@ _TABLE = [_checksum_of(byte) for byte in range(256)]
 
 
 def crc32c(data: bytes | bytearray) -> int:
-    """CRC-32C; 80 ns a byte."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFFFFFF
 
 
-def _masked(crc: int) -> int:
-    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-
-
 def without_damage(log: bytes) -> tuple[bytes, int]:
-    """The log with damaged records made such that LevelDB skips them, and how many bytes they were.
+    """Return the log with its damaged records disabled, and their size in bytes.
 
-    A record cut off at the end of the log counts as damage.
+    A record that is cut off at the end of the log is damaged.
     """
     data = bytearray(log)
     damaged = 0
@@ -63,7 +58,7 @@ def _clean_block(data: bytearray, at: int, end: int) -> int:
         if _is_whole(data, at, end):
             at = after
         elif 0 <= end - after < _HEADER.size or _is_whole(data, after, end):
-            # The block ends there or the next one is whole, so the length of this one is right.
+            # The length is right: the block ends behind the record, or another one follows.
             data[at + _HEADER.size - 1] = _NO_TYPE
             damaged += after - at
             at = after
@@ -82,9 +77,8 @@ def _is_whole(data: bytearray, at: int, end: int) -> bool:
     if end - at < _HEADER.size:
         return False
     after = _end_of(data, at)
-    crc, _, kind = _HEADER.unpack_from(data, at)
-    return (
-        after <= end
-        and kind in _TYPES
-        and crc == _masked(crc32c(data[at + _HEADER.size - 1 : after]))
-    )
+    stored, _, kind = _HEADER.unpack_from(data, at)
+    if after > end or kind not in _TYPES:
+        return False
+    crc = crc32c(data[at + _HEADER.size - 1 : after])
+    return bool(stored == ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""A frontier says whose it is: one that was put back in the wrong place is refused."""
+"""A frontier names its job: one that was restored in the wrong place is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def put(store: Store, key: bytes) -> None:
     batch.write()
 
 
-def test_a_store_is_of_the_job_that_made_it(open_store: Callable[[], Store]) -> None:
+def test_a_store_belongs_to_the_job_that_made_it(open_store: Callable[[], Store]) -> None:
     store = open_store()
     check_owner(store, OURS, "a of ours")
     put_owner(store, OURS, "a of ours")
@@ -39,7 +39,7 @@ def test_a_store_is_of_the_job_that_made_it(open_store: Callable[[], Store]) -> 
     check_owner(store, OURS, "a of ours")
 
 
-def test_a_store_of_another_program_is_none(open_store: Callable[[], Store]) -> None:
+def test_a_store_of_another_program_is_refused(open_store: Callable[[], Store]) -> None:
     store = open_store()
     put(store, b"0some-key")
     with pytest.raises(StoreError, match="of another program"):
@@ -47,7 +47,7 @@ def test_a_store_of_another_program_is_none(open_store: Callable[[], Store]) -> 
 
 
 @pytest.mark.parametrize("left", [schema.COUNTERS, schema.host_key("a.test"), schema.JOINED])
-def test_one_that_has_lost_the_name_of_its_job_is_ours(
+def test_a_frontier_without_an_owner_is_accepted(
     open_store: Callable[[], Store], left: bytes
 ) -> None:
     store = open_store()

@@ -47,7 +47,7 @@ def fill_half(world: World) -> None:
         assert world.add(*of(f"good{number}.test", 0, 5)) == 5
 
 
-def test_a_domain_with_its_share_gets_no_more_of_a_half_full_frontier(world: World) -> None:
+def test_a_domain_gets_no_more_than_its_share(world: World) -> None:
     fill_half(world)
     for number in range(4):
         found(world, "a.evil.test", of(f"{number}.evil.test", 0, 4))
@@ -102,7 +102,7 @@ def test_a_domain_dropped_by_hand_has_its_share_again(world: World) -> None:
     assert world.add(*of("evil.test", 20, 5)) == 5
 
 
-def test_what_strangers_name_comes_after_a_hosts_own(open_store: Callable[[], Store]) -> None:
+def test_urls_named_by_strangers_come_after_the_hosts_own(open_store: Callable[[], Store]) -> None:
     world = World(open_store, limits=replace(LIMITS, host_queue=100, total=100))
     own = of("a.test", 0, 18)
     found(world, "a.test", own[:16])
@@ -128,7 +128,7 @@ def test_without_a_share_nothing_is_counted() -> None:
     assert load._counts == {}
 
 
-def test_of_domains_without_end_the_large_ones_are_remembered(
+def test_only_the_loads_of_large_domains_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(domain_load, "DOMAINS_IN_MEMORY", 100)
@@ -140,7 +140,7 @@ def test_of_domains_without_end_the_large_ones_are_remembered(
     assert load.room("evil.test", TOTAL) == 0
 
 
-def test_what_the_disk_does_not_say_is_counted(world: World) -> None:
+def test_loads_missing_on_disk_are_counted(world: World) -> None:
     """As of a folder from before, or after a change by hand."""
     fill_half(world)
     world.add(*of("evil.test", 0, 15))

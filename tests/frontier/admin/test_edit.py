@@ -1,4 +1,4 @@
-"""Changes by hand: what is dropped stays known, what is forgotten can be found anew."""
+"""Changes by hand: dropped URLs stay known, those of a forgotten host can be found anew."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_unknown_host_is_not_dropped(closed: World) -> None:
         drop_host(closed.store, "c.test")
 
 
-def test_a_host_of_more_than_one_batch_is_dropped_and_the_record_counts_right_between(
+def test_a_drop_cut_short_leaves_a_correct_record(
     closed: World,
 ) -> None:
     with pytest.raises(Killed):
@@ -131,7 +131,7 @@ def test_a_forgotten_host_leaves_nothing_and_is_found_anew(closed: World) -> Non
     assert world.add(*B) == 0
 
 
-def test_a_host_of_which_only_seen_marks_are_left_can_be_forgotten(closed: World) -> None:
+def test_a_host_with_only_seen_marks_can_be_forgotten(closed: World) -> None:
     drop_host(closed.store, "a.test")
     assert forget_host(closed.store, "a.test", nothing) == (6, 0)
     with pytest.raises(UnknownHostError):
@@ -139,9 +139,7 @@ def test_a_host_of_which_only_seen_marks_are_left_can_be_forgotten(closed: World
 
 
 @pytest.mark.parametrize("batches", range(5))
-def test_invariant_4_a_forget_cut_short_leaves_no_url_seen_that_is_not_queued(
-    closed: World, batches: int
-) -> None:
+def test_invariant_4_a_forget_cut_short_loses_no_url(closed: World, batches: int) -> None:
     order: list[str] = []
     mortal = MortalStore(closed.store, batches)
     with pytest.raises(Killed):
@@ -159,7 +157,7 @@ def test_invariant_4_a_forget_cut_short_leaves_no_url_seen_that_is_not_queued(
     assert world.add(*A) == 5
 
 
-def test_a_host_that_is_deferred_can_be_dropped_and_comes_back_with_new_urls(
+def test_a_dropped_deferred_host_takes_new_urls(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
@@ -176,7 +174,7 @@ def test_a_host_that_is_deferred_can_be_dropped_and_comes_back_with_new_urls(
     assert world.fetch() == "http://a.test/new"
 
 
-def test_what_is_dropped_or_forgotten_no_longer_counts_against_its_domains_budget(
+def test_dropped_urls_return_their_place_in_the_budget(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, domain_budget=5))

@@ -1,10 +1,10 @@
-"""What `scrapy frontier` shows of a frontier that no crawl has open."""
+"""The view of a whole frontier that no crawl has open."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.admin.view import look
+from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store.schema import poison_prefix, queue_key
 from krowlspider.views.frontier import whole
@@ -33,7 +33,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
     assert aside is not None
     world.frontier.schedule.deferral.defer(aside)
     world.commit()
-    view = look(world.store, RULE, world.clocks.wall, most=2)
+    view = view_frontier(world.store, RULE, world.clocks.wall, most=2)
     assert (view.hosts, view.deferred, view.queued, view.done) == (5, 1, 13, 1)
     assert view.dropped == {"robots": 1}
     assert [(line.host, line.queued) for line in view.biggest] == [("h4.test", 5), ("h3.test", 4)]
@@ -43,7 +43,7 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
         1,
     )
     assert [line.host for line in view.next_due] == ["h3.test", "h4.test"]
-    every = look(world.store, RULE, world.clocks.wall, most=10)
+    every = view_frontier(world.store, RULE, world.clocks.wall, most=10)
     assert {line.host: line.due_in for line in every.next_due} == {
         "h1.test": 50.0,
         "h3.test": 0.0,
@@ -52,14 +52,14 @@ def test_totals_and_the_biggest_slowest_and_next_hosts(open_store: Callable[[], 
     assert [line.host for line in every.biggest if line.deferred] == ["h2.test"]
 
 
-def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
+def test_poison_is_shown(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
     batch = world.store.batch()
     for page in range(3):
         entry = Entry(f"http://a.test/{page}", strikes=3)
         batch.put(queue_key(poison_prefix("a.test"), 0, page), entry.encode("a.test"))
     batch.write()
-    view = look(world.store, RULE, world.clocks.wall, most=2)
+    view = view_frontier(world.store, RULE, world.clocks.wall, most=2)
     assert view.poison == 3
     assert [(line.url, line.strikes) for line in view.poisoned] == [
         ("http://a.test/0", 3),
@@ -67,11 +67,11 @@ def test_what_was_set_aside_is_shown(open_store: Callable[[], Store]) -> None:
     ]
 
 
-def test_the_text_says_how_much_is_poison_and_which_pages_after_how_many_strikes(
+def test_the_text_lists_poison_pages_with_their_strikes(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
-    assert "poison" not in whole(look(world.store, RULE, world.clocks.wall, most=10))
+    assert "poison" not in whole(view_frontier(world.store, RULE, world.clocks.wall, most=10))
     batch = world.store.batch()
     for page in range(1200):
         entry = Entry(f"http://a.test/{page}", depth=4, retries=2, strikes=3)
@@ -80,7 +80,7 @@ def test_the_text_says_how_much_is_poison_and_which_pages_after_how_many_strikes
     world.frontier.counters["dropped/poison"] += 1200
     world.frontier.counters["dropped/robots"] += 34
     world.commit()
-    lines = whole(look(world.store, RULE, world.clocks.wall, most=2)).splitlines()
+    lines = whole(view_frontier(world.store, RULE, world.clocks.wall, most=2)).splitlines()
     assert "dropped  1,234 (poison: 1,200, robots: 34)" in lines
     assert "poison   1,200" in lines
     assert [line.split() for line in lines[-4:]] == [
