@@ -336,8 +336,6 @@ DEFAULT_REQUEST_HEADERS = {
 # frontier keeps what must last), AutoThrottle, and RemoteControl, which would run Python that is posted to it: set to
 # None in EXTENSIONS they would be imported all the same, a fifth of a start.
 EXTENSIONS_BASE = {
-    # Checks once more, when all add-ons have had their way with the settings.
-    "krowlspider.config.validation.LastCheck": -1000,
     "extensions.core_stats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
     "extensions.telnet.TelnetConsole": 0,

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings
 
 from krowlspider import settings as defaults
-from krowlspider.crawl import disk_guard
-from krowlspider.crawl.disk_guard import DiskFloor, DiskGuard, free_bytes
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.monitoring import disk_guard
+from krowlspider.crawl.monitoring.disk_guard import DiskFloor, DiskGuard, free_bytes
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate

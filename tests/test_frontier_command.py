@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.crawl.answers.crash_marks import log_blame
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.engine.crash_marking import tell
 from krowlspider.frontier.admin.rebuild import Found
 from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
@@ -316,7 +316,7 @@ def test_a_repair_after_which_no_host_is_left_is_none_and_says_what_to_do(tmp_pa
 
 
 def test_the_command_that_gets_poison_back_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
-    tell(Blame(Entry("http://a.test/", strikes=3)), Path("/my jobs"))
+    log_blame(Blame(Entry("http://a.test/", strikes=3)), Path("/my jobs"))
     assert "`scrapy frontier '/my jobs' --export` shows it" in caplog.text
 
 

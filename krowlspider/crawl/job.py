@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import time
 from math import inf
 from pathlib import Path
@@ -18,23 +17,24 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import make_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
-from krowlspider.archive.write.writer import SeriesOptions, WarcWriter
+from krowlspider.config.validation import check
+from krowlspider.crawl.answers.decoders import Decoders
+from krowlspider.crawl.answers.outages import Outages
+from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.checkpoint import Checkpoint
-from krowlspider.crawl.decoders import Decoders
-from krowlspider.crawl.disk_guard import DiskGuard
 from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
-from krowlspider.crawl.outages import Outages
+from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
     delay_policy,
     fetch_client,
     frontier_limits,
     memory_account,
+    resolver,
     robots_gate,
     warc_folder,
+    warc_writer,
 )
-from krowlspider.crawl.provenance import Provenance, warcinfo
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
-from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.gate import RobotsGate
@@ -84,15 +85,13 @@ class Job:
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = delay_policy(settings)
-        self.memory = memory_account(settings)
+        self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         # Returns the time in epoch seconds.
         self.wall = time.time
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
-        # Called once with that error.
-        self._on_failure: Callable[[Exception], None] | None = None
         # The folder whose disk is below the floor of the disk guard; None if both have room.
         self.low: Path | None = None
         # Number of times that the crawl waited for room on its disk.
@@ -105,9 +104,14 @@ class Job:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Job:
-        """Return the job of a crawler; make it at the first call."""
+        """Return the job of a crawler; make it at the first call.
+
+        :raises SettingsError: as of `check`
+        """
         job = _jobs.get(crawler)
         if job is None:
+            # Here, because no setting can take away every component that needs the job.
+            check(crawler.settings)
             job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name)
         return job
 
@@ -153,12 +157,16 @@ class Job:
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
-        ``on_failure`` is called when the crawl cannot go on, ``on_room`` when a full disk has room
-        again. While ``is_ending`` returns true, nothing waits for room.
+        ``on_failure`` is called once, when the crawl cannot go on, ``on_room`` when disk or memory
+        has room again. While ``is_ending`` returns true, nothing waits for room.
         """
-        self._on_failure = on_failure
-        interval = self._settings.getfloat("KROWL_COMMIT_INTERVAL")
-        self._checkpoint = Checkpoint(self, interval, on_room=on_room, is_ending=is_ending)
+        self._checkpoint = Checkpoint(
+            self,
+            self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
+            on_failure=on_failure,
+            on_room=on_room,
+            is_ending=is_ending,
+        )
         self._checkpoint.start()
         if self._guard is not None:
             self._guard.start()
@@ -193,37 +201,17 @@ class Job:
             boot=boot,
         )
         self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
+        folder, payloads = warc_folder(settings, self.folder.path), self._payloads()
+        about = warcinfo(settings, self.contact, self.user_agent)
+        self.archive = warc_writer(settings, folder, head.seed, about, payloads)
+        self.notes = Provenance(settings, self.archive)
         self._loop_clock = LoopClock(asyncio.get_running_loop())
         self._loop_clock.start()
-        self._resolver = Resolver(
-            overrides=settings.getdict("KROWL_RESOLVE"),
-            servers=settings.getlist("KROWL_DNS_SERVERS"),
-            cache_size=settings.getint("DNSCACHE_SIZE"),
-            timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
-            loop_clock=self._loop_clock,
-        )
+        on_answer = self.notes.name if settings.getbool("KROWL_WARC_DNS") else None
+        self._resolver = resolver(settings, self._loop_clock, on_answer)
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
-        payloads = self._payloads()
-        self.archive = WarcWriter(
-            warc_folder(settings, self.folder.path),
-            SeriesOptions(
-                prefix=settings["KROWL_WARC_PREFIX"],
-                hostname=socket.gethostname(),
-                max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
-                max_age=settings.getfloat("KROWL_WARC_MAX_AGE"),
-                info=warcinfo(settings, self.contact, self.user_agent),
-                digest=settings["KROWL_WARC_DIGEST"],
-                compression=settings["KROWL_WARC_COMPRESSION"],
-                seed=head.seed,
-            ),
-            queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
-            payloads=payloads,
-        )
-        self.notes = Provenance(settings, self.archive)
-        if settings.getbool("KROWL_WARC_DNS"):
-            self._resolver.told = self.notes.name
         self.mended = self.archive.open(asyncio.get_running_loop())
         if payloads is not None:
             if self.mended.damaged:
@@ -249,8 +237,12 @@ class Job:
         """Stop the crawl because of an error. Only the first call has an effect."""
         if self.failure is None:
             self.failure = error
-            if self._on_failure is not None:
-                self._on_failure(error)
+            if self._checkpoint is not None:
+                self._checkpoint.on_failure(error)
+
+    def _has_memory(self) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.on_room()
 
     @property
     def stalled(self) -> Path | None:

@@ -188,15 +188,15 @@ class BroadSpider(Spider):
         :raises CloseSpider: there is nothing to crawl
         """
         scheduler = self.scheduler
-        scheduler.intake.scope = self.scope
         self._yields_items = type(self) is not BroadSpider or wants_items(self.crawler)
         self._plan = reading_plan(
             self._agent, follow_nofollow=self._follow_nofollow, described=self._yields_items
         )
-        scheduler.page_budget = self._max_pages or None
-        if self.settings.getbool("KROWL_SITEMAPS"):
-            scheduler.on_robots = self._sitemaps.look
-        await scheduler.join()
+        await scheduler.join(
+            scope=self.scope,
+            page_budget=self._max_pages or None,
+            on_robots=self._sitemaps.look if self.settings.getbool("KROWL_SITEMAPS") else None,
+        )
         if self._seeds is not None:
             await self._plant(self._seeds)
             if not (self._seeds.good or scheduler.has_pending_requests()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from math import inf
 
 # Seconds between two planned times of the timer.
 INTERVAL = 0.02
@@ -68,21 +69,25 @@ class Histogram:
 
 
 class Lateness:
-    """Records how late a timer is that is planned every INTERVAL, in total and since `renew`.
+    """Records how late a timer is that is planned every INTERVAL, in total and of late.
 
     A planned time that passes during a stall counts too, with the lateness of the loop at that
     time. Otherwise a stall of ten seconds would count once, like a timer that ran on time.
+    ``renewal`` is the seconds after which what is recent begins anew.
     """
 
-    def __init__(self, now: float):
+    def __init__(self, now: float, renewal: float = inf):
         self.planned = now + INTERVAL
         self.whole = Histogram()
         self.recent = Histogram()
+        self._renewal = renewal
+        self._renew_at = now + renewal
 
-    def met(self, now: float) -> None:
+    def met(self, now: float) -> dict[str, float]:
         """Record that the planned timer has run at ``now``.
 
-        Afterwards ``planned`` is the next time that has not passed.
+        Afterwards ``planned`` is the next time that has not passed. Return the stats to publish:
+        all of them when what is recent begins anew, else none.
         """
         late = max(0.0, now - self.planned)
         passed = int(late / INTERVAL)
@@ -91,8 +96,21 @@ class Lateness:
         for missed in range(min(passed, int(_HIGHEST / _UNITS / INTERVAL)) + 1):
             self.whole.record(late - missed * INTERVAL)
             self.recent.record(late - missed * INTERVAL)
-
-    def renew(self) -> Histogram:
-        """Return the durations recorded since the last call, and start a new histogram."""
+        if now < self._renew_at:
+            return {}
+        self._renew_at = now + self._renewal
         recent, self.recent = self.recent, Histogram()
-        return recent
+        return {
+            **self.figures(),
+            "krowl/loop/recent_lag_p99_ms": recent.quantile_ms(990),
+            "krowl/loop/recent_lag_max_ms": recent.max_ms,
+        }
+
+    def figures(self) -> dict[str, float]:
+        """Return the stats of the whole run."""
+        return {
+            "krowl/loop/lag_p50_ms": self.whole.quantile_ms(500),
+            "krowl/loop/lag_p99_ms": self.whole.quantile_ms(990),
+            "krowl/loop/lag_p999_ms": self.whole.quantile_ms(999),
+            "krowl/loop/lag_max_ms": self.whole.max_ms,
+        }
