@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from ipaddress import ip_network
 from math import inf, isfinite
 from os import PathLike
 from pathlib import Path
@@ -26,6 +25,8 @@ Checker: TypeAlias = Callable[[BaseSettings, str], str | None]
 _EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535
+HEADER = r"[ -~]*[!-~][ -~]*"
+NO_HEADER = "must be plain printable ASCII: it is sent in a header"
 
 
 def number(low: float, unit: str, *, high: float = inf, above: bool = False) -> Checker:
@@ -110,17 +111,29 @@ def parsed(
 
 
 def each(test: Callable[[str], object], wanted: str) -> Checker:
-    """Return a checker for a list, or text with commas, of which each part passes ``test``."""
+    """Return a checker for a list, or text with commas, of which each part passes ``test``.
+
+    A part fails if ``test`` returns false or raises ValueError.
+    """
 
     def check(settings: BaseSettings, name: str) -> str | None:
         try:
             parts = settings.getlist(name)
         except TypeError:
             return f"is not a list of {wanted}"
-        wrong = [part for part in parts if not (isinstance(part, str | int) and test(str(part)))]
-        return f"has {wrong[0]!r}, which is not one of the {wanted}" if wrong else None
+        for part in parts:
+            if not (isinstance(part, str | int) and _passes(test, str(part))):
+                return f"has {part!r}, which is not one of the {wanted}"
+        return None
 
     return check
+
+
+def _passes(test: Callable[[str], object], part: str) -> bool:
+    try:
+        return bool(test(part))
+    except ValueError:
+        return False
 
 
 def component(path: str, does: str) -> Checker:
@@ -172,17 +185,7 @@ def file(settings: BaseSettings, name: str) -> str | None:
     return None if Path(settings[name]).is_file() else "is not a file that is there"
 
 
-def header(settings: BaseSettings, name: str) -> str | None:
-    """Check the value of a header: a line break in it would start another header."""
-    value = settings.get(name)
-    if isinstance(value, str) and value.strip() and value.isascii() and value.isprintable():
-        return None
-    return "must be plain printable ASCII: it is sent in a header"
-
-
-def token(settings: BaseSettings, name: str) -> str | None:
-    """Check a secret that is sent in a header; empty text is valid."""
-    return None if settings.get(name) == "" else header(settings, name)
+header = text(HEADER, NO_HEADER)
 
 
 def user_agent(settings: BaseSettings, name: str) -> str | None:
@@ -198,7 +201,7 @@ def contact(settings: BaseSettings, name: str) -> str | None:
     if fault := header(settings, name):
         return fault
     value = settings.get(name)
-    if _EMAIL.fullmatch(value) or _is_web_url(value):
+    if _EMAIL.fullmatch(value) or _passes(_is_web_url, value):
         return None
     return "is neither an e-mail address nor an http(s) URL"
 
@@ -218,15 +221,6 @@ def port_range(value: Any) -> range:
     return range(numbers[0], numbers[-1] + 1)
 
 
-def is_network(part: str) -> bool:
-    """Return whether text is an IP network."""
-    try:
-        ip_network(part)
-    except ValueError:
-        return False
-    return True
-
-
 def is_server(part: str) -> bool:
     """Return whether text is an address or "address:port"; IPv6 with a port is in brackets."""
     if is_address(part):
@@ -240,8 +234,5 @@ def is_server(part: str) -> bool:
 
 
 def _is_web_url(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in value
-    except ValueError:
-        return False
+    parts = urlsplit(value)
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in value

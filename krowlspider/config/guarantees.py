@@ -98,13 +98,8 @@ def _components(settings: BaseSettings) -> Iterator[str]:
 
 
 def _handlers(settings: BaseSettings) -> Iterator[str]:
-    try:
-        handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    except (TypeError, ValueError) as error:
-        yield f"DOWNLOAD_HANDLERS cannot be read: {error}"
-        return
     for scheme in ("http", "https"):
-        handler = handlers.get(scheme)
+        handler = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
         try:
             derived = is_derived(handler, HANDLER)
         except LOAD_ERRORS as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from difflib import get_close_matches
+from ipaddress import ip_network
 from os import environ
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_KEEPALIVE": _some_seconds,
     "KROWL_MEMORY_LIMIT": integer(0, "bytes"),
     "KROWL_SESSION_REQUESTS": integer(1, "requests"),
-    "KROWL_ALLOW_ADDRESSES": each(checks.is_network, "networks such as 10.0.0.0/8"),
+    "KROWL_ALLOW_ADDRESSES": each(ip_network, "networks such as 10.0.0.0/8"),
     "KROWL_PORTS": parsed(
         lambda parts: Ports(map(str, parts)),
         "is no list of ports and ranges: {}",
@@ -126,7 +127,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_CONSUL": text(
         "|" + _SERVER_URL, "is not the http(s) URL of a server, such as http://127.0.0.1:8500"
     ),
-    "KROWL_CONSUL_TOKEN": checks.token,
+    "KROWL_CONSUL_TOKEN": text("|" + checks.HEADER, checks.NO_HEADER),
     # Consul takes no session with a shorter TTL.
     "KROWL_CONSUL_TTL": integer(10, "seconds"),
     "REDIS_URL": text(
