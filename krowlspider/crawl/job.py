@@ -201,9 +201,10 @@ class Job:
             boot=boot,
         )
         self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
-        folder, payloads = warc_folder(settings, self.folder.path), self._payloads()
+        archive = warc_folder(settings, self.folder.path)
+        payloads = self._payloads(archive)
         about = warcinfo(settings, self.contact, self.user_agent)
-        self.archive = warc_writer(settings, folder, head.seed, about, payloads)
+        self.archive = warc_writer(settings, archive, head.seed, about, payloads)
         self.notes = Provenance(settings, self.archive)
         self._loop_clock = LoopClock(asyncio.get_running_loop())
         self._loop_clock.start()
@@ -217,21 +218,14 @@ class Job:
             if self.mended.damaged:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
-            note_place(self._payload_folder, self.archive.directory)
+            note_place(self.folder.payloads, self.archive.directory)
 
-    @property
-    def _payload_folder(self) -> Path:
-        return self.folder.path / "payloads"
-
-    def _payloads(self) -> PayloadIndex | None:
+    def _payloads(self, archive: Path) -> PayloadIndex | None:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
-        forget_others(self._payload_folder, warc_folder(self._settings, self.folder.path))
-        return PayloadIndex(
-            self._payload_folder,
-            most=self._settings.getint("KROWL_WARC_REVISIT_MAX"),
-            warn=logger.warning,
-        )
+        forget_others(self.folder.payloads, archive)
+        most = self._settings.getint("KROWL_WARC_REVISIT_MAX")
+        return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning)
 
     def fail(self, error: Exception) -> None:
         """Stop the crawl because of an error. Only the first call has an effect."""
@@ -246,18 +240,14 @@ class Job:
 
     @property
     def stalled(self) -> Path | None:
-        """Return the folder of the archive if captures wait there for room on the disk.
-
-        Else return None.
-        """
+        """Return the folder of the archive if captures wait for room on its disk, else None."""
         return self.archive.directory if self.archive.stalled else None
 
     @property
     def full(self) -> Path | None:
-        """Return the folder whose disk is full or below the disk guard's floor; else None.
+        """Return the folder whose disk is full or below the disk guard's floor, else None.
 
-        Nothing may be popped then. Answers in flight are kept in memory, or written while there is
-        room.
+        Nothing may be popped then.
         """
         if self.stalled is not None:
             return self.stalled
@@ -287,10 +277,7 @@ class Job:
     async def _commit(self) -> None:
         commit = self.frontier.begin_commit()
         await self.archive.sync()
-        try:
-            await run_in_thread(commit.write)
-        except OSError as error:
-            self._let_pass(error)
+        await _write(commit.write)
         self.frontier.end_commit(commit)
 
     async def make_durable(self) -> None:
@@ -304,7 +291,7 @@ class Job:
     async def close(self) -> None:
         """Commit, close the WARC files and the store, unlock the folder.
 
-        Errors go to ``failure``. Pages that could not be committed stay queued.
+        Errors go to ``failure``.
         """
         self.give_up()
         if self.node is not None:
@@ -320,7 +307,9 @@ class Job:
                     await part()
                 except (ArchiveError, StoreError, OSError) as error:
                     self.fail(error)
-            self._stop_clocks()
+            for clock in (self._checkpoint, self._guard):
+                if clock is not None:
+                    clock.stop()
             self.store.close()
             await self.client.close()
             await self._resolver.close()
@@ -329,28 +318,20 @@ class Job:
             self.mark.close()
             self.folder.leave()
 
-    def _stop_clocks(self) -> None:
-        if self._checkpoint is not None:
-            self._checkpoint.stop()
-        if self._guard is not None:
-            self._guard.stop()
-
     async def _close_frontier(self) -> None:
-        try:
-            # Writing a table and the filter takes a while: the event loop need not wait.
-            await run_in_thread(self.frontier.close)
-        except OSError as error:
-            self._let_pass(error)
+        await _write(self.frontier.close)
 
-    def _let_pass(self, error: OSError) -> None:
-        """Log that the filter of the seen set was not saved for want of room.
 
-        All that the filter holds is in the store too.
+async def _write(write: Callable[[], None]) -> None:
+    """Write the frontier in a thread. A full disk may refuse the filter of the seen set.
 
-        :raises OSError: ``error`` itself, if it has another reason
-        """
+    All that the filter holds is in the store too.
+    """
+    try:
+        await run_in_thread(write)
+    except OSError as error:
         if not lacks_room(error):
-            raise error
+            raise
         logger.warning(
             "The filter of the seen set is not saved, so a start takes longer: %s", error
         )
