@@ -1,4 +1,4 @@
-"""Extension: watch the event loop from a process of its own."""
+"""Extension: log which step holds the event loop, and let SIGINT end the crawl even then."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Makes the event loop beat once a second, and starts a process that watches these beats.
-
-    That process logs which step holds the loop, and lets SIGINT end the crawl even then.
-    """
+    """Makes the event loop beat once a second, and starts a process that watches these beats."""
 
     def __init__(self, crawler: Crawler):
         self._job = Job.of(crawler)
@@ -51,8 +48,8 @@ class Watchdog:
 
     def _beat(self) -> None:
         self._job.mark.beat(time.monotonic())
-        for name, count in zip(("holds", "blamed"), self._watch.count(), strict=True):
-            self._stats.inc_value(f"krowl/watchdog/{name}_count", count)
+        for name, count in self._watch.count().items():
+            self._stats.inc_value(name, count)
 
     def _stop(self) -> None:
         if self._call.running:

@@ -14,7 +14,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.commands.importing import import_into
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import validate_offline
 from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder
 from krowlspider.crawl.parts import delay_policy
 from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
@@ -118,10 +118,7 @@ class Command(ScrapyCommand):
                 wanted = "a file" if name in _FILES else "the name of a host"
                 raise KrowlError(f"{option} is given an empty name: give {wanted}")
         assert self.settings is not None
-        checked = self.settings.copy()
-        # This command fetches nothing, so it needs no real contact.
-        checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
-        validate(checked)
+        validate_offline(self.settings)
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:

@@ -80,7 +80,8 @@ class Checkpoint:
         if self._full is not None and before is None:
             self._job.pauses += 1
             logger.warning(
-                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is lost",
+                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is"
+                " lost",
                 self._full,
             )
         elif self._full is None and before is not None:

@@ -113,7 +113,8 @@ class JobFolder:
                 raise JobError(
                     f"JOBDIR {self.path} is new, and KROWL_STATIC_NODES_SECRET is not set: give all"
                     " nodes the same, at least 16 characters, best by"
-                    " KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun without"
+                    " KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun"
+                    " without"
                 )
             head = self._head(seed, ring or "")
             self._check(head, seed, ring)

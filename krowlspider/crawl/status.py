@@ -101,7 +101,7 @@ class Progress:
         counted, _ = self._measure()
         done, reasons = counted["done"], _by_last_part(counted, "dropped/")
         answers = _listing(_by_last_part(stats, "downloader/response_status_count/")) or "none"
-        late, worst = (stats.get(f"krowl/loop/lag_{name}_ms") for name in ("p99", "max"))
+        late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
         rows = {
             "pages done": f"{done:,} ({done / max(seconds, 0.001):.1f}/s)",
             "answers": f"{answers} (robots.txt and retries included)",

@@ -57,7 +57,7 @@ def call_when_over(engine: ExecutionEngine, call: Callable[[Request], None]) -> 
 
 
 def start_requests_with(engine: ExecutionEngine, start: Callable[[], bool]) -> None:
-    """Make the engine call ``start`` for each request to send; it returns False if there is none."""
+    """Make the engine call ``start`` for each request to send. It returns False without one."""
     engine._start_scheduled_request = start  # type: ignore[method-assign]
 
 

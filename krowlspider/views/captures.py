@@ -115,7 +115,8 @@ def read(folder: Path, indexes: Sequence[Path], line: IndexLine, *, payload: boo
         original = original_of(indexes, line, revisit)
         if original is None:
             raise NotThereError(
-                f"what was stored for {line.url} at {line.timestamp} is a revisit, and what it stands for is not there"
+                f"what was stored for {line.url} at {line.timestamp} is a revisit, and what it"
+                " stands for is not there"
             )
         head = block
         fields, block = _record(folder, original)

@@ -54,7 +54,8 @@ class CrawlUpload:
             await self._uploader.check()
         except BucketError as error:
             logger.error(
-                "KROWL_WARC_UPLOAD %s cannot be used now; the crawl goes on, and the files wait: %s",
+                "KROWL_WARC_UPLOAD %s cannot be used now; the crawl goes on, and the files wait:"
+                " %s",
                 self._url,
                 error,
             )

@@ -121,8 +121,8 @@ class DiskGuard:
         before, self._job.low = self._job.low, self._floor.short(free)
         if before is None and (low := self._job.low) is not None:
             logger.warning(
-                "%d MB are free for %s, less than KROWL_DISK_FLOOR: nothing more is fetched until it is %d MB. Make"
-                " room, or start again with a lower floor",
+                "%d MB are free for %s, less than KROWL_DISK_FLOOR: nothing more is fetched until"
+                " it is %d MB. Make room, or start again with a lower floor",
                 free[low] // _MB,
                 low,
                 -(-self._floor.enough // _MB),

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.resources import files
 from socket import socketpair
 from typing import TYPE_CHECKING
@@ -89,13 +90,15 @@ class LoopWatch:
             program.write((files("krowlspider.crawl.monitoring") / "watchdog.py").read_bytes())
         return process
 
-    def count(self) -> tuple[int, int]:
-        """Return the holds reported since the last call: all, and those that blame a host."""
-        try:
+    def count(self) -> dict[str, int]:
+        """Return the holds reported since the last call, as stats."""
+        notes = b""
+        with suppress(OSError):
             notes = self._signals.recv(4096)
-        except OSError:
-            return 0, 0
-        return len(notes), notes.count(BLAMED)
+        return {
+            "krowl/watchdog/holds_count": len(notes),
+            "krowl/watchdog/blamed_count": notes.count(BLAMED),
+        }
 
     def stop(self) -> None:
         """End the watchdog. Do nothing if it was not started."""

@@ -200,8 +200,8 @@ class Watchdog:
         seconds = self._hold.seconds - LOOK
         self._say(
             "WARNING",
-            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}: nothing is fetched meanwhile. SIGINT"
-            f" ends the crawl all the same{end}",
+            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}: nothing is"
+            f" fetched meanwhile. SIGINT ends the crawl all the same{end}",
         )
 
     def _note(self, host: str, url: str) -> None:
@@ -230,8 +230,8 @@ class Watchdog:
     def _kill(self) -> NoReturn:
         self._say(
             "ERROR",
-            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by kill -9. What was"
-            " committed is on disk, and the next start goes on",
+            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by"
+            " kill -9. What was committed is on disk, and the next start goes on",
         )
         os.kill(self._pid, signal.SIGKILL)
         # The first process of a container cannot be killed from inside. Do not try again and log
