@@ -64,7 +64,6 @@ def integer(low: int, unit: str, *, high: float = inf) -> Checker:
 
 
 def boolean(settings: BaseSettings, name: str) -> str | None:
-    """Check a boolean."""
     try:
         settings.getbool(name)
     except (TypeError, ValueError):
@@ -73,7 +72,6 @@ def boolean(settings: BaseSettings, name: str) -> str | None:
 
 
 def switched_on(settings: BaseSettings, name: str) -> str | None:
-    """Check a boolean that must be True."""
     if fault := boolean(settings, name):
         return fault
     return None if settings.getbool(name) else "must be True"
@@ -154,7 +152,6 @@ def component(path: str, does: str) -> Checker:
 
 
 def names_to_addresses(settings: BaseSettings, name: str) -> str | None:
-    """Check a mapping of names, or ``*.suffix``, to IP addresses."""
     try:
         pairs: dict[Any, Any] = settings.getdict(name)
     except (TypeError, ValueError):
@@ -179,7 +176,6 @@ def path(kind: str) -> Checker:
 
 
 def file(settings: BaseSettings, name: str) -> str | None:
-    """Check the path of an existing file."""
     if fault := path("file")(settings, name):
         return fault
     return None if Path(settings[name]).is_file() else "is not a file that is there"
@@ -197,7 +193,6 @@ def user_agent(settings: BaseSettings, name: str) -> str | None:
 
 
 def contact(settings: BaseSettings, name: str) -> str | None:
-    """Check an e-mail address or an http(s) URL."""
     if fault := header(settings, name):
         return fault
     value = settings.get(name)

@@ -44,7 +44,6 @@ def warc_folder(settings: BaseSettings, folder: Path) -> Path:
 
 
 def frontier_limits(settings: BaseSettings) -> Limits:
-    """Return the limits of the frontier."""
     return Limits(
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
         total=settings.getint("KROWL_FRONTIER_MAX"),
@@ -74,7 +73,6 @@ def memory_account(settings: BaseSettings, on_room: Callable[[], None]) -> Memor
 
 
 def delay_policy(settings: BaseSettings) -> DelayPolicy:
-    """Return the rule for delays between requests to a host."""
     return DelayPolicy(
         factor=settings.getfloat("KROWL_DELAY_FACTOR"),
         minimum=settings.getfloat("KROWL_DELAY_MIN"),
@@ -154,7 +152,6 @@ def warc_writer(
 
 
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:
-    """Return the HTTP client."""
     return Client(
         clock=clock,
         resolver=resolver,

@@ -31,7 +31,6 @@ _MB = 1e6
 
 
 def publish(stats: StatsCollector, figures: Mapping[str, object]) -> None:
-    """Set stats."""
     for name, value in figures.items():
         stats.set_value(name, value)
 
@@ -63,7 +62,6 @@ class Progress:
         logger.info("User-Agent: %s", self._job.user_agent)
 
     def publish(self) -> None:
-        """Write the stats."""
         publish(self._stats, figures_of(self._job, *self._measure()))
 
     def line(self, now: float) -> str:

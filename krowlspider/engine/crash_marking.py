@@ -84,8 +84,7 @@ class PageReader(Protocol):
         True only if nobody is to see what the callback yields.
         """
 
-    async def read(self, response: Response) -> Any:
-        """Do the work of the callback."""
+    async def read(self, response: Response) -> Any: ...
 
 
 def mark_work(

@@ -76,11 +76,10 @@ def choose(found: Sequence[IndexLine], url: str, at: str | None) -> IndexLine:
 
 
 def _distance(line: IndexLine, moment: float) -> float:
-    """Return the seconds between a capture and a moment; infinity if the capture has no date."""
     try:
         return abs(_moment(line.timestamp) - moment)
     except ValueError:
-        # An index of another tool may contain text that is no date.
+        # The index of another tool may have text that is no date.
         return inf
 
 
