@@ -17,5 +17,6 @@ class StrippingSpider(scrapy.Spider):
         "DOWNLOAD_HANDLERS_BASE": default_settings.DOWNLOAD_HANDLERS_BASE,
         "DOWNLOADER_MIDDLEWARES_BASE": default_settings.DOWNLOADER_MIDDLEWARES_BASE,
         "SPIDER_MIDDLEWARES_BASE": default_settings.SPIDER_MIDDLEWARES_BASE,
+        "EXTENSIONS_BASE": default_settings.EXTENSIONS_BASE,
         "STATS_CLASS": default_settings.STATS_CLASS,
     }
