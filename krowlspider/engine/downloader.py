@@ -9,7 +9,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
-from scrapy.core.downloader.handlers import DownloadHandlers
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
@@ -23,6 +22,7 @@ from krowlspider.fetch.errors import AddressBusy
 from krowlspider.internals.engine import start_requests_with
 
 if TYPE_CHECKING:
+    from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
 
 # In the order in which they see a request. Given by name, because middlewares import this package
@@ -59,9 +59,14 @@ class Downloader:
         self._loop = asyncio.get_running_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
-        self.handlers = DownloadHandlers(crawler)
+        paths = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
+        self._handlers: dict[str, BaseDownloadHandler] = {
+            scheme: build_from_crawler(load_object(paths[scheme]), crawler)
+            for scheme in ("http", "https")
+        }
         self.middleware = middlewares_of(crawler)
         crawler.signals.connect(self._make_runner, signals.spider_opened)
+        crawler.signals.connect(self._close_handlers, signals.engine_stopped)
 
     def _make_runner(self) -> None:
         engine = self._crawler.engine
@@ -106,12 +111,15 @@ class Downloader:
 
         Scrapy takes a returned request to the scheduler again.
         """
-        stats, scheduler = self._crawler.stats, Scheduler.of(self._crawler)
+        stats = self._crawler.stats
         self._send(signals.request_reached_downloader, request=request)
         try:
-            response = await self.handlers.download_request_async(request)
+            # The scheduler gives no request of another scheme.
+            handler = self._handlers[request.url.partition(":")[0]]
+            response = await handler.download_request(request)
             self._send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
+            scheduler = Scheduler.of(self._crawler)
             in_flight = scheduler.in_flight(request)
             assert in_flight is not None
             scheduler.turn_back(in_flight, error.address)
@@ -126,5 +134,9 @@ class Downloader:
     def _send(self, signal: object, **values: object) -> None:
         self._crawler.signals.send_catch_log(signal, spider=self._crawler.spider, **values)
 
+    async def _close_handlers(self) -> None:
+        for handler in self._handlers.values():
+            await handler.close()
+
     def close(self) -> None:
-        """Do nothing: the handler closes its connections when the engine stops."""
+        """Do nothing: the handlers are closed when the engine stops."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 # No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
 # know punycode, and Python decodes it in quadratic time.
 DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
+
+_address = lru_cache(maxsize=65_536)(ip_address)
 
 
 class _Signals:
@@ -99,10 +101,13 @@ class DownloadHandler(BaseDownloadHandler):
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
         self._max_size = settings.getint("DOWNLOAD_MAXSIZE")
         self._skipped = {int(status) for status in settings.getlist("KROWL_WARC_SKIP_STATUS")}
-        self._agent = (b"User-Agent", self._job.user_agent.encode("latin-1"))
-        self._defaults = [self._agent] + [
+        headers = {
+            "User-Agent": self._job.user_agent,
+            **settings.getdict("DEFAULT_REQUEST_HEADERS"),
+        }
+        self._defaults = [
             (name.title().encode(), str(value).encode("latin-1"))
-            for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items()
+            for name, value in headers.items()
             if value is not None
         ]
 
@@ -223,7 +228,7 @@ def _response(request: Request, exchange: Exchange, headers: Headers, body: byte
         status=exchange.status,
         body=body,
         request=request,
-        ip_address=ip_address(exchange.address),
+        ip_address=_address(exchange.address),
         protocol=f"HTTP/{exchange.version}",
         certificate=exchange.certificate,
     )
