@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.settings import Settings, default_settings
 from scrapy.statscollectors import MemoryStatsCollector
@@ -18,8 +18,10 @@ from krowlspider.config.guarantees import HANDLER, NEEDED, misplaced, missing
 from krowlspider.config.validation import REPLACED, validate
 from krowlspider.crawl.job import Job
 from krowlspider.engine.downloader import middlewares_of
+from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.errors import SettingsError
+from krowlspider.frontier.store.schema import KEY_SIZE
 from middlewares.politeness import PolitenessMiddleware
 from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
@@ -141,6 +143,18 @@ def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+class ShortFingerprinter:
+    def fingerprint(self, request: Request) -> bytes:
+        return b"abc"
+
+
+def test_a_short_fingerprint_makes_a_whole_identity() -> None:
+    crawler = start()
+    crawler.request_fingerprinter = ShortFingerprinter()
+    url = "http://a.test/"
+    assert len(DupeFilter(crawler).identity(Request(url, method="POST"), url)) == KEY_SIZE
+
+
 def test_own_exporters_keep_the_csv_without_formulas() -> None:
     settings = project_settings(FEED_EXPORTERS={"lines": "scrapy.exporters.JsonLinesItemExporter"})
     exporters = settings.getwithbase("FEED_EXPORTERS")
@@ -226,7 +240,7 @@ def test_no_way_to_a_setting_leads_round_the_checks(
         start(how, **attack, **addons)
 
 
-def test_a_spider_that_replaces_all_components_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_spider_that_replaces_all_is_refused_in_one_line(tmp_path: Path) -> None:
     crawl = Crawl(
         tmp_path / "job", spider="stripping", settings={"SPIDER_MODULES": "tests.spiders"}
     )

@@ -153,7 +153,7 @@ class NotingSpider(Spider):
 
 
 @pytest.mark.parametrize("runner", [False, True])
-def test_the_engine_is_woken_wrapped_and_watched_by_its_private_names(*, runner: bool) -> None:
+def test_private_names_wake_wrap_and_watch_the_engine(*, runner: bool) -> None:
     settings = {
         "SCHEDULER": OneScheduler,
         "DOWNLOADER": OneDownloader,
@@ -179,7 +179,7 @@ def test_the_engine_is_woken_wrapped_and_watched_by_its_private_names(*, runner:
     assert notes.started["True"] == (2 if runner else 0)
 
 
-def test_process_output_schedules_requests_and_sends_items_to_the_pipelines() -> None:
+def test_process_output_hands_items_to_the_pipelines() -> None:
     processed: list[object] = []
 
     class FakeScraper:
@@ -215,7 +215,7 @@ def test_a_redis_connection_that_is_cut_is_gone_at_once() -> None:
 # --- frostwork ---
 
 
-def test_a_plan_is_compiled_once_and_finds_what_its_queries_ask_for() -> None:
+def test_a_plan_is_used_for_more_than_one_page() -> None:
     plan = Plan(["a::attr(href)", "title::text"], [])
     for number in range(2):
         page = f"<title>t{number}</title><a href=/{number}>x</a>".encode()
