@@ -92,13 +92,11 @@ class Job:
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
-        # The folder whose disk is below the floor of the disk guard; None if both have room.
-        self.low: Path | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
-        self._guard = DiskGuard(self, floor) if floor else None
+        self._guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
@@ -252,8 +250,12 @@ class Job:
         if self.stalled is not None:
             return self.stalled
         # Below the floor, a crawl with nothing left to fetch must still end.
-        waits = self.low is not None and (self.frontier.hopeful or self.frontier.leased)
-        return self.low if waits else None
+        if self._guard is None or not (self.frontier.hopeful or self.frontier.leased):
+            return None
+        return self._guard.low
+
+    def _written_folders(self) -> tuple[Path, Path]:
+        return self.archive.directory, self.folder.path
 
     def give_up(self) -> None:
         """Stop waiting for room on the archive's disk.
