@@ -24,7 +24,7 @@ figures_wanted = object()
 
 LINE = (
     "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d"
-    " hosts (%(due)d due, %(waiting)d waiting), %(put_off)d deferred | %(in_transit)d in flight"
+    " hosts (%(due)d due, %(waiting)d waiting), %(deferred)d deferred | %(in_flight)d in flight"
     " | %(dropped)d dropped | archive %(archive_mb).1f MB"
 )
 _MB = 1e6
@@ -76,11 +76,11 @@ class Progress:
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],
             "queued": frontier.queued - frontier.deferred_queued,
-            "put_off": frontier.deferred_queued,
+            "deferred": frontier.deferred_queued,
             "hosts": frontier.host_count,
             "due": due,
             "waiting": max(0, frontier.host_count - due),
-            "in_transit": in_flight,
+            "in_flight": in_flight,
             "dropped": sum(_by_last_part(counted, "dropped/").values()),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
         }
