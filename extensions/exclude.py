@@ -37,7 +37,7 @@ class Exclude:
         # spider_opened comes before the first seed is queued and the first page is popped.
         crawler.signals.connect(self._file.apply, signals.spider_opened)
         crawler.signals.connect(self._start, signals.engine_started)
-        crawler.signals.connect(self._stop, signals.engine_stopped)
+        crawler.signals.connect(self._stop, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
