@@ -14,7 +14,8 @@ from scrapy.settings import Settings, default_settings
 from scrapy.utils.conf import build_component_list
 
 from krowlspider import settings as defaults
-from krowlspider.config.validation import CHECKERS, KNOWN, RENAMED, validate
+from krowlspider.config.table import CHECKERS, KNOWN
+from krowlspider.config.validation import RENAMED, validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.scheduler import Scheduler
