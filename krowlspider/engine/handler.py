@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from functools import lru_cache, partial
-from ipaddress import ip_address
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import NotSupported, StopDownload
-from scrapy.http import Headers
-from scrapy.responsetypes import responsetypes
 from twisted.python.failure import Failure
-from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.write.capture import Capture
 from krowlspider.archive.write.randomness import RandomIds
 from krowlspider.archive.write.records import record_id
 from krowlspider.crawl.answers.crash_marks import page_mark
@@ -26,6 +21,7 @@ from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.loop_throttle import LoopThrottle
+from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.exchange import StopFetch
@@ -44,12 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
-# know punycode, and Python decodes it in quadratic time.
-DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
-
-_address = lru_cache(maxsize=65_536)(ip_address)
-
 
 class _Signals:
     """Send Scrapy's signals for headers and body as they come."""
@@ -60,7 +50,7 @@ class _Signals:
         self.stop: StopDownload | None = None
 
     def headers(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        made = _headers(headers)
+        made = headers_of(headers)
         length = made.get(b"Content-Length") or b""
         size = int(length) if length.isdigit() else None
         self._send(signals.headers_received, headers=made, body_length=size)
@@ -164,7 +154,7 @@ class DownloadHandler(BaseDownloadHandler):
     async def _decode(self, request: Request, in_flight: InFlight, exchange: Exchange) -> Response:
         # Decoders and parsers in C read untrusted bytes here and may crash: mark the page.
         mark = page_mark(self._job.frontier, in_flight)
-        headers, body = _headers(exchange.headers), exchange.body
+        headers, body = headers_of(exchange.headers), exchange.body
         try:
             if body and (coding := headers.pop(b"Content-Encoding", None)):
                 most = max(self._max_size, request.meta.get("download_maxsize", 0))
@@ -174,7 +164,7 @@ class DownloadHandler(BaseDownloadHandler):
             error.exchange = exchange
             in_flight.note = self._job.notes.failed(in_flight, error, in_flight.note, request.meta)
             raise as_scrapy(error) from error
-        return self._job.mark.during(mark, _response, request, exchange, headers, body)
+        return self._job.mark.during(mark, response_of, request, exchange, headers, body)
 
     def _observer(self, request: Request) -> _Signals | None:
         """Return a sender of Scrapy's signals; None if nobody listens to them."""
@@ -202,7 +192,7 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return
         identity = record_id(self._ids.take())
-        capture = _capture(exchange, identity)
+        capture = capture_of(exchange, identity)
         written = self._job.archive.write(capture)
         self._job.memory.grow(capture.size)
         written.add_done_callback(partial(self._written, capture.size))
@@ -219,50 +209,3 @@ class DownloadHandler(BaseDownloadHandler):
         if not (self._failed and isinstance(error, ArchiveError)):
             logger.error("A capture was not archived: %s", error)
         self._failed |= isinstance(error, ArchiveError)
-
-
-def _response(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
-    kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
-    response = kind(
-        url=exchange.url,
-        status=exchange.status,
-        body=body,
-        request=request,
-        ip_address=_address(exchange.address),
-        protocol=f"HTTP/{exchange.version}",
-        certificate=exchange.certificate,
-    )
-    # Set afterwards, because the constructor would copy the headers name by name.
-    response.headers = headers
-    return response
-
-
-def _capture(exchange: Exchange, identity: str) -> Capture:
-    kinds = (value for name, value in exchange.headers if name.lower() == b"content-type")
-    media_type = next(kinds, b"")
-    return Capture(
-        identity=identity,
-        url=exchange.url,
-        request_bytes=exchange.request_bytes,
-        response_bytes=exchange.response_bytes,
-        head=exchange.head_length,
-        payload=exchange.body,
-        status=exchange.status,
-        media_type=media_type.decode("latin-1"),
-        address=exchange.address,
-        started=exchange.started,
-        truncated=exchange.truncated,
-        version=exchange.version,
-        tls=exchange.tls,
-    )
-
-
-def _headers(pairs: list[tuple[bytes, bytes]]) -> Headers:
-    # `Headers.appendlist` is quadratic in the lines of a hostile head. `Headers.update` is not
-    # needed: names and values are normalised already.
-    headers = Headers()
-    grouped: dict[bytes, list[bytes]] = {}
-    for name, value in pairs:
-        grouped.setdefault(name.title(), []).append(value)
-    dict.update(headers, grouped)
-    return headers
