@@ -8,10 +8,11 @@ import os
 import secrets
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from krowlspider import __version__
 from krowlspider.errors import JobError
@@ -29,8 +30,7 @@ _HEAD = "job.json"
 _HEAD_DRAFT = "job.json.new"
 
 
-@dataclass(frozen=True, slots=True)
-class JobHead:
+class JobHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of ``job.json``: format of the folder, seed of its identities, and its ring.
 
     ``ring`` is empty for a crawl of one process. ``new`` is true if this start made the file.
@@ -220,12 +220,10 @@ class JobFolder:
     def _head(self, seed: int | None, ring: str) -> JobHead:
         path = self.path / _HEAD
         try:
-            text = json.loads(path.read_bytes())
-            seed_of_it, software = int(text["seed"]), str(text["software"])
-            head = JobHead(int(text["format"]), seed_of_it, software, str(text.get("ring", "")))
+            head = msgspec.json.decode(path.read_bytes(), type=JobHead)
         except FileNotFoundError:
             return self._new_head(path, seed, ring)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, msgspec.DecodeError) as error:
             raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
         if head.format != FORMAT:
             raise JobError(
@@ -245,20 +243,18 @@ class JobFolder:
             )
         if seed is None:
             seed = secrets.randbits(63)
-        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring, new=True)
-        text = {"format": head.format, "seed": head.seed, "software": head.software}
-        text |= {"ring": ring} if ring else {}
+        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring)
         draft = path.with_name(_HEAD_DRAFT)
         try:
-            with draft.open("w") as file:
-                json.dump(text, file)
+            with draft.open("wb") as file:
+                file.write(msgspec.json.encode(head))
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
             sync_folder(self.path)
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
-        return head
+        return msgspec.structs.replace(head, new=True)
 
 
 def _headless(path: Path) -> str:
