@@ -85,7 +85,7 @@ class Hold:
         return None if self.steady < HELD - LOOK else _read_mark(self.mark)
 
     def strands(self, signalled: float) -> bool:
-        """Return whether a signal to stop waits in vain; ``signalled`` is when it came, 0 for none.
+        """Return whether a signal to stop, which came at ``signalled`` (0: none), waits in vain.
 
         A crawl that received the signal may take long to close, but no page may take so long.
         """
@@ -194,8 +194,8 @@ class Watchdog:
         seconds = self._hold.seconds - LOOK
         self._log_line(
             "WARNING",
-            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}: nothing is"
-            f" fetched meanwhile. SIGINT ends the crawl all the same{end}",
+            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}:"
+            f" nothing is fetched meanwhile. SIGINT ends the crawl all the same{end}",
         )
 
     def _note(self, host: str, url: str) -> None:
