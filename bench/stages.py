@@ -30,7 +30,7 @@ STAGES = (
     ("request build", r"RequestCodec\.request|page_request|_request_headers|fetch/http/request\.py"),
     ("connect", r"fetch/(dial|guard)\.py|fetch/dns/|Scheduler\.reserve_address"),
     ("archive", r"krowlspider/(archive/|crawl/provenance\.py)|DownloadHandler\._archive|_capture |\._written "),
-    ("decode", r"fetch/http/decode\.py|DownloadHandler\._response|_headers \(krowlspider/engine/handler|responsetypes"),
+    ("decode", r"fetch/http/decode\.py|(?:response_of|headers_of) \(krowlspider/engine/responses|responsetypes"),
     ("send and receive", r"krowlspider/(fetch/|engine/handler\.py)|uv__(stream_io|read|write|stream_destroy|finish_close)|UVStream|TCPTransport"),
     ("canonicalise", r"normalise|_accept |can_ada"),
     ("parse", r"urls/page/(links|bound|headers)\.py|BroadSpider\._?(parse|read)|frostwork"),

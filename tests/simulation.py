@@ -20,11 +20,11 @@ from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
 import krowlspider.crawl.job
+from krowlspider.crawl.answers.failures import as_scrapy
+from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.outages import Outages
 from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
-from krowlspider.engine.handler import _as_scrapy
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
@@ -151,7 +151,7 @@ class SimulatedHandler(BaseDownloadHandler):
         if answer.failure is not None:
             entry.status, entry.complete = 0, False
             error = answer.failure(f"{host} as played")
-            raise _as_scrapy(error) from error
+            raise as_scrapy(error) from error
         request.meta["download_latency"] = entry.end - start
         return Response(
             in_flight.url,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
+from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.engine.crash_marking import log_strike
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.frontier.admin.rebuild import Found
 from krowlspider.frontier.admin.repair import Repaired

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.archive.index.lookup import read_record
-from krowlspider.engine.crash_marking import log_strike
+from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.frontier.entry import Entry
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.outages import Outages
+from krowlspider.crawl.answers.outages import Outages
 from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.politeness.outage import HOSTS, HOSTS_CERTAIN, NETWORK, PATIENCE, QUIET, SILENCE
 from tests.crawling import Crawl as RealCrawl
@@ -69,7 +69,7 @@ def test_when_no_host_answers_the_crawl_pauses_and_those_who_were_blamed_are_for
     told = [
         record.getMessage()
         for record in caplog.records
-        if record.name == "krowlspider.crawl.outages"
+        if record.name == "krowlspider.crawl.answers.outages"
     ]
     assert told[0].startswith(f"No host answers ({kind})")
     assert told[1].startswith("Hosts answer again")

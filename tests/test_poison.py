@@ -84,7 +84,7 @@ def marked(jobdir: Path, name: str = MARK) -> str | None:
 
 def in_flight(jobdir: Path) -> int:
     status = JobFolder(jobdir).read_status()
-    return 0 if status is None else int(str(status["in_transit"]))
+    return 0 if status is None else int(str(status["in_flight"]))
 
 
 WAYS = {

@@ -15,7 +15,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.commands.importing import import_into
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy
 from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
@@ -113,12 +113,8 @@ class Command(ScrapyCommand):
             if getattr(opts, name) == "":
                 wanted = "a file" if name in _OF_FILES else "the name of a host"
                 raise KrowlError(f"--{name} is given an empty name: give {wanted}")
-        # This command fetches nothing, so it needs no real contact.
-        self.settings.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
-        validate(self.settings)
-        # It joins no cluster either.
-        alone = {"KROWL_STATIC_NODES": "", "KROWL_CONSUL": ""}
-        self.settings.setdict(alone, priority="cmdline")
+        assert self.settings is not None
+        validate(offline(self.settings))
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:

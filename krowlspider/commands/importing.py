@@ -12,6 +12,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.misc import build_from_crawler, load_object
 
+from krowlspider.config.validation import offline
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import delay_policy, frontier_limits
@@ -46,7 +47,7 @@ class _ImportSpider(Spider):
 
 def _dupefilter(settings: Settings, seed: int) -> DupeFilter:
     """Return the dupefilter of a crawl with these settings, which computes its identities."""
-    crawler = Crawler(_ImportSpider, settings)
+    crawler = Crawler(_ImportSpider, offline(settings))
     crawler.addons.load_settings(crawler.settings)
     crawler.request_fingerprinter = build_from_crawler(
         load_object(crawler.settings["REQUEST_FINGERPRINTER_CLASS"]), crawler

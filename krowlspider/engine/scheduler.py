@@ -15,12 +15,13 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
 from krowlspider.crawl.in_flight import InFlight
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
-from krowlspider.engine.crash_marking import PageReader, log_holds, log_strike, mark_work
+from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.listeners import send_where_heard
 from krowlspider.engine.loop_throttle import AT_ONCE
 from krowlspider.frontier.hosts.host import Health
@@ -30,6 +31,7 @@ from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.frontier.work_mark import mark_of
+from krowlspider.internals.engine import call_when_over, is_closing, is_starting, wake
 from krowlspider.politeness.delay import next_try
 from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
 from krowlspider.politeness.robots import BODY_MAX
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.urls.rules.scope import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +92,7 @@ class Scheduler(BaseScheduler):
         self._timer: CallLaterResult | None = None
         self._timer_due = 0.0
         self.page_budget: int | None = None
-        # Called for each robots.txt that came or is known to be missing: authority, sitemaps as
-        # written there (none if missing), depth of the page that waits.
-        self.on_robots: Callable[[str, list[str], int], None] | None = None
+        self._on_robots: Callable[[str, list[str], int], None] | None = None
         self._cost = LoopCost()
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
@@ -103,6 +104,13 @@ class Scheduler(BaseScheduler):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
+
+    @staticmethod
+    def of(crawler: Crawler) -> Scheduler:
+        """Return the scheduler of a crawler that is open."""
+        scheduler = crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler
 
     # --- opening and closing ---
 
@@ -129,7 +137,7 @@ class Scheduler(BaseScheduler):
         for entry in self._job.blamed:
             log_strike(entry, self._job.folder.path)
         log_holds(self._job.holds, self._job.folder.path)
-        self._watch_completions()
+        call_when_over(self._crawler.engine, self._over)
         if self._node is not None:
             self._traffic = ClusterTraffic(
                 self._job,
@@ -150,7 +158,6 @@ class Scheduler(BaseScheduler):
             on_room=self.wake,
             is_ending=self._is_ending,
         )
-        self._job.memory.on_room = self.wake
         reader = spider if isinstance(spider, PageReader) else None
         scraper = self._crawler.engine.scraper
         mark_work(scraper, self._job, self.in_flight, reader, self._charge_page)
@@ -195,23 +202,6 @@ class Scheduler(BaseScheduler):
                 self._job.fail(error)
         await self._job.close()
 
-    def _watch_completions(self) -> None:
-        """Call `_over` for each request that the engine has finished.
-
-        Scrapy has no signal for it. The engine's slot forgets a request exactly once: when the
-        output of its callback or errback is exhausted, or when a middleware's replacement has been
-        scheduled. No other place sees every end.
-        """
-        slot = self._crawler.engine._slot
-        assert slot is not None
-        forget = slot.remove_request
-
-        def remove_request(request: Request) -> None:
-            self._over(request)
-            forget(request)
-
-        slot.remove_request = remove_request  # type: ignore[method-assign]
-
     def _all_over(self) -> None:
         node = self._node
         assert node is not None
@@ -237,21 +227,33 @@ class Scheduler(BaseScheduler):
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
 
     def _is_ending(self) -> bool:
-        slot = self._crawler.engine._slot
-        return slot is not None and slot.closing is not None
+        return is_closing(self._crawler.engine)
 
     def _idle(self) -> None:
         if self._node is not None and self._node.spent:
             raise CloseSpider("cluster_pages")
 
-    async def join(self) -> None:
+    async def join(
+        self,
+        *,
+        scope: Scope | None = None,
+        page_budget: int | None = None,
+        on_robots: Callable[[str, list[str], int], None] | None = None,
+    ) -> None:
         """Connect to the other nodes, if any, and return when the owner of each URL is known.
 
-        Await it after ``scope``, ``page_budget`` and ``on_robots`` are set, and before anything is
-        queued.
+        Await it before anything is queued. ``scope`` decides which URLs are queued; None queues
+        all. ``page_budget`` is the number of pages that may be popped; None is no limit.
+        ``on_robots`` is called for each robots.txt that came or is known to be missing: authority,
+        sitemaps as written there (none if missing), depth of the page that waits.
 
         :raises CloseSpider: the owners will never be known
         """
+        if scope is not None:
+            self.intake.scope = scope
+        if page_budget is not None:
+            self.page_budget = page_budget
+        self._on_robots = on_robots
         if self._node is not None:
             if not self._node.running:
                 self._node.run(self._traffic)
@@ -322,7 +324,6 @@ class Scheduler(BaseScheduler):
     @property
     def rests(self) -> bool:
         """Return whether nothing is left to do on this node and nothing to send to other nodes."""
-        is_starting = self._crawler.engine._start is not None
         frontier = self._frontier
         # A spent page budget does not matter here: other nodes may fetch what is left. Entries that
         # no other node can take do not count.
@@ -331,7 +332,7 @@ class Scheduler(BaseScheduler):
             frontier.hopeful and not 0 < frontier.queued - frontier.deferred_queued <= stays
         )
         return not (
-            is_starting
+            is_starting(self._crawler.engine)
             or is_hopeful
             or self._job.stalled is not None
             or self._requests
@@ -514,7 +515,7 @@ class Scheduler(BaseScheduler):
     def _robots_come(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         """Report a robots.txt that came, or is known to be missing, to ``on_robots``."""
         if (
-            self.on_robots is None
+            self._on_robots is None
             or (lease := self._frontier.queues.pop(robots_fetch.host)) is None
         ):
             return
@@ -523,7 +524,7 @@ class Scheduler(BaseScheduler):
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.
         if self.intake.scope.refusal(base, host_of(base), 0, robots_fetch.host.name) != "host":
-            self.on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
+            self._on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
 
     def _send_page(self, host: Host, lease: Lease) -> Request:
         if self._obey_robots:
@@ -651,9 +652,7 @@ class Scheduler(BaseScheduler):
 
     def wake(self) -> None:
         """Make the engine ask for the next request."""
-        slot = self._crawler.engine._slot
-        if slot is not None:
-            slot.nextcall.schedule()
+        wake(self._crawler.engine)
 
     def _wake_when_due(self) -> None:
         due = self._schedule.next_due()

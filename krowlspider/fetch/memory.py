@@ -30,16 +30,18 @@ class Memory:
     That is one read of each of ``most`` fetches at a time, and one body.
     """
 
-    __slots__ = ("_kept_out", "_runner", "_waiting", "held", "limit", "line", "on_room", "waits")
+    __slots__ = ("_kept_out", "_on_room", "_runner", "_waiting", "held", "limit", "line", "waits")
 
-    def __init__(self, limit: float = inf, most: int = 1) -> None:
+    def __init__(
+        self, limit: float = inf, most: int = 1, on_room: Callable[[], None] = lambda: None
+    ) -> None:
         self.limit = limit
         self.line = limit - min(limit / _FOR_SMALL, most * SMALL) if limit < inf else inf
         self.held = 0
         # The number of times that a body, or the next request, had to wait.
         self.waits = 0
         # Called when requests may begin again after a refusal.
-        self.on_room: Callable[[], None] | None = None
+        self._on_room = on_room
         # The bytes each fetch needs and the callback that resumes it; first come, first served.
         self._waiting: OrderedDict[Held, tuple[int, Callable[[], None]]] = OrderedDict()
         self._runner: Held | None = None
@@ -96,8 +98,7 @@ class Memory:
             go_on()
         if self._kept_out and self.held <= self.limit:
             self._kept_out = False
-            if self.on_room is not None:
-                self.on_room()
+            self._on_room()
 
 
 class Held:

@@ -37,7 +37,7 @@ from .nameserver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from .web import Run
 
@@ -52,7 +52,11 @@ class Clock:
 
 @asynccontextmanager
 async def resolver(
-    zone: Zone | list[int], clock: Clock | None = None, cache_size: int = 100, timeout: float = 3
+    zone: Zone | list[int],
+    clock: Clock | None = None,
+    cache_size: int = 100,
+    timeout: float = 3,
+    on_answer: Callable[[str, list[tuple[str, float]]], None] | None = None,
 ) -> AsyncIterator[Resolver]:
     """Asks ``zone``, or the servers at these ports of 127.0.0.1."""
     ports = zone if isinstance(zone, list) else [zone.port]
@@ -65,6 +69,7 @@ async def resolver(
         timeout=timeout,
         loop_clock=loop_clock,
         clock=clock or Clock(),
+        on_answer=on_answer,
     )
     try:
         yield made
@@ -266,8 +271,11 @@ def test_whoever_wants_is_told_of_each_answer_once_with_its_ttl(run: Run) -> Non
     async def main() -> None:
         told: list[tuple[str, list[tuple[str, float]]]] = []
         names = {"a.test": (300, ["1.2.3.4", "1.2.3.5"]), "gone.test": NXDOMAIN}
-        async with nameserver(names) as zone, resolver(zone, Clock()) as made:
-            made.told = lambda name, records: told.append((name, records))
+
+        def hear(name: str, records: list[tuple[str, float]]) -> None:
+            told.append((name, records))
+
+        async with nameserver(names) as zone, resolver(zone, Clock(), on_answer=hear) as made:
             await made.resolve("a.test")
             await made.resolve("a.test")
             await failure(made, "gone.test")

@@ -70,9 +70,8 @@ def test_small_bodies_never_wait() -> None:
 
 
 def test_no_request_begins_over_the_limit_and_room_is_told_once() -> None:
-    memory = Memory(LIMIT)
     told: list[None] = []
-    memory.on_room = lambda: told.append(None)
+    memory = Memory(LIMIT, on_room=lambda: told.append(None))
     memory.grow(LIMIT)
     assert memory.admits()
     memory.grow(1)

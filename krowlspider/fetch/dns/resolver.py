@@ -76,7 +76,8 @@ class Resolver:
     ``overrides`` maps an exact name or "*.suffix" to an address. ``servers`` are "address" or
     "address:port"; empty means those of /etc/resolv.conf. ``cache_size`` is the number of names
     kept; the least recently used is dropped. ``timeout`` is in seconds of ``loop_clock``, for one
-    look-up with all its tries. ``clock`` returns monotonic seconds.
+    look-up with all its tries. ``clock`` returns monotonic seconds. ``on_answer`` is called with
+    each name that has addresses, and a list of those with their TTLs in seconds.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Resolver:
         timeout: float,
         loop_clock: LoopClock,
         clock: Callable[[], float] = time.monotonic,
+        on_answer: Callable[[str, list[tuple[str, float]]], None] | None = None,
     ) -> None:
         hosts = HOSTS_FILE.read_text(errors="replace") if HOSTS_FILE.exists() else ""
         self._local = LocalNames(overrides, parse_hosts(hosts))
@@ -99,8 +101,7 @@ class Resolver:
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
         self.stats = ResolverStats()
-        # Called with each name that has addresses, and a list of those with their TTLs in seconds.
-        self.told: Callable[[str, list[tuple[str, float]]], None] | None = None
+        self._on_answer = on_answer
 
     async def resolve(self, name: str) -> list[str]:
         """Return the addresses of ``name``, IPv4 first, never empty.
@@ -201,8 +202,8 @@ class Resolver:
             return self._failure(NameTimeout, "no answer in time")
         if not records:
             return self._failure(NameWithoutAddress, "no address")
-        if self.told is not None:
-            self.told(name, records)
+        if self._on_answer is not None:
+            self._on_answer(name, records)
         ttl = min(ttl for _, ttl in records)
         expires = self._clock() + min(max(ttl, POSITIVE_MIN), POSITIVE_MAX)
         return _Answer([address for address, _ in records[:ADDRESSES_KEPT]], expires)

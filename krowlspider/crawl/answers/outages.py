@@ -85,7 +85,7 @@ class Outages:
                 host.name,
                 kind,
                 now,
-                tells=self._tells(host, kind),
+                tells=self._is_evidence(host, kind),
                 domain=domain,
                 block=block_of(host.shares.address[1:]) if host.shares.address else "",
             ),
@@ -118,8 +118,8 @@ class Outages:
             self._network.give_up()
             self._needs_proof = True
             logger.warning(
-                "No host that answered before was left to be tried for %.0f s: the crawl goes on, and hosts that do not"
-                " answer are blamed for it.",
+                "No host that answered before was left to be tried for %.0f s: the crawl goes on,"
+                " and hosts that do not answer are blamed for it.",
                 PATIENCE,
             )
         return 0.0 if self._network.open(now) else self._network.next_probe - now
@@ -140,7 +140,7 @@ class Outages:
         if host.rate.ema:
             self._asked = now
 
-    def _tells(self, host: Host, kind: str) -> bool:
+    def _is_evidence(self, host: Host, kind: str) -> bool:
         """Return whether a failure of this host is evidence that our network is down.
 
         A host that answered its last request is evidence. Until some host has answered, hosts never
@@ -176,14 +176,14 @@ class Outages:
             self._asked = self._network.since
             self._probes = deque(self._known_to_answer())
             logger.warning(
-                "No host answers (%s): the network of this machine or its name servers seem to be down. The crawl"
-                " pauses and tries one host every few seconds; no host is blamed.",
+                "No host answers (%s): the network of this machine or its name servers seem to be"
+                " down. The crawl pauses and tries one host every few seconds; no host is blamed.",
                 kind,
             )
         else:
             logger.warning(
-                "No name is found (%s): the name servers seem to be down. Hosts whose addresses are known go on; no"
-                " host is blamed.",
+                "No name is found (%s): the name servers seem to be down. Hosts whose addresses are"
+                " known go on; no host is blamed.",
                 kind,
             )
         for name in {name for watch in begun for name in watch.struck}:

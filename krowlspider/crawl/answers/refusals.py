@@ -38,7 +38,7 @@ class Refusals:
         self._ends = clock() + PERIOD
         self._named: dict[str, set[str]] = {}
 
-    def tell(self, host: str, url: str, error: errors.FetchError) -> None:
+    def log(self, host: str, url: str, error: errors.FetchError) -> None:
         """Log a host once in PERIOD seconds for each kind of failure, at most HOSTS of them."""
         now = self._clock()
         if now >= self._ends:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-
-    from krowlspider.archive.write.writer import WarcWriter
-    from krowlspider.crawl.folder import JobFolder
 
 logger = logging.getLogger(__name__)
 
@@ -61,28 +58,24 @@ class DiskFloor:
         return next((folder for folder in free if folder in self._short), None)
 
 
-class GuardedJob(Protocol):
-    """The parts of a job that the disk guard needs."""
-
-    archive: WarcWriter
-    folder: JobFolder
-    failure: Exception | None
-    low: Path | None
-    """The folder whose disk is short of room; None if none is."""
-
-    def fail(self, error: Exception) -> None:
-        """Stop the crawl because of an error."""
-
-
 class DiskGuard:
-    """Watches the disks of a job's WARC files and folder, and sets ``low`` before they are full.
+    """Watches the disks of folders. ``low`` is the first that is short of room, None if none is.
 
-    Requests in flight end and are written. ``free`` returns the free bytes for a folder.
+    ``folders`` returns them. ``fail`` is called with the error of a disk that has failed. ``free``
+    returns the free bytes for a folder.
     """
 
-    def __init__(self, job: GuardedJob, floor: int, free: Callable[[Path], int] = free_bytes):
-        self._job = job
+    def __init__(
+        self,
+        floor: int,
+        folders: Callable[[], Iterable[Path]],
+        fail: Callable[[Exception], None],
+        free: Callable[[Path], int] = free_bytes,
+    ):
+        self.low: Path | None = None
         self._floor = DiskFloor(floor)
+        self._folders = folders
+        self._fail = fail
         self._free = free
         self._task: asyncio.Task[None] | None = None
 
@@ -94,36 +87,32 @@ class DiskGuard:
             self._task.cancel()
 
     async def _run(self) -> None:
-        while self._job.failure is None:
+        while True:
             await asyncio.sleep(_INTERVAL)
             try:
                 free = await run_in_thread(self._read)
             except OSError as error:
-                # A disk that cannot be read has failed.
-                self._job.fail(error)
-            else:
-                self._judge(free)
+                self._fail(error)
+                return
+            self._judge(free)
 
     def look(self) -> None:
-        """Read the free bytes and set ``low`` of the job.
+        """Read the free bytes and set ``low``.
 
         :raises OSError: a disk cannot be read
         """
         self._judge(self._read())
 
     def _read(self) -> dict[Path, int]:
-        return {
-            folder: self._free(folder)
-            for folder in (self._job.archive.directory, self._job.folder.path)
-        }
+        return {folder: self._free(folder) for folder in self._folders()}
 
     def _judge(self, free: Mapping[Path, int]) -> None:
-        before, self._job.low = self._job.low, self._floor.short(free)
-        if before is None and (low := self._job.low) is not None:
+        before, self.low = self.low, self._floor.short(free)
+        if before is None and self.low is not None:
             logger.warning(
-                "%d MB are free for %s, less than KROWL_DISK_FLOOR: nothing more is fetched until it is %d MB. Make"
-                " room, or start again with a lower floor",
-                free[low] // _MB,
-                low,
+                "%d MB are free for %s, less than KROWL_DISK_FLOOR: nothing more is fetched until"
+                " it is %d MB. Make room, or start again with a lower floor",
+                free[self.low] // _MB,
+                self.low,
                 -(-self._floor.enough // _MB),
             )

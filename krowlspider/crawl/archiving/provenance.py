@@ -31,26 +31,14 @@ logger = logging.getLogger(__name__)
 # and shows which own address would be used.
 _ELSEWHERE = ("192.0.2.1", 9)
 # Settings written to each WARC file besides those that start with KROWL_. None holds a secret.
-_TOLD = (
-    "BOT_NAME",
-    "CONCURRENT_REQUESTS",
-    "DOWNLOAD_MAXSIZE",
-    "DOWNLOAD_TIMEOUT",
-    "REDIRECT_MAX_TIMES",
-    "RETRY_HTTP_CODES",
-    "RETRY_TIMES",
-    "URLLENGTH_LIMIT",
-)
+_PUBLIC = {
+    *("BOT_NAME", "CONCURRENT_REQUESTS", "DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT"),
+    *("REDIRECT_MAX_TIMES", "RETRY_HTTP_CODES", "RETRY_TIMES", "URLLENGTH_LIMIT"),
+}
 # Settings never written to a WARC file: they name folders of this machine, names of a private
 # network, stores and other nodes.
-_UNTOLD = (
-    *(
-        "KROWL_CONSUL",
-        "KROWL_EXCLUDE",
-        "KROWL_NODE_ID",
-        "KROWL_RESOLVE",
-        "KROWL_STATIC_NODES",
-    ),
+_PRIVATE = (
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_STATIC_NODES"),
     *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
 )
 # Meta keys that a spider sets for a page, and the field that each becomes.
@@ -64,13 +52,10 @@ def warcinfo(settings: BaseSettings, contact: str, user_agent: str) -> dict[str,
     They include the crawl's settings, each as JSON.
     """
     obeys = settings.getbool("ROBOTSTXT_OBEY")
-    told = sorted(
-        name
-        for name in settings
-        if name in _TOLD or (name.startswith("KROWL_") and not name.startswith(_UNTOLD))
-    )
-    values: dict[str, Any] = {
-        name: value for name in told if (value := settings.get(name)) is not None
+    values = {
+        name: settings[name]
+        for name in sorted(settings)
+        if name in _PUBLIC or (name.startswith("KROWL_") and not name.startswith(_PRIVATE))
     }
     address = own_address()
     return {
@@ -79,7 +64,11 @@ def warcinfo(settings: BaseSettings, contact: str, user_agent: str) -> dict[str,
         "robots": "obey" if obeys else "ignore",
         "operator": contact,
         "http-header-user-agent": user_agent,
-        **{name: json.dumps(value, default=str) for name, value in values.items()},
+        **{
+            name: json.dumps(value, default=str)
+            for name, value in values.items()
+            if value is not None
+        },
     }
 
 
@@ -113,11 +102,10 @@ class Provenance:
         A note without fields is not written unless a failure adds some. ``meta`` is that of the
         request.
         """
-        led = "redirect_urls" in meta
-        if not (self._of_fetches or self._of_failures or led):
+        has_fields = self._of_fetches or "redirect_urls" in meta
+        if not (has_fields or self._of_failures):
             return None
-        told = self._of_fetches or led
-        fields = _provenance(in_flight, meta, whole=self._of_fetches) if told else []
+        fields = _provenance(in_flight, meta, whole=self._of_fetches) if has_fields else []
         if self._of_fetches:
             fields += _times(exchange)
         return FetchNote(exchange.url, exchange.started, fields, identity)
@@ -161,7 +149,7 @@ class Provenance:
     def _watch(self, write: Callable[[_T], Future[None]], what: _T) -> None:
         # A failed archive is logged for the captures already.
         with suppress(ArchiveError):
-            write(what).add_done_callback(_told)
+            write(what).add_done_callback(_log_refused)
 
 
 def _provenance(
@@ -204,7 +192,7 @@ def _times(exchange: Exchange) -> list[tuple[str, str]]:
     return [(name, f"{seconds * 1000:.3f}") for name, seconds in times.items()]
 
 
-def _told(written: Future[None]) -> None:
+def _log_refused(written: Future[None]) -> None:
     error = None if written.cancelled() else written.exception()
     if isinstance(error, CaptureRefused):
         logger.error("A note was not archived: %s", error)
