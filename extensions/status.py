@@ -41,7 +41,7 @@ class Status:
 
     def _measure(self) -> tuple[Counter[str], int]:
         scheduler = Scheduler.of(self._crawler)
-        return scheduler.counted(), scheduler.on_the_wire
+        return scheduler.counted(), scheduler.flights.on_the_wire
 
     def _start(self) -> None:
         self._progress.begin(time.monotonic())

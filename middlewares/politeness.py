@@ -32,7 +32,7 @@ class PolitenessMiddleware:
         return cls(crawler)
 
     def process_response(self, request: Request, response: Response) -> Response:
-        in_flight = Scheduler.of(self._crawler).in_flight(request)
+        in_flight = Scheduler.of(self._crawler).flights.get(request)
         latency = request.meta.get("download_latency")
         # Without a latency, another middleware made this response: the host was not asked.
         if in_flight is not None and latency is not None:
@@ -41,7 +41,7 @@ class PolitenessMiddleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        in_flight = Scheduler.of(self._crawler).in_flight(request)
+        in_flight = Scheduler.of(self._crawler).flights.get(request)
         if in_flight is not None:
             latency = request.meta.get("download_latency", 0.0)
             self._feedback.failed(in_flight, exception, latency)

@@ -31,17 +31,17 @@ class RetryMiddleware:
         if self._retries.after_status(response.status, request.meta):
             return request
         if response.status in THROTTLING:
-            in_flight = Scheduler.of(self._crawler).in_flight(request)
+            in_flight = Scheduler.of(self._crawler).flights.get(request)
             if in_flight is not None:
-                in_flight.failure = "throttled"
+                in_flight.fail("throttled")
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
         scheduler = Scheduler.of(self._crawler)
-        in_flight = scheduler.in_flight(request)
+        in_flight = scheduler.flights.get(request)
         lease = None if in_flight is None else in_flight.lease
-        if in_flight is not None and lease is not None and in_flight.blameless:
-            scheduler.unpop(in_flight)
+        if in_flight is not None and lease is not None and in_flight.is_blameless:
+            scheduler.flights.unpop(in_flight)
             return request
         if self._retries.after_error(exception, request.meta):
             return request

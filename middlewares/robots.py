@@ -38,10 +38,10 @@ class RobotsMiddleware:
         return cls(crawler)
 
     def _charge(self, in_flight: InFlight, seconds: float) -> None:
-        Scheduler.of(self._crawler).charge(in_flight, seconds)
+        Scheduler.of(self._crawler).flights.charge(in_flight, seconds)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        in_flight = Scheduler.of(self._crawler).in_flight(request)
+        in_flight = Scheduler.of(self._crawler).flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return response
         count, location = self._crawler.stats.inc_value, response.headers.get(b"Location")
@@ -51,7 +51,7 @@ class RobotsMiddleware:
         return request
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        in_flight = Scheduler.of(self._crawler).in_flight(request)
+        in_flight = Scheduler.of(self._crawler).flights.get(request)
         if in_flight is None or (fetch := in_flight.robots_fetch) is None:
             return None
         if self._answers.failed(in_flight, fetch, exception):

@@ -127,13 +127,13 @@ class SimulatedHandler(BaseDownloadHandler):
 
     async def download_request(self, request: Request) -> Response:
         crawl, clocks = self._crawl, self._crawl.clocks
-        in_flight = crawl.scheduler.in_flight(request)
+        in_flight = crawl.scheduler.flights.get(request)
         assert in_flight is not None
         host = in_flight.host.name
         path = "/" + in_flight.url.split("/", 3)[3]
         start = clocks.monotonic
         address = crawl.web.address(host)
-        if not crawl.scheduler.reserve_address(in_flight, address):
+        if not crawl.scheduler.flights.reserve_address(in_flight, address):
             raise AddressBusy(address)
         answer = crawl.web.answer(host, path, start)
         entry = Entry(

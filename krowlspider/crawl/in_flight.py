@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 class InFlight:
     """One request in flight: for a leased page, or for a robots.txt.
 
-    ``wait`` is set by the politeness middleware: seconds from the end of the request to the next
-    request of the host. The host's delay is the least.
-    ``rest`` has the same unit; it is charged for event loop time that the host's pop took.
-    ``failure`` is the reason for which the page is dropped, unless it is queued again.
-    ``resting`` keeps it out for minutes or a day.
-    ``blameless``: neither the host nor the page caused the failure.
-    ``unpopped``: the page is back in its queue. ``turned_back``: nothing was sent.
-    ``note`` is written to the archive when the request is over.
-    ``mark`` is the crash mark of the page (`page_mark`), empty until it is made.
-    ``held`` counts the bytes of the answer in memory.
+    Only its own methods and `Flights` change it.
+
+    - ``lease``: of the page; None for a robots.txt, and once the page is back in its queue.
+    - ``wait``: seconds from the end of the request to the next request of the host, at least.
+    - ``failure``: the reason for which the page is dropped, unless it is queued again.
+    - ``defers``: the host is out of the heap for minutes or a day.
+    - ``is_blameless``: neither the host nor the page caused the failure.
+    - ``turned_back``: nothing was sent.
+    - ``note``: written to the archive when the request is over.
+    - ``held``: counts the bytes of the answer in memory.
     """
 
     host: Host
@@ -34,12 +34,32 @@ class InFlight:
     lease: Lease | None = None
     robots_fetch: RobotsFetch | None = None
     wait: float = 0.0
-    rest: float = 0.0
     failure: str | None = None
-    resting: bool = False
-    blameless: bool = False
-    unpopped: bool = False
+    defers: bool = False
+    is_blameless: bool = False
     turned_back: bool = False
     note: FetchNote | None = None
-    mark: bytes = b""
     held: Held | None = None
+
+    def must_wait(self, seconds: float) -> None:
+        """Have the next request of the host wait for at least so many seconds."""
+        self.wait = max(self.wait, seconds)
+
+    def fail(self, reason: str, *, defers: bool = False) -> None:
+        """Set the reason for which the page is dropped, and whether its host is deferred."""
+        self.failure = reason
+        self.defers = defers
+
+    def excuse(self, seconds: float) -> None:
+        """Blame neither host nor page for the failure. The host waits for so many seconds."""
+        self.is_blameless = True
+        self.must_wait(seconds)
+
+    def hold(self, held: Held) -> Held:
+        """Set the account of the answer's bytes in memory, and return it."""
+        self.held = held
+        return held
+
+    def keep(self, note: FetchNote | None) -> None:
+        """Set the note that is written to the archive when the request is over."""
+        self.note = note

@@ -83,7 +83,7 @@ class Downloader:
     async def download(self, request: Request) -> Response | Request:
         """Download a request that is in ``active``, then remove it from there."""
         scheduler = Scheduler.of(self._crawler)
-        in_flight = scheduler.in_flight(request)
+        in_flight = scheduler.flights.get(request)
         try:
             if in_flight is None:
                 scheduler.intake.count_dropped("unscheduled")
@@ -99,12 +99,12 @@ class Downloader:
             return result
         except Exception as error:
             if in_flight is not None and in_flight.failure is None:
-                in_flight.failure = "ignored" if isinstance(error, IgnoreRequest) else "error"
+                in_flight.fail("ignored" if isinstance(error, IgnoreRequest) else "error")
             raise
         finally:
             self.active.discard(request)
             if in_flight is not None:
-                scheduler.ended(in_flight)
+                scheduler.flights.end(in_flight)
 
     async def _download(self, request: Request) -> Response | Request:
         """Return the response, or the request itself if it was turned back.
@@ -120,9 +120,9 @@ class Downloader:
             self._send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
             scheduler = Scheduler.of(self._crawler)
-            in_flight = scheduler.in_flight(request)
+            in_flight = scheduler.flights.get(request)
             assert in_flight is not None
-            scheduler.turn_back(in_flight, error.address)
+            scheduler.flights.turn_back(in_flight, error.address)
             stats.inc_value("krowl/politeness/turned_back_count")
             stats.inc_value("downloader/request_count", -1)
             return request

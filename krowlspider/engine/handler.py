@@ -106,7 +106,7 @@ class DownloadHandler(BaseDownloadHandler):
             raise NotSupported(
                 "krowlspider fetches directly: the 'proxy' meta key is not supported"
             )
-        in_flight = Scheduler.of(self.crawler).in_flight(request)
+        in_flight = Scheduler.of(self.crawler).flights.get(request)
         assert in_flight is not None
         observer = self._observer(request)
         exchange = await self._fetch(request, in_flight, observer)
@@ -125,8 +125,8 @@ class DownloadHandler(BaseDownloadHandler):
     async def _fetch(
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
-        meta, scheduler = request.meta, Scheduler.of(self.crawler)
-        held = in_flight.held = Held(self._job.memory)
+        meta, flights = request.meta, Scheduler.of(self.crawler).flights
+        held = in_flight.hold(Held(self._job.memory))
         try:
             exchange = await self._job.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
@@ -138,15 +138,15 @@ class DownloadHandler(BaseDownloadHandler):
                 # 0 is no limit, as in Scrapy.
                 max_size=meta.get("download_maxsize", self._max_size) or sys.maxsize,
                 observer=observer,
-                admit=partial(scheduler.reserve_address, in_flight),
-                linked=scheduler.is_linked_port(in_flight),
+                admit=partial(flights.reserve_address, in_flight),
+                linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
                 held=held,
             )
         except FetchError as error:
             await self._throttle()
             if error.exchange is not None:
                 self._archive(request, in_flight, error.exchange)
-            in_flight.note = self._job.notes.failed(in_flight, error, in_flight.note, meta)
+            in_flight.keep(self._job.notes.failed(in_flight, error, in_flight.note, meta))
             raise as_scrapy(error) from error
         await self._throttle()
         return exchange
@@ -162,7 +162,7 @@ class DownloadHandler(BaseDownloadHandler):
                 body = await self._job.decoders.decode(mark, body, coding[-1], most, in_flight.held)
         except FetchError as error:
             error.exchange = exchange
-            in_flight.note = self._job.notes.failed(in_flight, error, in_flight.note, request.meta)
+            in_flight.keep(self._job.notes.failed(in_flight, error, in_flight.note, request.meta))
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
 
@@ -197,7 +197,7 @@ class DownloadHandler(BaseDownloadHandler):
         self._job.memory.grow(capture.size)
         written.add_done_callback(partial(self._written, capture.size))
         request.meta["krowl_warc"] = written
-        in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, request.meta)
+        in_flight.keep(self._job.notes.fetched(in_flight, exchange, identity, request.meta))
 
     def _written(self, size: int, written: Future[Location]) -> None:
         self._job.memory.shrink(size)

@@ -364,7 +364,7 @@ class BroadSpider(Spider):
         """Do nothing: the scheduler counts the failed page with its reason."""
 
     def _idle(self) -> None:
-        if self.scheduler.page_budget == 0:
+        if self.scheduler.budget.left == 0:
             raise CloseSpider("max_pages")
 
 

@@ -29,14 +29,11 @@ def page_mark(frontier: Frontier, in_flight: InFlight | None) -> bytes:
     """
     if in_flight is None:
         return NOTHING
-    if not in_flight.mark:
-        if in_flight.lease is not None:
-            in_flight.mark = mark_of(frontier.queues.key_of(in_flight.lease), in_flight.url)
-        elif in_flight.robots_fetch is not None:
-            in_flight.mark = mark_of(host_key(in_flight.robots_fetch.host.name), in_flight.url)
-        else:
-            return NOTHING
-    return in_flight.mark
+    if in_flight.lease is not None:
+        return mark_of(frontier.queues.key_of(in_flight.lease), in_flight.url)
+    if in_flight.robots_fetch is not None:
+        return mark_of(host_key(in_flight.robots_fetch.host.name), in_flight.url)
+    return NOTHING
 
 
 def log_strike(entry: Entry, folder: Path) -> None:

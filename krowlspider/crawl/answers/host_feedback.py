@@ -32,7 +32,7 @@ _LONG_REST = 10.0
 
 
 class HostFeedback:
-    """Sets ``wait`` of a request in flight by the rate of its host, and keeps the rate.
+    """Sets the wait of a host by its rate, and keeps the rate.
 
     ``wall`` returns epoch seconds. ``count`` is called with the name of each stat to increment.
     """
@@ -62,7 +62,7 @@ class HostFeedback:
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
             self._throttled(in_flight, status, latency, retry_after)
         else:
-            in_flight.wait = self._rule.after_answer(in_flight.host.rate, latency)
+            in_flight.must_wait(self._rule.after_answer(in_flight.host.rate, latency))
             self._addresses.answered(in_flight.host, latency)
 
     def failed(self, in_flight: InFlight, error: Exception, latency: float) -> None:
@@ -71,12 +71,12 @@ class HostFeedback:
         if isinstance(error, IgnoreRequest) and error.__cause__ is None:
             # A middleware refused the request: the host was not asked.
             return
-        kind = in_flight.failure = failure_kind(error)
+        kind = failure_kind(error)
+        in_flight.fail(kind)
         self._count(f"krowl/fetch/failed_count/{kind}")
         has_head = answer_to(error) is not None
         if self._outages.failed(in_flight.host, kind, has_head=has_head):
-            in_flight.blameless = True
-            in_flight.wait = _AGAIN
+            in_flight.excuse(_AGAIN)
             self._count("krowl/politeness/blameless_count")
         else:
             self._log_refusal(in_flight, error.__cause__)
@@ -97,12 +97,12 @@ class HostFeedback:
             retry_after = named.get(b"retry-after")
             self._throttled(in_flight, answer.status, answer.latency, retry_after)
         elif is_answer(error):
-            in_flight.wait = rule.after_answer(rate, latency)
+            in_flight.must_wait(rule.after_answer(rate, latency))
         elif kind == NameNotFound.kind:
-            in_flight.wait = rule.after_no_such_name(rate, random())
+            in_flight.must_wait(rule.after_no_such_name(rate, random()))
         else:
-            in_flight.wait = rule.after_error(rate, random())
-        in_flight.resting = rule.resting(rate)
+            in_flight.must_wait(rule.after_error(rate, random()))
+        in_flight.fail(kind, defers=rule.resting(rate))
         if rule.parked(rate):
             self._count("krowl/politeness/parked_count")
 
@@ -113,7 +113,7 @@ class HostFeedback:
         asked = None
         if retry_after is not None:
             asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())
-        in_flight.wait = self._rule.after_throttling(host.rate, latency, asked, chance)
+        in_flight.must_wait(self._rule.after_throttling(host.rate, latency, asked, chance))
         self._count("krowl/politeness/throttling_count")
         if status not in THROTTLING:
             return

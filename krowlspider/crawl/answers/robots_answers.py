@@ -71,10 +71,10 @@ class RobotsAnswers:
                 return False
         if isinstance(cause, AddressForbidden):
             self._warn(robots_fetch, cause)
-        if in_flight.blameless:
+        if in_flight.is_blameless:
             self._fetches.queue(robots_fetch)
         else:
-            final = in_flight.resting or is_final(error)
+            final = in_flight.defers or is_final(error)
             self._fetches.failed(robots_fetch, final=final)
         return True
 

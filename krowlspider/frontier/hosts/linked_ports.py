@@ -46,6 +46,8 @@ class LinkedPorts:
 
     def is_linked(self, host: str) -> bool:
         """Return whether a link chose the port of this host, from a range."""
+        if ":" not in host:
+            return False
         by_link = self.admitted.get(host)
         if by_link is None:
             port = port_of(host)

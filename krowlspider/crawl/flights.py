@@ -1,0 +1,170 @@
+"""The requests in flight, from the pop to the acknowledgement of their pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.politeness.delay import next_try
+from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+    from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.crawl.job import Job
+    from krowlspider.crawl.page_budget import PageBudget
+    from krowlspider.frontier.entry import Entry
+    from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.hosts.host import Host
+
+# URLs of a retired host dropped at once, about 10 ms of work. The rest are dropped when popped.
+_DROPPED_AT_ONCE = 1000
+
+
+class Flights:
+    """Keeps a record of each request in flight, and ends its flight.
+
+    ``on_the_wire`` counts the requests that were sent and have not ended, robots fetches included.
+    ``cost`` turns time of the event loop into rests of hosts. ``retry_delay`` is the wait before
+    the first retry of a page, in seconds.
+    """
+
+    def __init__(self, job: Job, budget: PageBudget, *, retry_delay: float):
+        self.on_the_wire = 0
+        self.cost = LoopCost()
+        self._job = job
+        self._frontier = job.frontier
+        self._schedule = job.frontier.schedule
+        self._budget = budget
+        self._retry_delay = retry_delay
+        self._requests: dict[Request, InFlight] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def get(self, request: Request) -> InFlight | None:
+        """Return the record of a request. Return None if the request is over or did not come from
+        the scheduler."""
+        return self._requests.get(request)
+
+    # --- on the wire ---
+
+    def begin(self, request: Request, in_flight: InFlight) -> None:
+        """Record a request that is handed to the engine."""
+        self._requests[request] = in_flight
+        self.on_the_wire += 1
+        if self._job.outages.paused:
+            self._job.outages.sent(in_flight.host)
+        if in_flight.lease is not None:
+            self._budget.take()
+
+    def reserve_address(self, in_flight: InFlight, address: str) -> bool:
+        """Reserve room at the address to which a request is about to be sent. Return False if there
+        is none: then turn the request back."""
+        return self._schedule.reserve_address(in_flight.host, address)
+
+    def turn_back(self, in_flight: InFlight, address: str) -> None:
+        """Put back a request that was not sent because its address has no room."""
+        in_flight.turned_back = True
+        self.on_the_wire -= 1
+        robots_fetch = in_flight.robots_fetch
+        if robots_fetch is not None and not (
+            robots_fetch.host is in_flight.host and robots_fetch.is_fresh
+        ):
+            # A fresh fetch of the host's own is made again at the next pop: it need not keep its
+            # host in memory.
+            in_flight.host.robots.fetches.insert(0, robots_fetch)
+        self.unpop(in_flight)
+        self._schedule.turn_back(in_flight.host, address)
+
+    def unpop(self, in_flight: InFlight) -> None:
+        """Put a page back to its old place in the queue; its host stays in flight."""
+        if in_flight.lease is not None:
+            self._frontier.queues.unpop(in_flight.lease)
+            in_flight.lease = None
+            self._budget.give_back()
+
+    def charge(self, in_flight: InFlight, took: float) -> None:
+        """Make the host of a request rest, for ``took`` seconds that it used of the event loop."""
+        if took > HEAVY:
+            in_flight.must_wait(self.cost.rest(took, self._frontier.now()))
+        elif took > NOTICED:
+            in_flight.must_wait(alone(took))
+
+    def charge_page(self, request: Request, took: float) -> None:
+        """Make the host of a page rest if reading the page used much of the event loop.
+
+        ``took`` is in CPU seconds.
+        """
+        if took > HEAVY and (in_flight := self._requests.get(request)) is not None:
+            self._schedule.rest_longer(in_flight.host, alone(took))
+
+    # --- ends ---
+
+    def end(self, in_flight: InFlight) -> None:
+        """Release the host of a request that left the wire: it is due again after its delay."""
+        if in_flight.turned_back:
+            return
+        host, gate = in_flight.host, self._job.robots
+        wait = max(in_flight.wait, self._job.rule.delay(host.rate))
+        self.on_the_wire -= 1
+        self._set_health(host)
+        if in_flight.robots_fetch is not None:
+            if gate.too_slow(host.name):
+                self._retire(host)
+            gate.outlast(in_flight.robots_fetch.authority, wait)
+        is_open = host.health is not Health.RETIRED and not host.robots.awaited
+        if in_flight.defers and is_open:
+            self._schedule.deferral.defer(host, wait)
+        else:
+            self._schedule.release(host, wait)
+
+    def _set_health(self, host: Host) -> None:
+        """Set the health of a host whose request has ended."""
+        if host.health is Health.RETIRED:
+            # The request was the robots fetch of another host.
+            return
+        if host.rate.throttling or host.rate.errors:
+            host.set_health(Health.BACKING_OFF)
+        elif not host.robots.awaited:
+            host.set_health(Health.ACTIVE)
+
+    def _retire(self, host: Host) -> None:
+        """Retire a host in flight whose Crawl-delay is too long, and drop URLs queued for it now.
+
+        Robots fetches of other hosts that go to this host wait as before.
+        """
+        self._schedule.retire(host)
+        for _ in range(_DROPPED_AT_ONCE):
+            if (lease := self._frontier.queues.pop(host)) is None:
+                return
+            self._frontier.acknowledge(lease, dropped=Verdict.TOO_SLOW.value)
+
+    def put_back(self, in_flight: InFlight, lease: Lease, entry: Entry) -> None:
+        """Put a page back into the queue of its host with its new retry counts."""
+        before = lease.entry
+        entry.url, entry.strikes = before.url, before.strikes
+        entry.via, entry.hop = before.via, before.hop
+        tries = entry.retries + entry.throttling
+        if tries > before.retries + before.throttling:
+            entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
+        self._frontier.queues.replace(lease, entry)
+        in_flight.lease = None
+        self._budget.give_back()
+
+    def over(self, request: Request) -> None:
+        """End a request that Scrapy has finished: the next commit acknowledges its page."""
+        in_flight = self._requests.pop(request, None)
+        if in_flight is None:
+            return
+        if in_flight.held is not None:
+            in_flight.held.over()
+        if in_flight.note is not None:
+            # Before the acknowledgement: the next commit makes both durable.
+            self._job.notes.hand_in(in_flight.note, request.meta)
+        if in_flight.lease is not None:
+            if in_flight.failure is not None:
+                self._budget.give_back()
+            self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)

@@ -1,0 +1,40 @@
+"""How many pages may still be popped: of this node's own budget, and of the cluster's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from krowlspider.crawl.nodes.node import Node
+
+
+class PageBudget:
+    """Counts the pages that may still be popped. Robots fetches are free.
+
+    ``left`` is this node's own number; None is no limit. The allowance of ``node`` is counted too.
+    """
+
+    def __init__(self, node: Node | None):
+        self.left: int | None = None
+        self._node = node
+
+    @property
+    def is_spent(self) -> bool:
+        """Return whether no page may be popped any more, here or in the whole cluster."""
+        return self.left == 0 or (self._node is not None and self._node.spent)
+
+    def take(self) -> None:
+        """Count a page that was popped."""
+        self._add(-1)
+        if self._node is not None and self._node.allowance is not None:
+            self._node.allowance.take()
+
+    def give_back(self) -> None:
+        """Count off a page that was popped and not fetched."""
+        self._add(1)
+        if self._node is not None and self._node.allowance is not None:
+            self._node.allowance.give_back()
+
+    def _add(self, pages: int) -> None:
+        if self.left is not None:
+            self.left += pages

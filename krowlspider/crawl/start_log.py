@@ -1,0 +1,43 @@
+"""The log lines about the state in which a crawl starts."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
+
+if TYPE_CHECKING:
+    from krowlspider.crawl.job import Job
+
+logger = logging.getLogger(__name__)
+
+
+def log_start(job: Job) -> None:
+    """Log what the last process left behind, and what is unusual about the job folder."""
+    path = job.folder.path
+    for entry in job.blamed:
+        log_strike(entry, path)
+    log_holds(job.holds, path)
+    if job.folder.temporary:
+        logger.warning(
+            "No JOBDIR: this crawl is kept in %s and cannot go on after another start without"
+            " -s JOBDIR=that folder",
+            path,
+        )
+    if mode := job.folder.open_to_others:
+        logger.warning(
+            "Others can get into JOBDIR %s, which has mode %s: chmod 700 keeps them out", path, mode
+        )
+    if job.mended.files:
+        logger.log(
+            logging.WARNING if job.mended.bytes_cut else logging.INFO,
+            "%d WARC files of a crawl that was killed are mended: %d bytes without a whole record"
+            " were cut off",
+            job.mended.files,
+            job.mended.bytes_cut,
+        )
+    for damaged in job.mended.damaged:
+        logger.error("Damage in a WARC file: what followed it is put aside in %s", damaged)
+    if job.frontier.pending:
+        logger.info("Going on with %d URLs queued in %s", job.frontier.pending, path)

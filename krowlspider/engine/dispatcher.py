@@ -1,0 +1,224 @@
+"""The dispatcher: which request is sent next.
+
+The frontier says which host is next and which of its pages. The robots gate decides about the page.
+Until it can, a robots fetch is sent in the page's place.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+
+from krowlspider.crawl.in_flight import InFlight
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.robots.fetch import RobotsFetch
+from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.store.schema import host_key
+from krowlspider.frontier.work_mark import mark_of
+from krowlspider.politeness.robots import BODY_MAX
+from krowlspider.urls.host import authority_of
+
+if TYPE_CHECKING:
+    from krowlspider.crawl.codec import RequestCodec
+    from krowlspider.crawl.flights import Flights
+    from krowlspider.crawl.intake import Intake
+    from krowlspider.crawl.job import Job
+    from krowlspider.engine.waker import Waker
+    from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.hosts.host import Host
+
+logger = logging.getLogger(__name__)
+
+# Seconds for which one call looks for a request. Matching a robots.txt takes some ms at worst, so
+# entries that it refuses must not hold the event loop.
+_TURN = 0.01
+# Limits on the entries of one host that are refused after one pop of it: their number, and the
+# seconds after which no more are looked at.
+_REFUSALS_A_HOST = 20
+_HOST_TURN = 0.002
+# Most hosts named in warnings about a robots.txt that takes too long to match.
+_WARNINGS = 5
+
+
+def _ignore(response: object) -> None:
+    """Do nothing: callback of a robots.txt request, whose answer the robots middleware has read."""
+
+
+class Dispatcher:
+    """Pops the next page that may be fetched, or the robots fetch that must come first."""
+
+    def __init__(
+        self,
+        job: Job,
+        flights: Flights,
+        intake: Intake,
+        codec: RequestCodec,
+        waker: Waker,
+        *,
+        obey_robots: bool,
+    ):
+        self._job = job
+        self._frontier = job.frontier
+        self._schedule = job.frontier.schedule
+        self._gate = job.robots
+        self._flights = flights
+        self._intake = intake
+        self._codec = codec
+        self._waker = waker
+        self._obey_robots = obey_robots
+        # Hosts already named in a warning about a robots.txt that takes too long to match.
+        self._undecided: set[str] = set()
+
+    def next(self) -> Request | None:
+        """Return the next request; None when there is none to send now. Then the engine is woken
+        when there may be one.
+
+        :raises StoreError: the frontier cannot be read or written
+        """
+        outages, clock = self._job.outages, self._frontier.now
+        if outages.paused and (wait := outages.next_probe()) > 0:
+            self._waker.wake_at(clock() + wait)
+            return None
+        end = clock() + _TURN
+        while clock() < end:
+            host = self._pop_probe() if outages.paused else self._schedule.pop()
+            if host is None:
+                if (due := self._schedule.next_due()) is not None:
+                    self._waker.wake_at(due)
+                return None
+            begun = clock()
+            # Matching robots.txt and exclusions may hold the event loop: mark the host.
+            mark = mark_of(host_key(host.name))
+            sent = self._job.mark.during(mark, self._next_of, host, begun)
+            if sent is not None:
+                request, in_flight = sent
+                self._flights.begin(request, in_flight)
+                self._flights.charge(in_flight, clock() - begun)
+                return request
+        self._waker.wake()
+        return None
+
+    def _pop_probe(self) -> Host | None:
+        """Pop the host to probe during an outage; return None if no host is due.
+
+        Prefer a host that answered before the outage.
+        """
+        for name in self._job.outages.to_probe():
+            if (host := self._schedule.pop_named(name)) is not None:
+                return host
+        return self._schedule.pop()
+
+    def _next_of(self, host: Host, begun: float) -> tuple[Request, InFlight] | None:
+        """Return the host's next request; None if it has none that may be sent now.
+
+        ``begun`` is the time at which the host was popped, in seconds of the job clock.
+        """
+        robots = host.robots
+        # Alternate with pages, so that robots fetches for other hosts do not hold up this host.
+        robots.served_last = bool(robots.fetches) and not (
+            robots.served_last and host.queue.queued and not robots.awaited
+        )
+        if robots.served_last:
+            return self._waiting_robots_fetch(host)
+        defers = False
+        for _ in range(_REFUSALS_A_HOST):
+            lease = self._frontier.queues.pop(host)
+            if lease is None:
+                break
+            url = lease.entry.url
+            if self._intake.exclusions.hold_for(url):
+                self._frontier.acknowledge(lease, dropped="exclude")
+                continue
+            authority = authority_of(url)
+            verdict = self._verdict(host, authority, url)
+            if verdict is Verdict.ALLOWED:
+                return self._page(host, lease)
+            if verdict is Verdict.UNKNOWN:
+                self._frontier.queues.unpop(lease)
+                return self._robots_request(host, self._own_robots_fetch(host, authority))
+            defers |= self._turn_away(lease, verdict)
+            if self._frontier.now() > begun + _HOST_TURN:
+                break
+        now = self._frontier.now()
+        if defers and host.health is not Health.RETIRED:
+            self._schedule.deferral.defer(host)
+        else:
+            self._schedule.give_back(host, self._flights.cost.rest(now - begun, now))
+        return None
+
+    # --- pages ---
+
+    def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
+        if not self._obey_robots:
+            return Verdict.ALLOWED
+        if host.health is Health.RETIRED:
+            return Verdict.TOO_SLOW
+        verdict = self._gate.verdict(authority, url)
+        if verdict is Verdict.ALLOWED and self._gate.too_slow(host.name):
+            self._schedule.retire(host)
+            return Verdict.TOO_SLOW
+        return verdict
+
+    def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
+        """Drop an entry that robots.txt does not allow.
+
+        Return True if the entry stays queued instead, because robots.txt cannot be fetched now. For
+        a seed without a scheme (``bare``), the http URL is queued in its place then.
+        """
+        if verdict is Verdict.UNREACHABLE and not lease.entry.bare:
+            self._frontier.queues.replace(lease, lease.entry)
+            return True
+        if verdict is Verdict.UNREACHABLE:
+            self._intake.fall_back(lease.entry)
+        if verdict is Verdict.UNDECIDED:
+            self._name_undecided(lease.host.name)
+        self._frontier.acknowledge(lease, dropped=verdict.value)
+        return False
+
+    def _name_undecided(self, host: str) -> None:
+        if host not in self._undecided and len(self._undecided) < _WARNINGS:
+            self._undecided.add(host)
+            logger.warning(
+                "robots.txt of %s takes too long to match: URLs that it does not decide in some ms"
+                " are dropped and counted as robots_undecided",
+                host,
+            )
+
+    def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
+        if self._obey_robots:
+            host.rate.floor = self._gate.crawl_delay(host.name)
+        return self._codec.request(lease.entry), InFlight(host, lease.entry.url, lease=lease)
+
+    # --- robots.txt ---
+
+    def _waiting_robots_fetch(self, host: Host) -> tuple[Request, InFlight] | None:
+        """Return the request for the first robots fetch that waits at a host; None if the URL is
+        excluded."""
+        robots_fetch = host.robots.fetches.pop(0)
+        assert isinstance(robots_fetch, RobotsFetch)
+        if self._intake.exclusions.hold_for(robots_fetch.url):
+            self._job.robots_fetches.failed(robots_fetch, final=True)
+            self._schedule.give_back(host)
+            return None
+        return self._robots_request(host, robots_fetch)
+
+    def _own_robots_fetch(self, host: Host, authority: str) -> RobotsFetch:
+        """Return the fetch of the host's own robots.txt.
+
+        It is the one that waits at this host, if there is one, else a new one.
+        """
+        for robots_fetch in host.robots.fetches:
+            assert isinstance(robots_fetch, RobotsFetch)
+            if robots_fetch.authority == authority:
+                host.robots.fetches.remove(robots_fetch)
+                return robots_fetch
+        return RobotsFetch(authority, host, authority + "/robots.txt")
+
+    def _robots_request(self, host: Host, robots_fetch: RobotsFetch) -> tuple[Request, InFlight]:
+        if robots_fetch.host is host and host.health is not Health.RETIRED:
+            host.set_health(Health.ROBOTS)
+        meta = {"download_maxsize": BODY_MAX + 1}
+        request = Request(robots_fetch.url, callback=_ignore, dont_filter=True, meta=meta)
+        return request, InFlight(host, robots_fetch.url, robots_fetch=robots_fetch)
