@@ -35,7 +35,7 @@ crawl-arguments:
 	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you: give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
 
 demo: $(DEV) ## crawl a small web on this machine and check what was archived
-	@$(BIN)/python -m tests.demo
+	@$(BIN)/python -m tests.support.demo
 
 test: $(DEV) ## the quick tests
 	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
@@ -53,7 +53,7 @@ check: $(DEV) ## ruff and mypy
 	$(BIN)/mypy
 
 docs: $(DEV) ## docs/settings.md, from krowlspider/settings.py
-	@$(BIN)/python -m tests.settingsdoc
+	@$(BIN)/python -m tests.support.settingsdoc
 
 bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an hour
 	@$(BIN)/python -m bench $(ARGS)

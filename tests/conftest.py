@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests import warm
-from tests.crawling import end_all
+from tests.support import warm
+from tests.support.crawling import end_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,4 +29,4 @@ def _no_crawl_outlives_its_test() -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The ten minutes of politeness begin first: the others go on beside them."""
-    items.sort(key=lambda item: item.path.name != "test_politeness.py")
+    items.sort(key=lambda item: item.path.name != "test_ten_minutes.py")

@@ -26,8 +26,8 @@ from krowlspider.frontier.poison import (
 )
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
-from tests.crawling import ROOT
 from tests.frontier.conftest import RULE, World
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

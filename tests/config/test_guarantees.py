@@ -1,0 +1,280 @@
+"""What the invariants rest on stays, whatever a user's settings hold; what takes it away is
+refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.settings import Settings
+
+from krowlspider.config.guarantees import HANDLER, LAST_CHECK, NEEDED, misplaced, missing
+from krowlspider.config.validation import LastCheck, validate
+from krowlspider.engine.downloader import _Middlewares
+from krowlspider.engine.handler import DownloadHandler
+from krowlspider.errors import SettingsError
+from middlewares.politeness import PolitenessMiddleware
+from middlewares.retry import RetryMiddleware
+from middlewares.robots import RobotsMiddleware
+from tests.commands.test_bad_input import refused
+from tests.mockweb import MockWeb
+from tests.support.crawling import Crawl, frontier_view
+from tests.whole_crawls.test_crawl import assert_archived, page, pages
+from tests.whole_crawls.test_disk_full import status_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RETRY = "middlewares.retry.RetryMiddleware"
+EXCLUDE = "extensions.exclude.Exclude"
+SCRAPYS_HANDLER = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
+# More than any disk has free.
+NEVER = 10**18
+LATENCY = 0.2
+REST = 2
+NAMES = [f"/{number}" for number in range(5)]
+SITE = [
+    page("/robots.txt", "User-agent: *\nDisallow: /secret", latency=LATENCY),
+    page("/", "".join(f"<a href={path}>x</a>" for path in ["/secret", "/sick", "/broken", *NAMES])),
+    page("/sick", "ill", status=503, retry_after=REST, first=1, latency=LATENCY),
+    page("/broken", "broken", status=500, first=1, latency=LATENCY),
+    page("^/", "fine", latency=LATENCY),
+]
+FOUND = {"/", "/sick", "/broken", *NAMES}
+
+
+class OwnRetry(RetryMiddleware):
+    pass
+
+
+class OwnHandler(DownloadHandler):
+    pass
+
+
+def project_settings(**changes: Any) -> Settings:
+    settings = Settings()
+    settings.setmodule("krowlspider.settings", priority="project")
+    settings.setdict({"KROWL_CONTACT": "you@example.org", **changes}, priority="spider")
+    return settings
+
+
+def overriding_crawl(web: MockWeb, folder: Path, **settings: Any) -> Crawl:
+    return Crawl(
+        folder / "job",
+        spider="overriding",
+        arguments={"root": web.url("a.test", "")},
+        settings={
+            "SPIDER_MODULES": "tests.support.spiders",
+            "KROWL_DELAY_FACTOR": 3,
+            "KROWL_STATUS_INTERVAL": 0.3,
+            **settings,
+        },
+    )
+
+
+# --- a spider that overrides everything ---
+
+
+def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        crawl = overriding_crawl(web, tmp_path).run()
+        log = web.log()
+        asked = [entry.path for entry in log]
+        assert asked[0] == "/robots.txt"
+        assert "/secret" not in asked
+        assert sorted(asked[1:]) == sorted([*FOUND, "/sick", "/broken"])
+        # The moving average of the latency is at least this, after the root that answered at once.
+        assert min(b.start - a.end for a, b in pairwise(log[2:])) > 2 * LATENCY
+        after = next(b.start - a.end for a, b in pairwise(log) if a.status == 503)
+        assert after >= REST
+        assert crawl.stats["krowl/politeness/throttling_count"] == 1
+        assert crawl.stats["retry/reason_count/500"] == 1
+        assert_archived(crawl.jobdir, log)
+        view = frontier_view(crawl.jobdir)
+        assert (view["queued"], view["dropped"]) == (0, {"robots": 1})
+
+
+def test_own_components_keep_the_commit(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        first = overriding_crawl(web, tmp_path).start()
+        # Each takes longer than a commit's interval of 0.2 s.
+        first.wait_until(lambda: len(pages(web.log())) >= 5)
+        first.kill()
+        done = frontier_view(first.jobdir)["done"]
+        assert done > 0
+        overriding_crawl(web, tmp_path).run()
+        asked = [entry.path for entry in pages(web.log())]
+        assert set(asked) == FOUND
+        # Again: the two that fail at first, and what was in flight or not yet committed.
+        assert len(asked) <= len(FOUND) + 2 + (5 - done) + 1
+
+
+def test_own_components_keep_the_disk_guard(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        crawl = overriding_crawl(web, tmp_path, KROWL_DISK_FLOOR=NEVER).start()
+        crawl.wait_until(lambda: status_lines(crawl) >= 3)
+        crawl.interrupt()
+        assert web.log() == []
+        assert "less than KROWL_DISK_FLOOR" in crawl.log
+        assert frontier_view(crawl.jobdir)["queued"] == 1
+
+
+def test_own_add_ons_keep_the_checks() -> None:
+    settings = project_settings(ADDONS={}, KROWL_DELAY_MIN=-1)
+    extensions = settings.get_component_priority_dict_with_base("EXTENSIONS")
+    assert min(extensions, key=extensions.__getitem__) == LAST_CHECK
+    with pytest.raises(SettingsError, match="KROWL_DELAY_MIN=-1 is out of range"):
+        LastCheck.from_crawler(Crawler(Spider, settings))
+
+
+def test_robots_and_politeness_are_next_to_the_wire() -> None:
+    settings = project_settings(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9})
+    named = _Middlewares._get_mwlist_from_settings(settings)
+    assert named[-3:] == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
+
+
+def test_own_exporters_keep_the_csv_without_formulas() -> None:
+    settings = project_settings(FEED_EXPORTERS={"lines": "scrapy.exporters.JsonLinesItemExporter"})
+    exporters = settings.getwithbase("FEED_EXPORTERS")
+    assert exporters["csv"] == "krowlspider.engine.csv_export.CsvItemExporter"
+    assert {"lines", "jsonl"} <= set(exporters)
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("order", [None, 900])
+@pytest.mark.parametrize(
+    ("setting", "path", "way_out"),
+    [
+        (
+            "DOWNLOADER_MIDDLEWARES",
+            "middlewares.robots.RobotsMiddleware",
+            "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
+        ),
+        ("DOWNLOADER_MIDDLEWARES", "middlewares.politeness.PolitenessMiddleware", ""),
+        ("EXTENSIONS", "extensions.checkpoint.Checkpoint", ""),
+        (
+            "EXTENSIONS",
+            "extensions.diskguard.DiskGuard",
+            "; to turn the disk guard off, set KROWL_DISK_FLOOR=0",
+        ),
+    ],
+)
+def test_what_is_built_in_is_not_taken_out_or_moved(
+    setting: str, path: str, way_out: str, order: int | None
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        validate(project_settings(**{setting: {path: order}}))
+    assert str(caught.value) == (
+        f"{setting} names {path}, which is built in and always there: remove it from {setting}{way_out}"
+    )
+
+
+def test_a_class_that_is_built_in_is_known_as_its_path_is() -> None:
+    (told,) = misplaced(project_settings(DOWNLOADER_MIDDLEWARES={RobotsMiddleware: None}))
+    assert "middlewares.robots.RobotsMiddleware" in told
+
+
+@pytest.mark.parametrize("taken", [{"EXTENSIONS": {LAST_CHECK: None}}, {"EXTENSIONS_BASE": {}}])
+def test_the_last_check_is_not_taken_away(taken: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=f"EXTENSIONS lacks {LAST_CHECK}, which looks for"):
+        validate(project_settings(**taken))
+
+
+@pytest.mark.parametrize("in_base", [False, True])
+@pytest.mark.parametrize("needed", NEEDED, ids=lambda needed: needed.path)
+def test_a_component_that_is_needed_is_not_taken_away(needed: Any, in_base: bool) -> None:
+    name = needed.setting
+    taken = {f"{name}_BASE": {}} if in_base else {name: {needed.path: None}}
+    (told,) = missing(project_settings(KROWL_EXCLUDE="patterns.txt", **taken))
+    assert told.startswith(
+        f"{name} lacks {needed.path}, which {needed.does}: remove its None from {name}, and any"
+        f" {name}_BASE of your own"
+    )
+    assert told.endswith(needed.way_out)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("handler", [None, SCRAPYS_HANDLER])
+def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | None) -> None:
+    (told,) = missing(project_settings(DOWNLOAD_HANDLERS={scheme: handler}))
+    assert told.startswith(
+        f"DOWNLOAD_HANDLERS has {handler!r} for {scheme}, which is not derived from {HANDLER}, so"
+    )
+    assert f"remove {scheme} from it" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"SPIDER_MIDDLEWARES": {"nosuch.Component": 1}}, "SPIDER_MIDDLEWARES cannot be loaded: "),
+        ({"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}}, "DOWNLOAD_HANDLERS has for http what cannot"),
+    ],
+)
+def test_a_component_that_cannot_be_loaded_is_named(changes: dict[str, Any], said: str) -> None:
+    (told,) = missing(project_settings(**changes))
+    assert told.startswith(said)
+    assert "No module named 'nosuch'" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign", "does"),
+    [
+        ("SCHEDULER", "scrapy.core.scheduler.Scheduler", "keeps the delay of each host"),
+        ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "tells what the seen set knows"),
+        ("DOWNLOADER", "scrapy.core.downloader.Downloader", "fetches only what the scheduler"),
+    ],
+)
+def test_a_foreign_seam_is_refused_with_the_way_out(name: str, foreign: str, does: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        validate(project_settings(**{name: foreign}))
+    assert does in str(caught.value)
+    assert str(caught.value).endswith(f": remove {name} from your settings")
+
+
+def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "job", settings={"DOWNLOADER_MIDDLEWARES": f'{{"{RETRY}": null}}'})
+    assert f"DOWNLOADER_MIDDLEWARES lacks {RETRY}" in refused(crawl)
+    assert not crawl.jobdir.exists()
+
+
+# --- what is not ---
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"DOWNLOADER_MIDDLEWARES": {RETRY: None, OwnRetry: 550}},
+        {"DOWNLOADER_MIDDLEWARES": {"middlewares.redirect.RedirectMiddleware": None}},
+        {"DOWNLOAD_HANDLERS": {"http": OwnHandler, "https": f"{__name__}.OwnHandler"}},
+        {
+            "EXTENSIONS": {
+                "extensions.core_stats.CoreStats": None,
+                EXCLUDE: None,
+                **{
+                    f"extensions.{name}": None
+                    for name in (
+                        "telnet.TelnetConsole",
+                        "status.Status",
+                        "upload.Upload",
+                        "collector.Collector",
+                        "looplag.LoopLag",
+                        "watchdog.Watchdog",
+                        "metrics.Metrics",
+                    )
+                },
+            }
+        },
+    ],
+)
+def test_what_no_guarantee_rests_on_may_be_switched_off_or_replaced(
+    changes: dict[str, Any],
+) -> None:
+    settings = project_settings(**changes)
+    validate(settings)
+    assert missing(settings) == []

@@ -1,0 +1,130 @@
+"""What a host says in throttling holds however it is said, and nothing keeps a crawl from its end."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fetch.nameserver import refusing_port
+from tests.mockweb import MockWeb
+from tests.support.crawling import frontier_view
+from tests.whole_crawls.test_crawl import crawl_of, page, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROBOTS = page("/robots.txt", "", status=404)
+BIG = "#" + "x" * 600_000 + "\n"
+NOTHING = "User-agent: *\nDisallow: /\n"
+CODED: dict[str, Any] = {"headers": {"Content-Encoding": "gzip"}}
+
+
+def coded(text: bytes) -> dict[str, Any]:
+    """What a body of a content coding adds to a rule."""
+    return {**CODED, "body_base64": base64.b64encode(text).decode()}
+
+
+@pytest.mark.parametrize(
+    ("body", "settings"),
+    [
+        ({"body": "x" * 3000}, {"DOWNLOAD_MAXSIZE": 2000}),
+        (coded(b"not gzip at all"), {}),
+    ],
+)
+def test_a_503_whose_body_is_of_no_use_is_throttling_all_the_same(
+    tmp_path: Path, body: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    busy = {"path": "/busy", "status": 503, "retry_after": "1", "first": 1, **body}
+    spec = [ROBOTS, busy, page("^/", "x")]
+    with MockWeb(spec=spec) as web:
+        seeds = [web.url("a.test", path) for path in ("/busy", "/1", "/2")]
+        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
+        entries = pages(web.log())
+        assert sorted(entry.path for entry in entries) == ["/1", "/2", "/busy", "/busy"]
+        after = next(b.start - a.end for a, b in pairwise(entries) if a.status == 503)
+        assert after >= 1.0
+        assert crawl.stats["krowl/politeness/throttling_count"] == 1
+        assert crawl.stats["krowl/frontier/done_count"] == 3
+
+
+@pytest.mark.parametrize(
+    "robots",
+    [
+        coded(gzip.compress((NOTHING + "".join(f"# {n * 7919}\n" for n in range(200_000))).encode(), 1)),
+        {"status": 302, "headers": {"Location": "/rules"}, "body": BIG},
+    ],
+)  # fmt: skip
+def test_a_robots_txt_too_large_to_be_read_in_its_form_allows_nothing(
+    tmp_path: Path, robots: dict[str, Any]
+) -> None:
+    spec = [{"path": "/robots.txt", **robots}, page("/rules", NOTHING), page("/", "x")]
+    with MockWeb(spec=spec) as web:
+        crawl_of(web, tmp_path, [web.url("a.test")], settings={"RETRY_TIMES": 0}).run()
+        assert {entry.path for entry in web.log()} <= {"/robots.txt", "/rules"}
+
+
+def test_a_crawl_delay_holds_for_a_name_with_its_root_dot_too(tmp_path: Path) -> None:
+    robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
+    with MockWeb(spec=[robots, page("^/", "x")]) as web:
+        resolve = '{"a.test": "127.0.0.1"}'
+        seeds = [f"http://a.test.:{web.port}/{number}" for number in range(3)]
+        crawl_of(web, tmp_path, seeds, settings={"KROWL_RESOLVE": resolve}).run()
+        gaps = [b.start - a.end for a, b in pairwise(web.log())]
+        assert len(gaps) == 3
+        assert min(gaps) >= 0.99
+
+
+def test_a_host_whose_delay_is_longer_than_its_robots_txt_lives_is_asked_for_pages_too(
+    tmp_path: Path,
+) -> None:
+    robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
+    with MockWeb(spec=[robots, page("^/", "x")]) as web:
+        seeds = [web.url("a.test", f"/{number}") for number in range(3)]
+        crawl_of(web, tmp_path, seeds, settings={"KROWL_ROBOTS_TTL": 0.2}).run()
+        assert sorted(entry.path for entry in pages(web.log())) == ["/0", "/1", "/2"]
+
+
+@pytest.mark.slow
+def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> None:
+    """Their errors are remembered, so each start is further on in the backoff."""
+    with refusing_port() as port, MockWeb(spec=[ROBOTS, page("/", "x")]) as web:
+        seeds = [web.url("a.test"), f"http://dead.test:{port}/"]
+        for start in range(4):
+            crawl = crawl_of(web, tmp_path, seeds).run()
+            assert crawl.stats["krowl/frontier/deferred"] == 1
+            assert crawl.stats["elapsed_time_seconds"] < 40, start
+        assert frontier_view(crawl.jobdir)["queued"] == 1
+        assert "deferred     1 of the URLs left" in crawl.log
+
+
+@pytest.mark.slow
+def test_a_robots_txt_that_leads_to_a_host_that_is_deferred_does_not_hold_its_sender_up(
+    tmp_path: Path,
+) -> None:
+    with ExitStack() as stack:
+        port = stack.enter_context(refusing_port())
+        to = {"path": "/robots.txt", "redirect": f"http://dead.test:{port}/robots.txt"}
+        web = stack.enter_context(MockWeb(spec=[to, page("/", "x")]))
+        seeds = [f"http://dead.test:{port}/", web.url("a.test")]
+        for _ in range(3):
+            crawl = crawl_of(web, tmp_path, seeds).run()
+            assert crawl.stats["krowl/frontier/deferred"] == 2
+        assert pages(web.log()) == []
+
+
+def test_a_body_of_tiny_chunks_is_given_up_before_it_costs_the_crawl_seconds(
+    tmp_path: Path,
+) -> None:
+    chunks = b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
+    raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+    tiny = {"path": "/tiny", "raw_base64": base64.b64encode(raw).decode()}
+    with MockWeb(spec=[ROBOTS, tiny, page("/", "x")]) as web:
+        seeds = [web.url("a.test", "/tiny"), web.url("b.test")]
+        crawl = crawl_of(web, tmp_path, seeds, settings={"RETRY_TIMES": 0}).run()
+        assert crawl.stats["krowl/fetch/failed_count/protocol"] == 1
+        assert crawl.stats["krowl/frontier/done_count"] == 1

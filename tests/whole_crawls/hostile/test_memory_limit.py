@@ -1,0 +1,130 @@
+"""Bodies in memory stay near KROWL_MEMORY_LIMIT, and all pages come in the end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import brotli
+import pytest
+
+from krowlspider.crawl.monitoring.machine_memory import machine_memory, memory_to_be_had
+from tests.support.crawling import Crawl, write_seeds
+from tests.support.rawweb import NOT_FOUND, Raw, RawWeb
+
+MB = 1_000_000
+LINE = b"<p>%07d of a page without links</p>\n"
+
+
+def chunked(size: int) -> Raw:
+    """A page of about so many bytes, in chunks of 10 kB."""
+    lines = b"".join(LINE % number for number in range(size // len(LINE % 0)))
+    parts = [lines[at : at + 10_000] for at in range(0, len(lines), 10_000)]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return Raw(head + chunks + b"0\r\n\r\n")
+
+
+def packed(size: int) -> Raw:
+    """As `chunked`, in a few bytes of brotli."""
+    body = brotli.compress(LINE % 1 * (size // len(LINE % 1)))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: br\r\n"
+    return Raw(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def crawl_of(web: RawWeb, folder: Path, hosts: int, **settings: object) -> Crawl:
+    seeds = [f"http://h{number}.test:{web.port}/" for number in range(hosts)]
+    return Crawl(
+        folder / "job",
+        arguments={"seeds": write_seeds(folder / "seeds.txt", seeds)},
+        settings={"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, **settings},
+        feed=False,
+        cold=True,
+    )
+
+
+def peak(crawl: Crawl) -> int:
+    """Most resident memory of a crawl so far, bytes; 0 once it has ended."""
+    try:
+        status = Path(f"/proc/{crawl.process.pid}/status").read_text()
+    except FileNotFoundError:
+        return 0
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return 1024 * int(found[1]) if found else 0
+
+
+def assert_all_came(crawl: Crawl, hosts: int) -> None:
+    stats = crawl.stats
+    assert stats["krowl/frontier/done_count"] == hosts
+    assert stats["downloader/response_status_count/200"] == hosts
+    assert not [name for name in stats if name.startswith("krowl/fetch/failed_count")]
+    assert stats["krowl/memory/held_bytes"] == 0
+
+
+# Packed ones are decoded one at a time, so that few need be in memory.
+@pytest.mark.parametrize(
+    ("page", "waits"), [(chunked(2 * MB), 1), (packed(2 * MB), 0)], ids=["chunked", "packed"]
+)
+def test_pages_wait_for_memory_and_all_come(tmp_path: Path, page: Raw, waits: int) -> None:
+    answers = {"/": page, "/robots.txt": NOT_FOUND}
+    with RawWeb(answers) as web:
+        settings = {"DOWNLOAD_MAXSIZE": 3 * MB, "KROWL_MEMORY_LIMIT": 12 * MB}
+        crawl = crawl_of(web, tmp_path, 40, **settings).run()
+        assert_all_came(crawl, 40)
+        assert crawl.stats["krowl/memory/waits_count"] >= waits
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", [chunked(10 * MB), packed(10 * MB)], ids=["chunked", "packed"])
+def test_256_bodies_of_10_mb_stay_near_the_limit(tmp_path: Path, page: Raw) -> None:
+    """They took 7.5 GB. A limit of 512 MB, and the 0.2 GB of a crawl besides."""
+    with RawWeb({"/": page, "/robots.txt": NOT_FOUND}) as web:
+        crawl = crawl_of(web, tmp_path, 256, KROWL_MEMORY_LIMIT=512 * MB).start()
+        most = 0
+        while crawl.process.poll() is None:
+            most = max(most, peak(crawl))
+        crawl.wait()
+        print(f"peak {most / MB:.0f} MB")
+        assert_all_came(crawl, 256)
+        assert most < 850 * MB
+
+
+# --- how much there is ---
+
+
+def group(folder: Path, lines: str, **limits: str) -> tuple[Path, Path]:
+    """A ``/proc/self/cgroup`` of these lines, and a tree with these files."""
+    groups = folder / "cgroup"
+    groups.write_text(lines)
+    for path, limit in limits.items():
+        file = folder / "tree" / path.replace("__", "/").replace("_dot_", ".")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(limit + "\n")
+    return groups, folder / "tree"
+
+
+@pytest.mark.parametrize(
+    ("lines", "limits", "found"),
+    [
+        ("0::/\n", {"memory_dot_max": "max"}, 1000),
+        ("0::/\n", {"memory_dot_max": "600"}, 600),
+        ("0::/\n", {"memory_dot_max": "6000"}, 1000),
+        ("0::/a/b\n", {"a__b__memory_dot_max": "max", "a__memory_dot_max": "500"}, 500),
+        # As a container sees it, whose tree begins with its own group.
+        ("0::/docker/1234\n", {"memory_dot_max": "400"}, 400),
+        ("5:cpu:/\n4:memory:/x\n", {"memory__x__memory.limit_in_bytes": "300"}, 300),
+        ("4:memory:/\n", {"memory__memory.limit_in_bytes": str(2**63)}, 1000),
+        ("4:cpu,memory:/\n", {"memory__memory.limit_in_bytes": "200"}, 200),
+        ("", {}, 1000),
+    ],
+)
+def test_memory_is_what_the_group_or_the_machine_has(
+    tmp_path: Path, lines: str, limits: dict[str, str], found: int
+) -> None:
+    groups, tree = group(tmp_path, lines, **limits)
+    assert memory_to_be_had(groups, tree, 1000) == found
+
+
+def test_without_groups_it_is_what_the_machine_has(tmp_path: Path) -> None:
+    assert memory_to_be_had(tmp_path / "none", tmp_path) == machine_memory() > 0
