@@ -30,7 +30,7 @@ from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
-from tests.whole_crawls.test_crawl import DELAY, crawl_of, pages
+from tests.support.crawls import DELAY, crawl_of, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

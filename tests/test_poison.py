@@ -19,7 +19,7 @@ from krowlspider.frontier.store.store import LevelStore
 from tests.mockweb import MockWeb
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import Crawl, frontier_view
-from tests.whole_crawls.test_crawl import crawl_of, page, pages
+from tests.support.crawls import crawl_of, page, pages
 from tests.whole_crawls.test_restart import GRAPH, fetched
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.mockweb.oracle import reachable
 from tests.powerloss.disk import BUFFER, SMALL_BUFFER, Loss, WatchedCrawl, lose_power
 from tests.powerloss.survivors import Survivors
 from tests.support.crawling import frontier_view, scrapy, write_seeds
-from tests.whole_crawls.test_crawl import DELAY, pages
+from tests.support.crawls import DELAY, pages
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,11 +31,12 @@ from tests.archive.s3 import (
     noise,
     s3_server,
 )
-from tests.config.test_settings import project_settings
 from tests.mockweb import MockWeb
+from tests.support.archived import assert_archived
 from tests.support.crawling import ROOT, frontier_view
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.settings import project_settings
 from tests.test_warc_command import warc
-from tests.whole_crawls.test_crawl import assert_archived, crawl_of, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,7 +31,7 @@ from tests.archive.captures import STARTED, Odd, capture, finished, options, ser
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.crawling import ROOT, scrapy
-from tests.whole_crawls.test_crawl import crawl_of
+from tests.support.crawls import crawl_of
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture

@@ -78,6 +78,10 @@ class Job:
     client: Client
     decoders: Decoders
     hasher: IdentityHasher
+    # The clocks, in seconds, and the writer's class. A simulation has its own.
+    wall = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+    writer = WarcWriter
 
     def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
@@ -86,8 +90,6 @@ class Job:
         self.rule = delay_policy(settings)
         self.memory = memory_account(settings)
         self.contact: str = settings["KROWL_CONTACT"]
-        # Returns the time in epoch seconds.
-        self.wall = time.time
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
@@ -174,7 +176,7 @@ class Job:
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
         # One for each mark that the last process left.
         self.blames = [blame(self.store, path, boot) for path in paths]
-        self.holds = settle_holds(self.store, self.folder.path / NOTES, time.time())
+        self.holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)
         seen = SeenSet(
@@ -188,12 +190,12 @@ class Job:
             seen,
             frontier_limits(settings),
             self.rule,
-            monotonic=time.monotonic,
+            monotonic=self.monotonic,
             wall=self.wall,
             boot=boot,
         )
         self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
-        self._loop_clock = LoopClock(asyncio.get_running_loop())
+        self._loop_clock = LoopClock(asyncio.get_running_loop(), self.monotonic)
         self._loop_clock.start()
         self._resolver = Resolver(
             overrides=settings.getdict("KROWL_RESOLVE"),
@@ -206,7 +208,7 @@ class Job:
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
         payloads = self._payloads()
-        self.archive = WarcWriter(
+        self.archive = self.writer(
             warc_folder(settings, self.folder.path),
             SeriesOptions(
                 prefix=settings["KROWL_WARC_PREFIX"],

@@ -19,8 +19,9 @@ from krowlspider.archive.tools.check import check_folder
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
+from tests.support.archived import stored
 from tests.support.crawling import Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import QUICK, stored
+from tests.support.crawls import QUICK
 
 from .faultpoints import (
     PAGES,

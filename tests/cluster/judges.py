@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.tools.check import check_folder
 from tests.mockweb.identity import identity
+from tests.support.archived import is_archived, stored
 from tests.support.crawling import CONTACT
-from tests.whole_crawls.test_crawl import is_archived, pages, stored
+from tests.support.crawls import pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,7 +20,7 @@ from tests.mockweb.log import Entry
 from tests.mockweb.oracle import reachable
 from tests.mockweb.robots import allowed_at, delay_at
 from tests.support.crawling import DEADLINE, Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import pages
+from tests.support.crawls import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import CONTACT, Crawl, scrapy, write_seeds
-from tests.whole_crawls.test_crawl import QUICK, pages
+from tests.support.crawls import QUICK, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import identity, reachable
 from tests.support.crawling import Crawl, frontier_view
-from tests.whole_crawls.test_crawl import QUICK, page, pages
+from tests.support.crawls import QUICK, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,9 @@ from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
+from tests.support.archived import assert_archived
 from tests.support.crawling import Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import QUICK, assert_archived, impolite, page, pages
+from tests.support.crawls import QUICK, impolite, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

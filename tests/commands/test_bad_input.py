@@ -15,18 +15,10 @@ import pytest
 from krowlspider.crawl.folder import JobFolder
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy, write_seeds
+from tests.support.crawls import refused
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def refused(crawl: Crawl, code: int = 2) -> str:
-    """Run a crawl that must not start; the one line it ends with."""
-    crawl.run(code=code)
-    assert "Traceback" not in crawl.log, crawl.log
-    told = [line for line in crawl.log.splitlines() if line.startswith("krowlspider: ")]
-    assert len(told) == 1, crawl.log
-    return told[0]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

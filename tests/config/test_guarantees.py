@@ -19,11 +19,10 @@ from krowlspider.errors import SettingsError
 from middlewares.politeness import PolitenessMiddleware
 from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
-from tests.commands.test_bad_input import refused
 from tests.mockweb import MockWeb
+from tests.support.archived import assert_archived
 from tests.support.crawling import Crawl, frontier_view
-from tests.whole_crawls.test_crawl import assert_archived, page, pages
-from tests.whole_crawls.test_disk_full import status_lines
+from tests.support.crawls import page, pages, refused, status_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

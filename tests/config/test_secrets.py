@@ -24,10 +24,10 @@ from krowlspider.config.validation import validate
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.nodes.static import StaticNode
 from krowlspider.errors import JobError
-from tests.config.test_settings import project_settings, refusal
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT
-from tests.whole_crawls.test_crawl import crawl_of, page
+from tests.support.crawls import crawl_of, page
+from tests.support.settings import project_settings, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path

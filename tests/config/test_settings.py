@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scrapy import Spider
 from scrapy.crawler import Crawler
-from scrapy.settings import Settings, default_settings
+from scrapy.settings import default_settings
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.test import get_crawler
 
@@ -20,8 +20,9 @@ from krowlspider.config.validation import CHECKERS, KNOWN, RENAMED, validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.errors import KrowlError
 from krowlspider.spiders.broad import BroadSpider
+from tests.support.settings import project_settings, refusal
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,14 +37,6 @@ class OwnDupeFilter(DupeFilter):
 
 class OwnDownloader(Downloader):
     pass
-
-
-def project_settings(**changes: Any) -> Settings:
-    """The project's settings and a contact, with ``changes`` as ``-s`` would set them."""
-    settings = Settings()
-    settings.setmodule("krowlspider.settings", priority="project")
-    settings.setdict({"KROWL_CONTACT": "you@example.org", **changes}, priority="cmdline")
-    return settings
 
 
 def components(crawler: Crawler, name: str) -> list[Any]:
@@ -72,12 +65,6 @@ def test_what_the_broad_spider_leaves_out_an_ordinary_spider_keeps():
     assert "scrapy.spidermiddlewares.depth.DepthMiddleware" in components(
         crawler, "SPIDER_MIDDLEWARES"
     )
-
-
-def refusal(**changes: Any) -> str:
-    with pytest.raises(SettingsError) as caught:
-        validate(project_settings(**changes))
-    return str(caught.value)
 
 
 def test_the_settings_as_they_come_are_valid_once_there_is_a_contact():

@@ -25,9 +25,10 @@ from krowlspider.frontier.frontier import Candidate
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
+from tests.support.archived import assert_archived
 from tests.support.crawling import Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import QUICK, assert_archived, crawl_of, pages
-from tests.whole_crawls.test_disk_full import SmallDisk, status_lines
+from tests.support.crawls import QUICK, crawl_of, pages, status_lines
+from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,8 @@ import pytest
 
 from krowlspider.crawl.refusals import HOSTS, PERIOD, Refusals
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
-from tests.mockweb import MockWeb
-from tests.whole_crawls.test_crawl import crawl_of, page
+from tests.support.crawls import crawl_of, page
+from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,9 +106,9 @@ def test_every_bound_of_a_fetch_names_the_host(tmp_path: Path) -> None:
         page("/", "x"),
     ]
     hosts = ["broken", "coded", "strange", "large", "drip", "mute", "good"]
-    with socket.create_server(("127.0.0.1", 0)) as silent, MockWeb(spec=spec) as web:
+    with SimulatedRawWeb({}) as silent, SimulatedWeb(spec=spec) as web:
         seeds = [web.url(f"{host}.test") for host in hosts]
-        seeds.append(f"https://silent.test:{silent.getsockname()[1]}/")
+        seeds.append(f"https://silent.test:{silent.port}/")
         settings = {
             "DOWNLOAD_TIMEOUT": 4,
             "DOWNLOAD_MAXSIZE": 2500,
@@ -132,7 +131,7 @@ def test_every_bound_of_a_fetch_names_the_host(tmp_path: Path) -> None:
 
 def test_a_page_at_a_forbidden_address_names_the_host(tmp_path: Path) -> None:
     """Without robots.txt, whose middleware tells it else."""
-    with MockWeb(spec=[page("/", "x")]) as web:
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
         settings = {"KROWL_ALLOW_ADDRESSES": "", "RETRY_TIMES": 0, "ROBOTSTXT_OBEY": 0}
         crawl = crawl_of(web, tmp_path, [web.url("own.test")], settings=settings).run()
         assert web.log() == []

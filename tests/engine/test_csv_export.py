@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.engine.csv_export import CsvItemExporter
-from tests.mockweb import MockWeb
-from tests.whole_crawls.test_crawl import crawl_of, page
+from tests.support.crawls import crawl_of, page
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def test_other_cells_are_as_scrapy_writes_them() -> None:
 
 def test_a_csv_feed_of_a_crawl_has_no_formula_and_a_json_feed_is_as_ever(tmp_path: Path) -> None:
     title = '=cmd|"/C calc"!A0 \x1b[2J'
-    with MockWeb(spec=[page("/", f"<title>{title}</title>")]) as web:
+    with SimulatedWeb(spec=[page("/", f"<title>{title}</title>")]) as web:
         feeds = {str(tmp_path / name): {"format": name} for name in ("csv", "jsonl")}
         settings = {"FEEDS": json.dumps(feeds)}
         crawl_of(web, tmp_path, [web.url("a.test")], settings=settings, feed=False).run()

@@ -17,8 +17,8 @@ from scrapy.utils.test import get_crawler
 from extensions.gc_tuning import GcTuning
 from krowlspider.crawl.parts import idle_connections
 from krowlspider.engine.logformatter import LogFormatter
-from tests.mockweb import MockWeb
-from tests.whole_crawls.test_crawl import crawl_of, page
+from tests.support.crawls import crawl_of, page
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_garbage_is_looked_for_less_often_while_the_engine_runs_and_as_before_af
 def test_each_page_has_its_line_in_the_log_at_debug_alone(
     tmp_path: Path, level: str, lines: int
 ) -> None:
-    with MockWeb(spec=SITE) as web:
+    with SimulatedWeb(spec=SITE) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={"LOG_LEVEL": level}).run()
     said = crawl.log
     assert said.count("DEBUG: Crawled (200)") == lines

@@ -33,8 +33,8 @@ from krowlspider.crawl.monitoring.endpoint import Endpoint, Page
 from krowlspider.crawl.monitoring.metrics import HELP, SERIES_MAX, registry, text
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT
+from tests.support.crawls import crawl_of, page
 from tests.support.debian import program
-from tests.whole_crawls.test_crawl import crawl_of, page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping

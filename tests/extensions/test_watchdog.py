@@ -20,8 +20,8 @@ from krowlspider.frontier.poison import BEAT_AT, MARK, NOTHING, mark_of
 from krowlspider.frontier.store.schema import host_key, queue_key
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, frontier_view, scrapy
+from tests.support.crawls import crawl_of, page, pages
 from tests.test_poison import HOSTS, ORDINARY, SIGKILL, SITE, deadly_crawl
-from tests.whole_crawls.test_crawl import crawl_of, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

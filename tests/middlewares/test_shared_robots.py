@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
-from tests.whole_crawls.test_crawl import DELAY, crawl_of, page
+from tests.support.crawls import DELAY, crawl_of, page
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_a_robots_txt_in_common_binds_each_host_that_leads_to_it_and_a_home_page
         page("/", LINKS),
         page("^/(no|yes)$", "x"),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         seeds = [web.url(host) for host in [*bound, free]]
         crawl = crawl_of(web, tmp_path, seeds, settings={"KROWL_SITEMAPS": 1}).run()
         asked = Counter(f"{e.host.partition(':')[0]}{e.path}" for e in web.log())
@@ -66,7 +66,7 @@ def test_a_site_that_moves_all_to_its_www_host_is_asked_for_the_sitemap_there(
         {"host": www, "path": "/sitemap.xml", "body": sitemap},
         {"host": www, **page("^/(no|yes|named)$", "x")},
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         seeds = [web.url("site.test")]
         crawl = crawl_of(web, tmp_path, seeds, settings={"KROWL_SITEMAPS": 1}).run()
         asked = Counter(f"{e.host.partition(':')[0]}{e.path}" for e in web.log())
@@ -88,7 +88,7 @@ def test_a_crawl_that_keeps_to_its_hosts_asks_no_other_for_its_sitemap(tmp_path:
         {"host": www, **page("/robots.txt", RULES)},
         {"host": www, **page("/sitemap.xml", "x")},
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         settings = {"KROWL_SITEMAPS": 1}
         seeds = [web.url("site.test")]
         crawl_of(web, tmp_path, seeds, settings=settings, arguments={"same_host": 1}).run()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fetch.nameserver import refusing_port
-from tests.mockweb import MockWeb
 from tests.support.crawling import frontier_view
-from tests.whole_crawls.test_crawl import crawl_of, page, pages
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_503_whose_body_is_of_no_use_is_throttling_all_the_same(
 ) -> None:
     busy = {"path": "/busy", "status": 503, "retry_after": "1", "first": 1, **body}
     spec = [ROBOTS, busy, page("^/", "x")]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         seeds = [web.url("a.test", path) for path in ("/busy", "/1", "/2")]
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
         entries = pages(web.log())
@@ -63,14 +63,14 @@ def test_a_robots_txt_too_large_to_be_read_in_its_form_allows_nothing(
     tmp_path: Path, robots: dict[str, Any]
 ) -> None:
     spec = [{"path": "/robots.txt", **robots}, page("/rules", NOTHING), page("/", "x")]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl_of(web, tmp_path, [web.url("a.test")], settings={"RETRY_TIMES": 0}).run()
         assert {entry.path for entry in web.log()} <= {"/robots.txt", "/rules"}
 
 
 def test_a_crawl_delay_holds_for_a_name_with_its_root_dot_too(tmp_path: Path) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
-    with MockWeb(spec=[robots, page("^/", "x")]) as web:
+    with SimulatedWeb(spec=[robots, page("^/", "x")]) as web:
         resolve = '{"a.test": "127.0.0.1"}'
         seeds = [f"http://a.test.:{web.port}/{number}" for number in range(3)]
         crawl_of(web, tmp_path, seeds, settings={"KROWL_RESOLVE": resolve}).run()
@@ -83,7 +83,7 @@ def test_a_host_whose_delay_is_longer_than_its_robots_txt_lives_is_asked_for_pag
     tmp_path: Path,
 ) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
-    with MockWeb(spec=[robots, page("^/", "x")]) as web:
+    with SimulatedWeb(spec=[robots, page("^/", "x")]) as web:
         seeds = [web.url("a.test", f"/{number}") for number in range(3)]
         crawl_of(web, tmp_path, seeds, settings={"KROWL_ROBOTS_TTL": 0.2}).run()
         assert sorted(entry.path for entry in pages(web.log())) == ["/0", "/1", "/2"]
@@ -92,7 +92,7 @@ def test_a_host_whose_delay_is_longer_than_its_robots_txt_lives_is_asked_for_pag
 @pytest.mark.slow
 def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> None:
     """Their errors are remembered, so each start is further on in the backoff."""
-    with refusing_port() as port, MockWeb(spec=[ROBOTS, page("/", "x")]) as web:
+    with refusing_port() as port, SimulatedWeb(spec=[ROBOTS, page("/", "x")]) as web:
         seeds = [web.url("a.test"), f"http://dead.test:{port}/"]
         for start in range(4):
             crawl = crawl_of(web, tmp_path, seeds).run()
@@ -109,7 +109,7 @@ def test_a_robots_txt_that_leads_to_a_host_that_is_deferred_does_not_hold_its_se
     with ExitStack() as stack:
         port = stack.enter_context(refusing_port())
         to = {"path": "/robots.txt", "redirect": f"http://dead.test:{port}/robots.txt"}
-        web = stack.enter_context(MockWeb(spec=[to, page("/", "x")]))
+        web = stack.enter_context(SimulatedWeb(spec=[to, page("/", "x")]))
         seeds = [f"http://dead.test:{port}/", web.url("a.test")]
         for _ in range(3):
             crawl = crawl_of(web, tmp_path, seeds).run()
@@ -123,7 +123,7 @@ def test_a_body_of_tiny_chunks_is_given_up_before_it_costs_the_crawl_seconds(
     chunks = b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
     raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
     tiny = {"path": "/tiny", "raw_base64": base64.b64encode(raw).decode()}
-    with MockWeb(spec=[ROBOTS, tiny, page("/", "x")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, tiny, page("/", "x")]) as web:
         seeds = [web.url("a.test", "/tiny"), web.url("b.test")]
         crawl = crawl_of(web, tmp_path, seeds, settings={"RETRY_TIMES": 0}).run()
         assert crawl.stats["krowl/fetch/failed_count/protocol"] == 1

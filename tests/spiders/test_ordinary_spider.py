@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.mockweb import MockWeb
-from tests.support.archived import Records
+from tests.support.archived import Records, assert_archived
 from tests.support.crawling import Crawl, frontier_view
-from tests.whole_crawls.test_crawl import assert_archived, page, pages
+from tests.support.crawls import AnyWeb, crawl_class, page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 SHOP = [
     page("/", "<a href=/item/one>one</a>"),
@@ -31,8 +34,8 @@ SHOP = [
 BOTH_WAYS = pytest.mark.parametrize("items_at_once", [1, 16])
 
 
-def shop_crawl(web: MockWeb, folder: Path, **settings: Any) -> Crawl:
-    return Crawl(
+def shop_crawl(web: AnyWeb, folder: Path, **settings: Any) -> Crawl:
+    return crawl_class(web)(
         folder / "job",
         spider="ordinary",
         arguments={"root": web.url("shop.test", "")},
@@ -48,7 +51,7 @@ def of_kind(items: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(
     tmp_path: Path, items_at_once: int
 ) -> None:
-    with MockWeb(spec=SHOP) as web:
+    with SimulatedWeb(spec=SHOP) as web:
         crawl = shop_crawl(web, tmp_path, CONCURRENT_ITEMS=items_at_once).run()
         items, root = crawl.items, web.url("shop.test", "")
         assert of_kind(items, "start item") == [{"kind": "start item"}]
@@ -92,8 +95,8 @@ def test_its_requests_survive_a_kill_with_body_meta_and_callbacks(tmp_path: Path
 def test_a_start_that_raises_ends_with_code_1_when_what_it_had_queued_is_done(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(spec=SHOP) as web:
-        crawl = Crawl(
+    with SimulatedWeb(spec=SHOP) as web:
+        crawl = SimulatedCrawl(
             tmp_path / "job",
             spider="failing",
             arguments={"root": web.url("shop.test", "")},
@@ -118,8 +121,8 @@ ENDINGS = [
 def crawl_endings(folder: Path, **settings: Any) -> tuple[Crawl, list[str]]:
     """A crawl whose requests end in every way there is, and the paths that were asked for."""
     middlewares = {"tests.support.spiders.endings.EndingMiddleware": 500}
-    with MockWeb(spec=ENDINGS) as web:
-        crawl = Crawl(
+    with SimulatedWeb(spec=ENDINGS) as web:
+        crawl = SimulatedCrawl(
             folder / "job",
             spider="endings",
             arguments={"root": web.url("ends.test", "")},

@@ -8,15 +8,16 @@ import pytest
 from scrapy.link import Link
 
 from krowlspider.crawl.codec import RequestCodec
-from tests.mockweb import MockWeb
-from tests.support.crawling import Crawl
+from tests.support.crawls import page
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
 from tests.support.spiders.scrapys import Shop
-from tests.whole_crawls.test_crawl import page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.mockweb.log import Entry
+    from tests.support.crawling import Crawl
 
 SITEMAP = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{}</urlset>'
 XML = {"Content-Type": "application/xml"}
@@ -42,8 +43,8 @@ def shop() -> list[dict[str, object]]:
 
 
 def crawl_shop(spider: str, folder: Path) -> tuple[Crawl, list[Entry]]:
-    with MockWeb(spec=shop()) as web:
-        crawl = Crawl(
+    with SimulatedWeb(spec=shop()) as web:
+        crawl = SimulatedCrawl(
             folder / "job",
             spider=spider,
             arguments={"root": web.url("shop.test", "")},

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.spiders.broad import SeedsFile
-from tests.mockweb import MockWeb
-from tests.support.crawling import Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import page, pages
+from tests.support.crawling import frontier_view, write_seeds
+from tests.support.crawls import page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,7 @@ def test_a_file_without_a_seed_is_a_mistake_and_told_in_one_line(
     tmp_path: Path, lines: list[str]
 ) -> None:
     path = write_seeds(tmp_path / "seeds.txt", lines)
-    crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
+    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
     assert crawl.stats["finish_reason"] == "nothing_to_crawl"
     told = f"Nothing to crawl: no line of {path} is a seed, and no URL is queued"
     assert crawl.log.count(told) == 1
@@ -84,10 +85,10 @@ def test_a_file_without_a_seed_is_a_mistake_and_told_in_one_line(
 def test_a_file_without_a_seed_is_no_mistake_when_urls_are_queued(tmp_path: Path) -> None:
     spec = [page("/robots.txt", "", status=404), page("/", "<a href=/a>a</a>"), page("/a", "x")]
     path = tmp_path / "seeds.txt"
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         write_seeds(path, [web.url("a.test")])
-        Crawl(tmp_path / "job", arguments={"seeds": path, "max_pages": 1}).run()
+        SimulatedCrawl(tmp_path / "job", arguments={"seeds": path, "max_pages": 1}).run()
         write_seeds(path, [])
-        crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run()
+        crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run()
         assert [entry.path for entry in pages(web.log())] == ["/", "/a"]
         assert frontier_view(crawl.jobdir)["queued"] == 0

@@ -13,12 +13,16 @@ import pytest
 from krowlspider.spiders.sitemaps import NAMED_MAX
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
+from tests.support.archived import assert_archived
 from tests.support.crawling import Crawl, frontier_view
-from tests.whole_crawls.test_crawl import DELAY, assert_archived, crawl_of, page, pages
+from tests.support.crawls import DELAY, crawl_of, page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
 
 ON = {"KROWL_SITEMAPS": 1}
 HOME = page("/", "home")
@@ -83,7 +87,7 @@ def test_what_the_sitemaps_of_robots_txt_name_is_fetched_once_politely_and_archi
     one = urlset(here("a.site.test", path) for path in ("/", "/p1", "/p2"))
     two = urlset(here("a.site.test", path) for path in ("/p2", "/p3"))
     spec = [rules, HOME, LEAF, xml("/maps/1.xml", one), xml("/maps/2.xml", two)]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path)
         asked = ("/", "/maps/1.xml", "/maps/2.xml", "/sitemap.xml", "/p1", "/p2", "/p3")
         assert fetched(web) == once(*asked)
@@ -102,7 +106,7 @@ def test_what_the_sitemaps_of_robots_txt_name_is_fetched_once_politely_and_archi
 
 def test_sitemap_xml_is_read_where_no_robots_txt_is(tmp_path: Path) -> None:
     spec = [NO_ROBOTS, HOME, LEAF, xml("/sitemap.xml", urlset([here("a.site.test", "/p1")]))]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path)
         assert fetched(web) == once("/", "/sitemap.xml", "/p1")
         assert counted(crawl) == {"read_count": 1, "url_count": 1}
@@ -112,7 +116,7 @@ def test_an_index_leads_to_sitemaps_of_every_form(tmp_path: Path) -> None:
     """gzip as a file and as a coding, text, RSS; one beyond DOWNLOAD_MAXSIZE; one that breaks off;
     an image."""
     names = ("a.gz", "b.xml", "c.txt", "d.rss", "e.xml", "f.xml", "g.png")
-    with MockWeb(spec=[NO_ROBOTS]) as web:
+    with SimulatedWeb(spec=[NO_ROBOTS]) as web:
         port = web.port
     packed = gzip.compress(urlset([f"http://a.site.test:{port}/pa"]).encode())
     places = {name: here("a.site.test", f"/p{name[0]}") for name in names}
@@ -129,7 +133,7 @@ def test_an_index_leads_to_sitemaps_of_every_form(tmp_path: Path) -> None:
         xml("/f.xml", f"<urlset><url><loc>{places['f.xml']}</loc></url><url><loc>http"),
         {"path": "/g.png", "body": "\x89PNG", "headers": {"Content-Type": "image/png"}},
     ]
-    with MockWeb(spec=spec, port=port) as web:
+    with SimulatedWeb(spec=spec, port=port) as web:
         crawl = crawled(web, tmp_path, settings={"DOWNLOAD_MAXSIZE": 50_000})
         maps = ["/sitemap.xml", *(f"/{name}" for name in names)]
         assert fetched(web) == once("/", *maps, *(f"/p{letter}" for letter in "abcdef"))
@@ -148,7 +152,7 @@ def test_a_sitemap_speaks_for_its_own_domain_only(tmp_path: Path) -> None:
         xml("/sitemap.xml", urlset(urls)),
         xml("/index.xml", index(children)),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path)
         own = ("/", "/index.xml", "/sitemap.xml")
         others = ("/p1", "/map.xml", "/index.xml", "/sitemap.xml")
@@ -175,7 +179,7 @@ def test_a_sitemap_elsewhere_speaks_for_the_domain_whose_robots_txt_names_it(
         xml("/i.xml", index([here(cdn, "/yes.xml"), here(cdn, "/no.xml")]), host=cdn),
         xml("/yes.xml", urlset(urls), host=cdn),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path)
         maps = (f"{cdn}/i.xml", f"{cdn}/yes.xml", f"{cdn}/sitemap.xml")
         assert fetched(web) == once("/", "/sitemap.xml", "/p1", *maps)
@@ -193,7 +197,7 @@ def test_a_sitemap_line_leads_out_of_scope_no_more_than_a_link_does(
     tmp_path: Path, argument: str
 ) -> None:
     spec = [robots("Sitemap: " + here("b.other.test", "/map.xml")), HOME]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, arguments={argument: 1})
         assert {entry.host for entry in web.log()} == {f"a.site.test:{web.port}"}
         assert counted(crawl) == {argument.removeprefix("same_"): 1}
@@ -214,7 +218,7 @@ def test_sitemaps_are_asked_for_and_read_no_deeper_than_max_depth(tmp_path: Path
         ),
         LEAF,
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, arguments={"max_depth": 1})
         assert fetched(web) == once("/", "/sitemap.xml", "/p1", "b.two.test/")
         assert counted(crawl) == {"read_count": 1, "url_count": 1, "depth": 2}
@@ -224,7 +228,7 @@ def test_an_index_in_an_index_in_an_index_is_the_end(tmp_path: Path) -> None:
     spec = [NO_ROBOTS, HOME, LEAF, xml("/sitemap.xml", index([here("a.site.test", "/2.xml")]))]
     spec += [xml("/2.xml", index([here("a.site.test", "/3.xml")]))]
     spec += [xml("/3.xml", index([here("a.site.test", f"/4{x}.xml") for x in "ab"]))]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path)
         assert fetched(web) == once("/", "/sitemap.xml", "/2.xml", "/3.xml")
         assert counted(crawl) == {"read_count": 3, "url_count": 0, "sitemap_depth": 2}
@@ -232,7 +236,7 @@ def test_an_index_in_an_index_in_an_index_is_the_end(tmp_path: Path) -> None:
 
 def test_an_index_of_itself_is_read_once(tmp_path: Path) -> None:
     spec = [NO_ROBOTS, HOME, xml("/sitemap.xml", index([here("a.site.test", "/sitemap.xml")]))]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawled(web, tmp_path)
         assert fetched(web) == once("/", "/sitemap.xml")
 
@@ -242,7 +246,7 @@ def test_robots_txt_and_errors_hold_for_sitemaps_as_for_pages(tmp_path: Path) ->
     names = urlset([here("a.site.test", "/p1")])
     spec = [rules, HOME, LEAF, xml("/s.xml", names, status=500, first=1), xml("/s.xml", names)]
     spec += [xml("/t.xml", names, status=500)]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, settings={"RETRY_TIMES": 1})
         assert fetched(web) == once("/", "/s.xml", "/s.xml", "/t.xml", "/t.xml", "/p1")
         assert counted(crawl) == {"read_count": 1, "url_count": 1, "robots": 1}
@@ -259,7 +263,7 @@ def test_what_a_sitemap_redirects_to_is_read_as_one_and_a_page_as_a_page(tmp_pat
         page("/home", "<title>Home</title><a href=/p2>x</a>"),
         LEAF,
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, [web.url("a.site.test", "/p")])
         asked = ("/p", "/old.xml", "/new.xml", "/sitemap.xml", "/home", "/p1", "/p2")
         assert fetched(web) == once(*asked)
@@ -272,14 +276,14 @@ def test_no_sitemap_is_asked_for_where_they_or_robots_txt_are_off(
     tmp_path: Path, setting: dict[str, object]
 ) -> None:
     spec = [robots("Sitemap: /s.xml"), HOME]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawled(web, tmp_path, settings=setting)
         assert fetched(web) == once("/")
 
 
 def test_an_ordinary_spider_asks_for_no_sitemap(tmp_path: Path) -> None:
-    with MockWeb(spec=[robots("Sitemap: /s.xml"), page("^/", "page")]) as web:
-        Crawl(
+    with SimulatedWeb(spec=[robots("Sitemap: /s.xml"), page("^/", "page")]) as web:
+        SimulatedCrawl(
             tmp_path / "job",
             spider="ordinary",
             arguments={"root": web.url("a.site.test", "")},
@@ -294,7 +298,7 @@ def test_what_the_caps_refuse_of_sitemaps_is_counted(tmp_path: Path) -> None:
     # One that is named again is no other.
     spec = [robots(*lines[:9], *lines), HOME, LEAF]
     spec += [xml("/0.xml", urlset(here("a.site.test", f"/p{n}") for n in range(50)))]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, settings={"KROWL_HOST_QUEUE_MAX": 4})
         # The seed, 3 sitemaps beside it, and the pages that find room where they were.
         refused = NAMED_MAX + 1 - 3 + 50 - 2
@@ -310,7 +314,7 @@ def test_what_the_caps_refuse_of_sitemaps_is_counted(tmp_path: Path) -> None:
 def test_robots_txt_that_expires_does_not_bring_its_sitemaps_again(tmp_path: Path) -> None:
     urls = [here("a.site.test", f"/p{number}") for number in range(8)]
     spec = [robots("Sitemap: /s.xml"), HOME, LEAF, xml("/s.xml", urlset(urls))]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawled(web, tmp_path, settings={"KROWL_ROBOTS_TTL": 0.5, "KROWL_DELAY_MIN": 0.2})
         assert len(web.log()) - len(pages(web.log())) >= 3
         paths = ("/", "/s.xml", "/sitemap.xml", *(f"/p{number}" for number in range(8)))
@@ -357,7 +361,7 @@ def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
     names = [f"/s{number}.xml{'.gz' if packed == 'a file' else ''}" for number in range(6)]
     robots = "".join(f"Sitemap: http://a.test:{{port}}{name}\n" for name in names)
     spec = [page("/robots.txt", robots), page("/", "x"), page("/sitemap.xml", "", status=404)]
-    with MockWeb(spec=[page("/", "x")]) as web:
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
         port = web.port
     for number, name in enumerate(names):
         url = f"http://a.test:{port}/of{number}"
@@ -367,7 +371,7 @@ def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
         else:
             bytes_ = base64.b64encode(gzip.compress(body.encode(), 1))
             spec.append({"path": name, "body_base64": bytes_.decode()})
-    with MockWeb(spec=[*spec, page("^/of", "x")], port=port) as web:
+    with SimulatedWeb(spec=[*spec, page("^/of", "x")], port=port) as web:
         crawl = crawled(web, tmp_path)
         read = {entry.path for entry in web.log() if entry.path.startswith("/of")}
         assert len(read) == 5

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.support import warm
+from tests.support.in_process import run_here
 from tests.support.warm import ROOT
 
 if TYPE_CHECKING:
@@ -168,13 +169,14 @@ def write_seeds(path: Path, seeds: Iterable[str]) -> Path:
 
 
 def scrapy(*words: object, code: int = 0, given: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Run a command of the project to its end, which must come with this exit code, and without a
-    traceback."""
-    command = [sys.executable, "-m", "scrapy", *map(str, words)]
-    done = warm.run(command, given=given.encode())
-    said = done.stderr.decode()
-    assert done.returncode == code, said
-    assert "Traceback" not in said
+    """Run a command of the project in this process.
+
+    It must end with this exit code, and without a traceback.
+    """
+    done = run_here(list(map(str, words)), given=given.encode())
+    errors = done.stderr.decode()
+    assert done.returncode == code, errors
+    assert "Traceback" not in errors
     return done
 
 

@@ -109,14 +109,25 @@ class RawWeb:
 def _read(connection: socket.socket) -> bytes:
     """The next request, its body included; empty when the client is gone."""
     data = b""
-    while b"\r\n\r\n" not in data:
+    while not (request := first_request(data)):
         data += (more := connection.recv(_ROOM))
         if not more:
             return b""
-    found = _LENGTH.search(data)
-    end = data.index(b"\r\n\r\n") + 4 + (int(found[1]) if found else 0)
-    while len(data) < end:
-        data += (more := connection.recv(_ROOM))
-        if not more:
-            return b""
-    return data
+    return request
+
+
+def first_request(data: bytes) -> bytes:
+    """The first request in what was received, its body included; empty until it is whole."""
+    head, end, _ = data.partition(b"\r\n\r\n")
+    found = _LENGTH.search(head + end)
+    size = len(head) + len(end) + (int(found[1]) if found else 0)
+    return data[:size] if end and len(data) >= size else b""
+
+
+HTML = b"Content-Type: text/html"
+
+
+def answer(*lines: bytes, body: bytes = b"", status: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    """An answer of these lines, as long as it says."""
+    length = b"Content-Length: %d" % len(body)
+    return b"\r\n".join([status, *lines, length, b"", body])

@@ -34,6 +34,7 @@ from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
+from tests.frontier.memory import MemoryStore
 from tests.mockweb.log import Entry
 
 if TYPE_CHECKING:
@@ -409,3 +410,25 @@ class Simulation:
     def discover(self, urls: Iterable[str], via: str | None = None) -> int:
         """Hand URLs over, as the spider does with seeds and links."""
         return self.scheduler.intake.discover(urls, depth=int(via is not None), via=via)
+
+
+def in_memory() -> Callable[[bool], Store]:
+    """A store whose content outlives processes; after a death it is another one, as it was."""
+    data: dict[bytes, bytes] = {}
+
+    class Kept(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self._data = data
+            self.get = data.get
+
+        def close(self) -> None:
+            pass
+
+    def reopen(in_order: bool) -> Store:
+        nonlocal data
+        if not in_order:
+            data = dict(data)
+        return Kept()
+
+    return reopen

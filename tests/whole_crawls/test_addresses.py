@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
-from tests.whole_crawls.test_crawl import assert_archived, crawl_of, page, pages
+from tests.support.archived import assert_archived
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def test_invariant_1_an_address_has_at_most_its_share_of_requests_in_flight(
     """Twelve domains at one address, and two at another: robots.txt counts, and each page is
     fetched once."""
     spec = [{**ROBOTS, "latency": 0.02}, {**page("/", LINKS), "latency": 0.1}, page("^/", "leaf")]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crowd = [f"crowd{number}.test" for number in range(12)]
         others = ["other1.test", "other2.test"]
         resolve = dict.fromkeys(crowd, "127.0.0.1") | dict.fromkeys(others, "127.0.0.2")
@@ -62,7 +63,7 @@ def test_a_page_that_was_turned_back_is_none_of_the_pages_that_may_be_fetched(
     tmp_path: Path,
 ) -> None:
     spec = [ROBOTS, {**page("/", "leaf"), "latency": 0.05}]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         seeds = [web.url(f"h{number}.test") for number in range(12)]
         crawl = crawl_of(
             web,

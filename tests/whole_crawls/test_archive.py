@@ -7,19 +7,20 @@ import gzip
 import re
 import ssl
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import brotli
 import trustme
 from backports import zstd
 
 from tests.support.archived import Record, sha1, valid_records
-from tests.support.crawling import Crawl, write_seeds
-from tests.support.rawweb import Raw, RawWeb
+from tests.support.crawls import crawl_raw
+from tests.support.rawweb import HTML, Raw, answer
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb
 from tests.support.spiders.asking import BODY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 TEXT = b"<title>A page</title><p>" + b"words of a page, " * 40
@@ -27,27 +28,10 @@ TEXT = b"<title>A page</title><p>" + b"words of a page, " * 40
 MEMBER = gzip.compress(b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 0\r\n\r\n\r\n\r\n")
 
 
-def crawl_raw(folder: Path, seeds: Iterable[str], **settings: Any) -> Crawl:
-    """A crawl of these seeds, without trying again and without delays."""
-    quick = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
-    return Crawl(
-        folder / "job",
-        arguments={"seeds": write_seeds(folder / "seeds.txt", seeds)},
-        settings={**quick, **settings},
-    ).run()
-
-
-def answer(*lines: bytes, body: bytes = b"", status: bytes = b"HTTP/1.1 200 OK") -> bytes:
-    """An answer of these lines, as long as it says."""
-    length = b"Content-Length: %d" % len(body)
-    return b"\r\n".join([status, *lines, length, b"", body])
-
-
 def chunked(*lines: bytes, body: bytes) -> bytes:
     return b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"Transfer-Encoding: chunked", b"", body])
 
 
-HTML = b"Content-Type: text/html"
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
 # What is sent, and its payload where the record has the digest of it.
 ODD: dict[str, tuple[Raw, bytes | None]] = {
@@ -141,7 +125,7 @@ def test_every_odd_answer_is_stored_byte_for_byte_and_so_is_what_was_asked_for_i
     tmp_path: Path,
 ) -> None:
     answers = {path: raw for path, (raw, _) in ODD.items()}
-    with RawWeb({**answers, "/more": MORE}) as web:
+    with SimulatedRawWeb({**answers, "/more": MORE}) as web:
         urls = {path: web.url("odd.test", path) for path in [*answers, "/more"]}
         crawl = crawl_raw(tmp_path, urls.values())
         records = valid_records(crawl.jobdir / "warc")
@@ -182,7 +166,7 @@ def test_a_payload_that_is_there_already_is_a_revisit_whatever_its_head(tmp_path
         "/chunked": chunked(HTML, body=b"%x\r\n%b\r\n0\r\nX: 1\r\n\r\n" % (len(TEXT), TEXT)),
         "/404": answer(HTML, status=b"HTTP/1.1 404 Gone", body=TEXT),
     }
-    with RawWeb({path: Raw(data) for path, data in heads.items()}) as web:
+    with SimulatedRawWeb({path: Raw(data) for path, data in heads.items()}) as web:
         urls = [web.url("odd.test", path) for path in heads]
         crawl = crawl_raw(tmp_path, urls)
         records = valid_records(crawl.jobdir / "warc")
@@ -213,8 +197,8 @@ def test_head_post_and_conditional_requests_are_stored_as_they_were_sent_and_ans
         "/post": answer(HTML, status=b"HTTP/1.1 201 Created", body=b"thanks"),
         "/same": b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 99\r\n\r\n',
     }
-    with RawWeb({path: Raw(data) for path, data in answers.items()}) as web:
-        crawl = Crawl(
+    with SimulatedRawWeb({path: Raw(data) for path, data in answers.items()}) as web:
+        crawl = SimulatedCrawl(
             tmp_path / "job",
             spider="asking",
             arguments={"root": web.url("odd.test", "")},
@@ -262,7 +246,11 @@ def tls_context(most: ssl.TLSVersion) -> ssl.SSLContext:
 def test_records_of_tls_say_which_version_and_cipher_suite_were_spoken(tmp_path: Path) -> None:
     page = {"/": Raw(answer(HTML, body=b"secret"))}
     old, new = (tls_context(most) for most in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3))
-    with RawWeb(page, old) as older, RawWeb(page, new) as newer, RawWeb(page) as plain:
+    with (
+        SimulatedRawWeb(page, old) as older,
+        SimulatedRawWeb(page, new) as newer,
+        SimulatedRawWeb(page) as plain,
+    ):
         webs = {"tls/1.2": older, "tls/1.3": newer, "": plain}
         crawl = crawl_raw(tmp_path, [web.url("odd.test") for web in webs.values()])
         records = valid_records(crawl.jobdir / "warc")
@@ -304,7 +292,7 @@ REASONS = {
 def test_of_an_answer_that_was_cut_off_there_is_what_came_and_why_it_is_not_whole(
     tmp_path: Path,
 ) -> None:
-    with RawWeb(CUT) as web:
+    with SimulatedRawWeb(CUT) as web:
         # A host each, as one would have the next wait.
         urls = {path: web.url(f"{path[1:]}.test", path) for path in CUT}
         limits = {"DOWNLOAD_MAXSIZE": 2000, "DOWNLOAD_TIMEOUT": 1.2, "KROWL_WARC_FAILURES": 1}
@@ -348,7 +336,7 @@ def test_an_answer_that_cannot_be_decoded_is_whole_and_said_to_be_of_no_use(
         path: Raw(answer(HTML, b"Content-Encoding: " + coding, body=body))
         for path, (coding, body, _) in coded.items()
     }
-    with RawWeb(raw) as web:
+    with SimulatedRawWeb(raw) as web:
         urls = {path: web.url(f"{path[1:]}.test", path) for path in coded}
         settings = {"DOWNLOAD_MAXSIZE": 10_000, "KROWL_WARC_FAILURES": 1}
         crawl = crawl_raw(tmp_path, urls.values(), **settings)
@@ -422,7 +410,7 @@ NOTED = {
 
 
 def test_nothing_that_a_hostile_site_says_becomes_a_field_or_a_record(tmp_path: Path) -> None:
-    with RawWeb(HOSTILE) as web:
+    with SimulatedRawWeb(HOSTILE) as web:
         urls = [web.url("odd.test", path) for path in HOSTILE]
         crawl = crawl_raw(tmp_path, urls, KROWL_WARC_METADATA=1, KROWL_WARC_REVISIT=0)
         records = valid_records(crawl.jobdir / "warc")

@@ -21,12 +21,11 @@ from krowlspider.archive.payloads.digests import digest
 from krowlspider.crawl.provenance import own_address, warcinfo
 from tests.fetch.nameserver import NXDOMAIN, Zone, nameserver, refusing_port
 from tests.mockweb import MockWeb
-from tests.support.archived import Records, sha1, valid_records
+from tests.support.archived import Records, assert_archived, sha1, stored, valid_records
 from tests.support.crawling import CONTACT, Crawl, write_seeds
-from tests.support.rawweb import Raw, RawWeb
-from tests.whole_crawls.test_archive import HTML, answer, crawl_raw
-from tests.whole_crawls.test_crawl import assert_archived, crawl_of, page, stored
-from tests.whole_crawls.test_limits import failures
+from tests.support.crawls import crawl_of, crawl_raw, failures, page
+from tests.support.rawweb import HTML, Raw, RawWeb, answer
+from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +67,7 @@ TIMES = ("fetchTimeMs", "firstByteTimeMs", "dnsTimeMs", "connectTimeMs", "tlsTim
 def test_metadata_say_of_each_fetch_how_it_was_come_to_what_it_took_and_what_was_found(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(spec=LEADING, tls=True) as web:
+    with SimulatedWeb(spec=LEADING, tls=True) as web:
         seeds = [web.url("a.test"), web.url("b.test"), web.url("c.test", tls=True)]
         told = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
         crawl = crawl_of(web, tmp_path, seeds, settings=told).run()
@@ -146,7 +145,7 @@ def test_metadata_say_of_each_fetch_how_it_was_come_to_what_it_took_and_what_was
 
 
 def test_without_metadata_there_is_only_what_redirected_to_a_page(tmp_path: Path) -> None:
-    with MockWeb(spec=LEADING) as web:
+    with SimulatedWeb(spec=LEADING) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=NO_DELAY).run()
         records = valid_records(crawl.jobdir / "warc")
         a = web.url("a.test", "")
@@ -205,9 +204,9 @@ def test_failures_say_of_each_fetch_without_answer_why_there_is_none(
     }
     with (
         name_server(names) as zone,
-        RawWeb({path: silent}) as mute,
-        RawWeb({path: Raw(b"HTTP/1.1 200 OK\r\nno colon", closes=True)}) as rude,
-        RawWeb({"/p": Raw(answer(HTML, body=b"fine"))}) as fine,
+        SimulatedRawWeb({path: silent}) as mute,
+        SimulatedRawWeb({path: Raw(b"HTTP/1.1 200 OK\r\nno colon", closes=True)}) as rude,
+        SimulatedRawWeb({"/p": Raw(answer(HTML, body=b"fine"))}) as fine,
         refusing_port() as nobodys,
     ):
         failing = {
@@ -241,7 +240,7 @@ def test_failures_say_of_each_fetch_without_answer_why_there_is_none(
 
 
 def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) -> None:
-    with RawWeb({"/p": Raw(b"", closes=True)}) as web:
+    with SimulatedRawWeb({"/p": Raw(b"", closes=True)}) as web:
         crawl = crawl_raw(
             tmp_path,
             [web.url("a.test", "/p")],
@@ -264,7 +263,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
         "six.example": (60, ["::1"]),
         "gone.example": NXDOMAIN,
     }
-    with name_server(names) as zone, RawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
+    with name_server(names) as zone, SimulatedRawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
         hosts = ["one.example", "Two.example.", "caf\u00e9.example", "six.example", "gone.example"]
         # Two pages of a host are one look-up.
         seeds = [web.url(host, path) for host in hosts for path in ("/", "/2")]
@@ -309,7 +308,7 @@ BUSY = [
 def test_pages_whose_status_is_skipped_leave_no_record_and_their_items_name_none(
     tmp_path: Path, chosen: dict[str, str], skipped: set[int]
 ) -> None:
-    with MockWeb(spec=BUSY) as web:
+    with SimulatedWeb(spec=BUSY) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={**NO_DELAY, **chosen}).run()
         records = valid_records(crawl.jobdir / "warc")
         entries = web.log()
@@ -342,7 +341,7 @@ ALIKE = [
 def test_of_300_pages_with_10_bodies_10_are_kept_whole_unless_revisits_are_off(
     tmp_path: Path, revisit: int, whole: int
 ) -> None:
-    with MockWeb(spec=ALIKE) as web:
+    with SimulatedWeb(spec=ALIKE) as web:
         chosen = {**NO_DELAY, "KROWL_WARC_REVISIT": revisit}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=chosen).run()
         assert_archived(crawl.jobdir, web.log())
@@ -370,7 +369,7 @@ def test_digests_and_compression_are_those_that_are_set(tmp_path: Path) -> None:
         "KROWL_WARC_METADATA": 1,
     }
     links = "".join(f"<a href=/n{number}>x</a>" for number in range(20))
-    with MockWeb(spec=[NO_ROBOTS, page("/", links), *ALIKE[2:]]) as web:
+    with SimulatedWeb(spec=[NO_ROBOTS, page("/", links), *ALIKE[2:]]) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=dense).run()
         records = valid_records(crawl.jobdir / "warc")
     assert records.kinds["revisit"] == 10

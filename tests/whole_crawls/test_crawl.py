@@ -4,98 +4,28 @@ politely."""
 from __future__ import annotations
 
 import gzip
-import hashlib
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from krowlspider import __version__
 from krowlspider.archive.index.lookup import read_record
-from krowlspider.archive.tools.check import check_folder
-from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.folder import FolderSite, folder_oracle
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
-from tests.mockweb.robots import allowed_at, delay_at
+from tests.support.archived import assert_archived, is_archived
 from tests.support.crawling import CONTACT, Crawl, frontier_view, write_seeds
+from tests.support.crawls import DELAY, QUICK, crawl_of, impolite, page, pages
 from tests.support.realdocs import documentation
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.mockweb.log import Entry
-
-DELAY = 0.05
-QUICK = DEFAULT_FEATURES - {"crawl_delay", "busy"}
-
-
-def is_archived(entry: Entry) -> bool:
-    """A page that is answered with 429 or 503 is not, unless asked for."""
-    return entry.status not in {429, 503} or entry.path == "/robots.txt"
-
-
-def crawl_of(web: MockWeb, folder: Path, seeds: list[str] | None = None, **more: Any) -> Crawl:
-    """A crawl of a mock web from its seeds; ``arguments`` and ``settings`` as of `Crawl`."""
-    arguments = dict(more.pop("arguments", {}))
-    arguments["seeds"] = write_seeds(folder / "seeds.txt", seeds or web.seeds())
-    return Crawl(folder / "job", arguments=arguments, **more)
-
-
-def impolite(web: MockWeb, delay: float = DELAY) -> list[str]:
-    return violations(
-        web.log(),
-        min_delay=lambda host: delay_at(web.graph, host, delay),
-        allowed=lambda host, path: allowed_at(web.graph, host, path),
-    )
-
-
-def pages(entries: list[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.path != "/robots.txt"]
-
-
-def assert_archived(jobdir: Path, entries: list[Entry]) -> None:
-    """The WARC files are valid, and hold each answer of the server's log byte for byte."""
-    report = check_folder(jobdir / "warc")
-    assert (report.open_files, report.problems) == (0, [])
-    for path in (jobdir / "warc").glob("*.warc.gz"):
-        subprocess.run(["gzip", "-t", path], check=True)
-        for tool in ("fastwarc", "warcio"):
-            program = Path(sys.executable).with_name(tool)
-            subprocess.run([program, "check", path], check=True, capture_output=True)
-    assert stored(jobdir) == Counter(
-        (entry.url, entry.sha1) for entry in entries if is_archived(entry)
-    )
-
-
-def stored(jobdir: Path) -> Counter[tuple[str, str]]:
-    """Target URI and SHA-1 of each response in the WARC files, read by another tool; of a revisit
-    it is that of its head and the body that it refers to."""
-    records = [record for path in (jobdir / "warc").glob("*.warc.gz") for record in _answers(path)]
-    bodies = {
-        (fields["WARC-Target-URI"], fields["WARC-Date"]): block.partition(b"\r\n\r\n")[2]
-        for fields, block in records
-        if fields["WARC-Type"] == "response"
-    }
-    found: Counter[tuple[str, str]] = Counter()
-    for fields, block in records:
-        origin = (fields.get("WARC-Refers-To-Target-URI"), fields.get("WARC-Refers-To-Date"))
-        whole = block + bodies[origin] if origin[0] else block
-        found[fields["WARC-Target-URI"], hashlib.sha1(whole).hexdigest()] += 1
-    return found
-
-
-def _answers(path: Path) -> Iterator[tuple[dict[str, str], bytes]]:
-    """Fields and blocks of the responses and revisits of a file."""
-    with path.open("rb") as file:
-        for record in ArchiveIterator(file, no_record_parse=True):
-            if record.rec_type in {"response", "revisit"}:
-                yield dict(record.rec_headers.headers), record.content_stream().read()
 
 
 @pytest.mark.slow
@@ -107,7 +37,7 @@ def test_a_web_of_300_hosts_is_fetched_exactly_once_and_every_number_is_the_serv
     slow pages."""
     features = DEFAULT_FEATURES | {"robots_trouble"}
     graph = Graph(hosts=300, pages=8, seed=11, by_name=by_name, features=features)
-    with MockWeb(graph=graph) as web:
+    with SimulatedWeb(graph=graph) as web:
         seeds = web.seeds()[:3]
         crawl = crawl_of(web, tmp_path, seeds).run()
         entries = web.log()
@@ -150,7 +80,7 @@ def assert_numbers_are_the_servers(crawl: Crawl, entries: list[Entry]) -> None:
 def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
+    with SimulatedWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
         crawl = crawl_of(web, tmp_path, web.seeds()[:1], cold=True).run()
         entries = web.log()
         assert reachable(web.graph, web.seeds()[:1]).differences(entries) == []
@@ -167,7 +97,7 @@ def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
 @pytest.mark.slow
 def test_2000_real_documentation_pages_are_fetched_exactly_once(tmp_path: Path) -> None:
     docs = documentation()
-    with MockWeb(folder=docs, hosts=300) as web:
+    with SimulatedWeb(folder=docs, hosts=300) as web:
         site = FolderSite(docs, 300, web.port)
         seeds = [url for path, url in site.urls.items() if path.endswith("/index.html")]
         # The oracle fetches images too, and whatever is linked however often.
@@ -185,7 +115,7 @@ def test_2000_real_documentation_pages_are_fetched_exactly_once(tmp_path: Path) 
 
 def test_https_is_crawled_as_http_is(tmp_path: Path) -> None:
     graph = Graph(hosts=6, pages=3, seed=5, by_name=True, tls=True, features=QUICK)
-    with MockWeb(graph=graph) as web:
+    with SimulatedWeb(graph=graph) as web:
         crawl = crawl_of(web, tmp_path).run()
         assert reachable(web.graph, web.seeds()).differences(web.log()) == []
         assert any(entry.tls for entry in web.log())
@@ -195,7 +125,7 @@ def test_https_is_crawled_as_http_is(tmp_path: Path) -> None:
 def test_without_delays_the_same_pages_are_fetched_and_never_two_of_a_host_at_once(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(graph=Graph(hosts=20, pages=20, seed=8, features=QUICK)) as web:
+    with SimulatedWeb(graph=Graph(hosts=20, pages=20, seed=8, features=QUICK)) as web:
         none = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
         crawl = crawl_of(web, tmp_path, settings=none).run()
         assert reachable(web.graph, web.seeds()).differences(web.log()) == []
@@ -204,7 +134,7 @@ def test_without_delays_the_same_pages_are_fetched_and_never_two_of_a_host_at_on
 
 
 def test_seeds_given_again_are_not_fetched_again(tmp_path: Path) -> None:
-    with MockWeb(graph=Graph(hosts=3, pages=2, seed=1, features=QUICK)) as web:
+    with SimulatedWeb(graph=Graph(hosts=3, pages=2, seed=1, features=QUICK)) as web:
         crawl_of(web, tmp_path).run()
         before = len(web.log())
         again = crawl_of(web, tmp_path).run()
@@ -225,7 +155,7 @@ def test_seeds_given_again_are_not_fetched_again(tmp_path: Path) -> None:
 def test_pages_are_items_where_something_takes_them(
     tmp_path: Path, settings: dict[str, object], items: int
 ) -> None:
-    with MockWeb(graph=Graph(hosts=3, pages=2, seed=1, features=frozenset())) as web:
+    with SimulatedWeb(graph=Graph(hosts=3, pages=2, seed=1, features=frozenset())) as web:
         crawl = crawl_of(web, tmp_path, settings=settings, feed=False).run()
         done = crawl.stats["krowl/frontier/done_count"]
         assert done == len(pages(web.log()))
@@ -237,7 +167,7 @@ def test_pages_are_items_where_something_takes_them(
 
 @pytest.mark.parametrize("limit", [1, 7])
 def test_max_pages_stops_after_exactly_that_many(tmp_path: Path, limit: int) -> None:
-    with MockWeb(graph=Graph(hosts=5, pages=10, seed=2, features=QUICK)) as web:
+    with SimulatedWeb(graph=Graph(hosts=5, pages=10, seed=2, features=QUICK)) as web:
         crawl = crawl_of(web, tmp_path, arguments={"max_pages": limit}).run()
         assert len(pages(web.log())) == limit
         assert crawl.stats["finish_reason"] == "max_pages"
@@ -245,7 +175,7 @@ def test_max_pages_stops_after_exactly_that_many(tmp_path: Path, limit: int) -> 
 
 
 def test_max_depth_and_same_host_bound_the_crawl(tmp_path: Path) -> None:
-    with MockWeb(graph=Graph(hosts=5, pages=10, seed=2, features=QUICK)) as web:
+    with SimulatedWeb(graph=Graph(hosts=5, pages=10, seed=2, features=QUICK)) as web:
         crawl_of(web, tmp_path, web.seeds()[:1], arguments={"max_depth": 1, "same_host": 1}).run()
         expected = reachable(web.graph, web.seeds()[:1], max_depth=1, same_host=True)
         assert expected.differences(web.log()) == []
@@ -261,7 +191,7 @@ def test_a_page_met_too_deep_is_fetched_when_it_is_met_again_less_deep(tmp_path:
         page("/later", "<a href=/target>x</a>"),
         page("/target", "<a href=/never>x</a>"),
     ]
-    with MockWeb(spec=rules) as web:
+    with SimulatedWeb(spec=rules) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_depth": 2}).run()
         asked = [entry.path for entry in pages(web.log())]
         assert asked == ["/", "/1", "/late", "/2", "/later", "/target"]
@@ -275,7 +205,7 @@ def test_a_page_met_too_deep_is_fetched_when_it_is_met_again_less_deep(tmp_path:
 
 def test_allow_and_deny_bound_the_crawl(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{name}>x</a>" for name in ("a1", "a2", "b1", "a-no"))
-    with MockWeb(spec=[page("/", links), page("^/[ab]", "")]) as web:
+    with SimulatedWeb(spec=[page("/", links), page("^/[ab]", "")]) as web:
         root = web.url("127.0.0.1")
         arguments = {"allow": "/$ /a", "deny": "no [?]"}
         crawl = crawl_of(web, tmp_path, [root], arguments=arguments).run()
@@ -284,19 +214,15 @@ def test_allow_and_deny_bound_the_crawl(tmp_path: Path) -> None:
         assert crawl.stats["krowl/frontier/dropped_count/deny"] == 1
 
 
-def page(path: str, body: str, **more: Any) -> dict[str, Any]:
-    return {"path": path, "headers": {"Content-Type": "text/html"}, "body": body, **more}
-
-
 def test_bare_seeds_fall_back_to_http_and_a_bad_line_is_named(tmp_path: Path) -> None:
-    with MockWeb(spec=[page("/", "<title>Hello</title>")]) as web:
+    with SimulatedWeb(spec=[page("/", "<title>Hello</title>")]) as web:
         seeds = write_seeds(
             tmp_path / "seeds.txt",
             ["# a comment", "", f"one.test:{web.port}", "ftp://two.test/", "three .test"],
         )
         packed = tmp_path / "seeds.txt.gz"
         packed.write_bytes(gzip.compress(seeds.read_bytes()))
-        crawl = Crawl(
+        crawl = SimulatedCrawl(
             tmp_path / "job", arguments={"seeds": packed}, settings={"RETRY_TIMES": 0}
         ).run()
         assert [item["title"] for item in crawl.items] == ["Hello"]
@@ -307,14 +233,14 @@ def test_bare_seeds_fall_back_to_http_and_a_bad_line_is_named(tmp_path: Path) ->
 
 
 def test_without_jobdir_the_crawl_goes_to_a_temporary_folder_and_says_so(tmp_path: Path) -> None:
-    with MockWeb(spec=[page("/", "")]) as web:
+    with SimulatedWeb(spec=[page("/", "")]) as web:
         crawl = crawl_of(web, tmp_path, [web.url("127.0.0.1")], settings={"JOBDIR": None}).run()
         assert len(pages(web.log())) == 1
         assert "No JOBDIR: this crawl is kept in /tmp/krowlspider-" in crawl.log
 
 
 def test_addresses_that_are_not_public_are_refused_unless_allowed(tmp_path: Path) -> None:
-    with MockWeb(spec=[page("/", "")]) as web:
+    with SimulatedWeb(spec=[page("/", "")]) as web:
         crawl = crawl_of(
             web,
             tmp_path,

@@ -7,10 +7,7 @@ import random
 import re
 import resource
 import signal
-import subprocess
 import time
-from contextlib import suppress
-from pathlib import Path
 from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +16,14 @@ import pytest
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.crawl.folder import JobFolder
 from tests.mockweb import MockWeb
+from tests.support.archived import assert_archived, stored
 from tests.support.crawling import Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import assert_archived, crawl_of, page, pages, stored
+from tests.support.crawls import crawl_of, page, pages, status_lines
+from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 ROBOTS = page("/robots.txt", "", status=404)
 FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "KROWL_STATUS_INTERVAL": 0.3}
@@ -67,10 +67,6 @@ def paused_crawl(web: MockWeb, folder: Path, hosts: Sequence[str] = ("a.test",))
     crawl.wait_until(lambda: f"Paused: no room in {crawl.jobdir / 'warc'}" in crawl.log)
     crawl.wait_until(lambda: status_lines(crawl) >= 2)
     return crawl
-
-
-def status_lines(crawl: Crawl) -> int:
-    return crawl.log.count("| paused: no room in ")
 
 
 def make_room(crawl: Crawl) -> None:
@@ -228,49 +224,6 @@ def test_a_filter_that_finds_no_room_at_the_end_costs_the_next_start_time_and_no
 # --- a disk that is really full ---
 
 
-class SmallDisk:
-    """A file system in memory of ``size`` bytes, which the namespace of one process holds."""
-
-    def __init__(self, folder: Path, size: int):
-        folder.mkdir()
-        script = f'mount -t tmpfs -o size={size} tmpfs "$0" && echo mounted && exec cat'
-        self._holder = subprocess.Popen(
-            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert self._holder.stdout is not None
-        self.mounted = self._holder.stdout.readline() == b"mounted\n"
-        pid = str(self._holder.pid)
-        self.prefix = ["nsenter", "--target", pid, "--user", "--preserve-credentials", "--mount"]
-        self.prefix += [f"--wd={Path.cwd()}"]
-        # The folder as those see it who are not in the namespace.
-        self.outside = Path(f"/proc/{pid}/root{folder}")
-        self._ballast = self.outside / "ballast"
-
-    def fill(self) -> None:
-        """Leave no byte, whatever the crawl writes meanwhile."""
-        with self._ballast.open("wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-
-    def make_room(self) -> None:
-        self._ballast.unlink()
-
-    def close(self) -> None:
-        self._holder.communicate()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    disk = SmallDisk(tmp_path / "disk", 100_000_000)
-    if not disk.mounted:
-        disk.close()
-        pytest.skip("no user namespaces: the tests above show it with a limit to the size of files")
-    yield disk
-    disk.close()
-
-
 def crawl_on(disk: SmallDisk, web: MockWeb, folder: Path) -> Crawl:
     return Crawl(
         folder / "disk" / "job",
@@ -352,3 +305,13 @@ def test_a_crawl_whose_disk_has_no_byte_left_misses_nothing(
         else:
             crawl.wait()
         assert_complete(small_disk, web, NOISY)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    disk = SmallDisk(tmp_path / "disk", 100_000_000)
+    if not disk.mounted:
+        disk.close()
+        pytest.skip("no user namespaces: the tests above show it with a limit to the size of files")
+    yield disk
+    disk.close()

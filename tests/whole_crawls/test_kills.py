@@ -17,7 +17,7 @@ from tests.mockweb.oracle import reachable
 from tests.powerloss.survivors import Survivors, done_on_disk
 from tests.support.archived import valid_records
 from tests.support.crawling import Crawl, frontier_view
-from tests.whole_crawls.test_crawl import crawl_of, pages
+from tests.support.crawls import crawl_of, pages
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,31 +15,17 @@ from krowlspider.archive.index.lookup import read_record
 from krowlspider.engine.crash_marking import tell
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.poison import Blame
-from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
-from tests.support.crawling import Crawl, frontier_view, write_seeds
-from tests.whole_crawls.test_crawl import assert_archived, crawl_of, page, pages
+from tests.support.archived import assert_archived
+from tests.support.crawling import frontier_view, write_seeds
+from tests.support.crawls import crawl_of, failures, one_page, page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ROBOTS = page("/robots.txt", "", status=404)
-
-
-def failures(crawl: Crawl) -> dict[str, int]:
-    prefix = "krowl/fetch/failed_count/"
-    return {
-        name.removeprefix(prefix): count
-        for name, count in crawl.stats.items()
-        if name.startswith(prefix)
-    }
-
-
-def one_page(web: MockWeb, folder: Path, path: str, **settings: Any) -> Crawl:
-    """Crawl one page, without trying again."""
-    return crawl_of(
-        web, folder, [web.url("a.test", path)], settings={"RETRY_TIMES": 0, **settings}
-    ).run()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +48,7 @@ def one_page(web: MockWeb, folder: Path, path: str, **settings: Any) -> Crawl:
 def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_came(
     tmp_path: Path, rule: dict[str, Any], setting: dict[str, Any], kind: str
 ) -> None:
-    with MockWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
+    with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
         crawl = one_page(web, tmp_path, "/p", **setting)
         assert failures(crawl) == {kind: 1}
         assert crawl.stats[f"krowl/frontier/dropped_count/{kind}"] == 1
@@ -74,7 +60,7 @@ def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_ca
 @pytest.mark.slow
 def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
     rule = {"body": "x" * 90_000, "drip": 400}
-    with MockWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
+    with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
         crawl = one_page(web, tmp_path, "/p")
         assert failures(crawl) == {"too_slow": 1}
         assert f"Fetch given up: {web.url('a.test', '/p')} (host a.test:" in crawl.log
@@ -99,16 +85,15 @@ def test_who_is_silent_is_waited_for_as_long_as_is_set_for_connections_and_for_n
 ) -> None:
     """A server that takes connections and never says a word of TLS, and a name server that answers
     nothing."""
-    with socket.socket(socket.AF_INET, listens) as silent:
+    with socket.socket(socket.AF_INET, listens) as silent, SimulatedRawWeb({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
         if listens is socket.SOCK_STREAM:
-            silent.listen()
-            seed = f"https://127.0.0.1:{port}/"
+            seed = f"https://127.0.0.1:{web.port}/"
         else:
             settings = {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{port}", **settings}
             seed = "http://a.example/"
-        crawl = Crawl(
+        crawl = SimulatedCrawl(
             tmp_path / "job",
             arguments={"seeds": write_seeds(tmp_path / "seeds.txt", [seed])},
             settings={"RETRY_TIMES": 0, "DOWNLOAD_TIMEOUT": 1, **settings},
@@ -121,7 +106,7 @@ def test_an_unused_connection_is_kept_as_long_as_is_set(
     tmp_path: Path, seconds: float, connections: int
 ) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(3))
-    with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
         one_page(web, tmp_path, "/", KROWL_KEEPALIVE=seconds)
         assert len(web.log()) == 5
         assert len({entry.conn for entry in web.log()}) == connections
@@ -130,7 +115,7 @@ def test_an_unused_connection_is_kept_as_long_as_is_set(
 def test_answers_that_are_too_large_do_not_slow_the_host_down(tmp_path: Path) -> None:
     links = "".join(f"<a href=/big{number}>x</a>" for number in range(6))
     spec = [ROBOTS, page("/", links), page("^/big", "x" * 3000)]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = one_page(web, tmp_path, "/", DOWNLOAD_MAXSIZE=2000)
         entries = web.log()
         assert failures(crawl) == {"too_large": 6}
@@ -143,7 +128,7 @@ def test_a_connection_that_dies_on_reuse_is_asked_again_only_after_the_delay(
 ) -> None:
     links = "<a href=/a>x</a><a href=/b>x</a>"
     spec = [ROBOTS, page("/", links), page("/a", "a", close_early=0, first=1), page("^/", "fine")]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = crawl_of(
             web, tmp_path, [web.url("a.test")], settings={"KROWL_DELAY_MIN": 0.3}
         ).run()
@@ -163,7 +148,7 @@ def test_warc_files_rotate_by_size_into_the_folder_that_is_set(tmp_path: Path) -
     for number, rule in enumerate(noise[2:]):
         rule.pop("size")
         rule["body_base64"] = base64.b64encode(_noise(number)).decode()
-    with MockWeb(spec=noise) as web:
+    with SimulatedWeb(spec=noise) as web:
         folder = tmp_path / "elsewhere"
         crawl = one_page(
             web,
@@ -197,7 +182,7 @@ def test_what_the_caps_of_the_frontier_refuse_is_counted(
     tmp_path: Path, setting: dict[str, Any], reason: str
 ) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(20))
-    with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
         crawl = one_page(web, tmp_path, "/", **setting)
         assert crawl.stats[f"krowl/frontier/dropped_count/{reason}"] == 15
         assert len(pages(web.log())) == 6
@@ -206,7 +191,7 @@ def test_what_the_caps_of_the_frontier_refuse_is_counted(
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_domain_has_at_most_its_share_of_requests_in_flight(tmp_path: Path, limit: int) -> None:
     spec = [ROBOTS, {"path": "/", "body": "x", "latency": 0.2}]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         hosts = [web.url(f"h{number}.site.test") for number in range(6)]
         crawl_of(web, tmp_path, hosts, settings={"KROWL_DOMAIN_CONCURRENCY": limit}).run()
         slow = pages(web.log())
@@ -217,12 +202,12 @@ def test_a_domain_has_at_most_its_share_of_requests_in_flight(tmp_path: Path, li
 
 
 def test_same_domain_stays_within_it(tmp_path: Path) -> None:
-    with MockWeb(spec=[ROBOTS]) as web:
+    with SimulatedWeb(spec=[ROBOTS]) as web:
         port = web.port
     links = "".join(
         f"<a href=http://{host}:{port}/>x</a>" for host in ("b.site.test", "a.other.test")
     )
-    with MockWeb(spec=[ROBOTS, page("/", links)], port=port) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", links)], port=port) as web:
         crawl = crawl_of(
             web, tmp_path, [web.url("a.site.test")], arguments={"same_domain": 1}
         ).run()
@@ -232,7 +217,7 @@ def test_same_domain_stays_within_it(tmp_path: Path) -> None:
 
 def test_redirects_end_after_redirect_max_times(tmp_path: Path) -> None:
     spec = [ROBOTS] + [{"path": f"/{hop}", "redirect": f"/{hop + 1}"} for hop in range(20)]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = one_page(web, tmp_path, "/0", REDIRECT_MAX_TIMES=3)
         assert [entry.path for entry in pages(web.log())] == ["/0", "/1", "/2", "/3"]
         assert crawl.stats["krowl/frontier/dropped_count/redirects"] == 1
@@ -244,7 +229,7 @@ def test_retry_after_is_kept_and_capped(tmp_path: Path) -> None:
         {"path": "/p", "status": 503, "retry_after": 86400, "first": 1},
         page("/p", "x"),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         one_page(web, tmp_path, "/p", KROWL_RETRY_AFTER_MAX=1.5)
         first, second = pages(web.log())
         assert 1.5 <= second.start - first.end < 3
@@ -252,7 +237,7 @@ def test_retry_after_is_kept_and_capped(tmp_path: Path) -> None:
 
 def test_crawl_delay_is_kept(tmp_path: Path) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
-    with MockWeb(spec=[robots, page("/", "<a href=/p>x</a>"), page("/p", "x")]) as web:
+    with SimulatedWeb(spec=[robots, page("/", "<a href=/p>x</a>"), page("/p", "x")]) as web:
         one_page(web, tmp_path, "/")
         entries = web.log()
         assert len(entries) == 3
@@ -262,7 +247,7 @@ def test_crawl_delay_is_kept(tmp_path: Path) -> None:
 
 def test_a_host_that_asks_for_too_long_a_delay_is_retired(tmp_path: Path) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 500")
-    with MockWeb(spec=[robots, page("/", "x")]) as web:
+    with SimulatedWeb(spec=[robots, page("/", "x")]) as web:
         crawl = one_page(web, tmp_path, "/", KROWL_CRAWL_DELAY_MAX=400)
         assert [entry.path for entry in web.log()] == ["/robots.txt"]
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 1
@@ -271,7 +256,7 @@ def test_a_host_that_asks_for_too_long_a_delay_is_retired(tmp_path: Path) -> Non
 def test_robots_txt_is_asked_again_when_it_has_expired(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(8))
     robots = page("/robots.txt", "User-agent: *\nAllow: /")
-    with MockWeb(spec=[robots, page("/", links), page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[robots, page("/", links), page("^/", "leaf")]) as web:
         one_page(web, tmp_path, "/", KROWL_ROBOTS_TTL=0.5, KROWL_DELAY_MIN=0.2)
         assert len(web.log()) - len(pages(web.log())) >= 3
         assert len(pages(web.log())) == 9
@@ -288,7 +273,7 @@ def test_a_host_whose_robots_txt_cannot_be_had_keeps_its_urls_for_the_next_start
         page("/", links),
         page("/a", "x"),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         seeds = [web.url("a.test")]
         first = crawl_of(web, tmp_path, seeds, settings={"KROWL_THROTTLING_TIMES": 2}).run()
         assert pages(web.log()) == []
@@ -303,14 +288,14 @@ def test_a_host_whose_robots_txt_cannot_be_had_keeps_its_urls_for_the_next_start
 def test_hosts_whose_robots_txt_redirect_to_each_other_are_crawled_and_politely(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(spec=[ROBOTS]) as web:
+    with SimulatedWeb(spec=[ROBOTS]) as web:
         port = web.port
     ring = ["r0.test", "r1.test", "r2.test"]
     spec = [
         {"host": host, "path": "/robots.txt", "redirect": f"http://{after}:{port}/robots.txt"}
         for host, after in zip(ring, ring[1:] + ring[:1], strict=True)
     ]
-    with MockWeb(spec=[*spec, page("/", "x")], port=port) as web:
+    with SimulatedWeb(spec=[*spec, page("/", "x")], port=port) as web:
         crawl_of(web, tmp_path, [web.url(host) for host in ring]).run()
         assert sorted(entry.host for entry in pages(web.log())) == [f"{h}:{port}" for h in ring]
         assert violations(web.log(), min_delay=0.05) == []
@@ -322,7 +307,7 @@ def test_a_chain_of_pages_is_followed_to_its_end_whatever_wakes_meanwhile(tmp_pa
         page(f"/{n}", f"<a href=/{n + 1}>next</a><a href=http://s{n}.test:{{port}}/>x</a>")
         for n in range(150)
     ]
-    with MockWeb(spec=[ROBOTS, *chain, page("^/", "end")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, *chain, page("^/", "end")]) as web:
         none = {"KROWL_DELAY_MIN": 0.003, "KROWL_DELAY_FACTOR": 0}
         crawl = crawl_of(web, tmp_path, [web.url("chain.test", "/0")], settings=none).run()
         assert len(pages(web.log())) == 151 + 150
@@ -331,7 +316,7 @@ def test_a_chain_of_pages_is_followed_to_its_end_whatever_wakes_meanwhile(tmp_pa
 
 def test_the_log_says_how_it_goes_and_how_it_ended(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(8))
-    with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
         crawl = one_page(web, tmp_path, "/", KROWL_DELAY_MIN=0.3)
         lines = [line for line in crawl.log.splitlines() if "pages/s | " in line]
         assert len(lines) >= 2
@@ -353,8 +338,8 @@ def test_the_log_says_how_it_goes_and_how_it_ended(tmp_path: Path) -> None:
 
 def test_what_scrapy_says_of_a_download_is_said(tmp_path: Path) -> None:
     spec = [ROBOTS, page("^/(plain|stopped|failed)", "x" * 300_000), page("/slow", "x", latency=3)]
-    with MockWeb(spec=spec, tls=True) as web:
-        crawl = Crawl(
+    with SimulatedWeb(spec=spec, tls=True) as web:
+        crawl = SimulatedCrawl(
             tmp_path / "job",
             spider="listening",
             arguments={"root": web.url("a.test", ""), "secure": web.url("b.test", "", tls=True)},
@@ -389,7 +374,7 @@ def test_a_robots_txt_that_retires_its_host_retires_those_that_send_there_and_is
         *({"host": host, "path": "/robots.txt", **to} for host in others),
         page("/", "x"),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         seeds = [web.url(host) for host in ["slow.test", *others]]
         settings = {"KROWL_CRAWL_DELAY_MAX": 1}
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
@@ -403,7 +388,7 @@ def test_a_host_that_is_too_slow_on_one_scheme_and_not_there_on_the_other_is_ret
     tmp_path: Path,
 ) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 3")
-    with MockWeb(spec=[robots, page("/", "<a href=/z>x</a>"), page("/z", "x")]) as web:
+    with SimulatedWeb(spec=[robots, page("/", "<a href=/z>x</a>"), page("/z", "x")]) as web:
         seeds = [web.url("a.test", path) for path in ("/y", "/")]
         seeds[0] = seeds[0].replace("http:", "https:")
         crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}).run()
@@ -422,7 +407,7 @@ def test_a_page_that_failed_is_tried_again_later_and_others_go_on_meanwhile(tmp_
         page("/", "".join(f"<a href=/{name}>x</a>" for name in ["bad", *names])),
         *(page(f"/{name}", "x") for name in names),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         crawl = one_page(web, tmp_path, "/", KROWL_RETRY_DELAY=0.4, RETRY_TIMES=1)
         paths = [entry.path for entry in pages(web.log())]
         first, second = (entry for entry in pages(web.log()) if entry.path == "/bad")
@@ -436,7 +421,9 @@ def test_a_page_that_failed_is_tried_again_later_and_others_go_on_meanwhile(tmp_
 
 def test_a_domain_has_a_budget_of_pages(tmp_path: Path) -> None:
     links = "".join(f"<a href=/{number}>x</a>" for number in range(9))
-    with MockWeb(spec=[ROBOTS, page("/", links), *(page(f"/{n}", "x") for n in range(9))]) as web:
+    with SimulatedWeb(
+        spec=[ROBOTS, page("/", links), *(page(f"/{n}", "x") for n in range(9))]
+    ) as web:
         crawl = one_page(web, tmp_path, "/", KROWL_DOMAIN_BUDGET=4)
         assert len(pages(web.log())) == 4
         assert crawl.stats["krowl/frontier/dropped_count/domain_budget"] == 6
@@ -451,7 +438,7 @@ def test_a_folder_for_the_archive_that_cannot_be_made_is_named_and_not_the_jobdi
         ("/proc/x", "No such file or directory"),
         (tmp_path / "file" / "warc", "File exists"),
     ):
-        crawl = Crawl(
+        crawl = SimulatedCrawl(
             tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_WARC_DIR": folder}
         ).run(code=2)
         told = f"krowlspider: KROWL_WARC_DIR {folder} cannot be used: {reason}"

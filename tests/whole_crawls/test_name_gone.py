@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch.errors import NameNotFound
 from tests.mockweb.audit import violations
-from tests.support.simulation import Answer, Simulation, Web
-from tests.whole_crawls.test_simulated_hour import in_memory
+from tests.support.simulation import Answer, Simulation, Web, in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path

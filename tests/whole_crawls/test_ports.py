@@ -12,13 +12,15 @@ from redis import Redis
 from krowlspider.fetch.ports import PORTS_MAX
 from tests.cluster.servers import redis_server
 from tests.support.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawls import AT_ONCE
 from tests.support.rawweb import Raw, RawWeb
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-AT_ONCE = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
 PORT = "krowl/frontier/dropped_count/port"
 
 
@@ -38,12 +40,16 @@ def page_of(links: Iterable[str]) -> Raw:
 def webs() -> Iterator[list[RawWeb]]:
     """Servers of one machine, each at a port of its own."""
     with ExitStack() as stack:
-        yield [stack.enter_context(RawWeb({"/": page_of(())})) for _ in range(PORTS_MAX + 4)]
+        yield [
+            stack.enter_context(SimulatedRawWeb({"/": page_of(())})) for _ in range(PORTS_MAX + 4)
+        ]
 
 
-def crawled(folder: Path, seeds: list[str], **settings: object) -> Crawl:
+def crawled(
+    folder: Path, seeds: list[str], kind: type[Crawl] = SimulatedCrawl, **settings: object
+) -> Crawl:
     arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
-    return Crawl(folder / "job", arguments=arguments, settings={**AT_ONCE, **settings}).run()
+    return kind(folder / "job", arguments=arguments, settings={**AT_ONCE, **settings}).run()
 
 
 def asked(webs: Iterable[RawWeb]) -> list[int]:
@@ -65,7 +71,7 @@ def test_links_lead_to_one_port_of_a_name_and_to_none_blocked(
         "/robots.txt": answer(""),
         "/sitemap.xml": answer(sitemap, "200 OK\r\nContent-Type: application/xml"),
     }
-    with RawWeb(answers) as site:
+    with SimulatedRawWeb(answers) as site:
         crawl = crawled(tmp_path, [site.url("site.test")], KROWL_SITEMAPS=1)
     assert asked(webs) == [one.port, two.port]
     # The name of the site itself has one such port, beside that of its seed.
@@ -79,7 +85,7 @@ def test_wildcard_names_lead_to_few_ports_of_a_machine(tmp_path: Path, webs: lis
     """The others stay queued as those at addresses that are not public do, and are named; a restart
     asks no more."""
     links = [web.url(f"n{number}.test") for number, web in enumerate(webs)]
-    with RawWeb({"/": page_of(links), "/robots.txt": answer("")}) as site:
+    with SimulatedRawWeb({"/": page_of(links), "/robots.txt": answer("")}) as site:
         crawl = crawled(tmp_path, [site.url("site.test")])
         found = asked(webs)
         assert len(found) == PORTS_MAX
@@ -98,7 +104,7 @@ def test_a_person_may_give_any_ports_but_blocked_ones(tmp_path: Path, webs: list
 
 def test_links_on_a_seed_with_a_port_lead_on_there(tmp_path: Path) -> None:
     answers = {"/": page_of(["/a"]), "/a": page_of(["/b"]), "/robots.txt": answer("")}
-    with RawWeb(answers) as site:
+    with SimulatedRawWeb(answers) as site:
         crawl = crawled(tmp_path, [site.url("site.test")], KROWL_PORTS="80")
         assert site.asked == ["/robots.txt", "/", "/a", "/b"]
     assert PORT not in crawl.stats
@@ -111,10 +117,10 @@ def test_a_redirect_of_an_ordinary_spiders_page_is_a_strangers_link(
     one, two, *_ = webs
     answers = {"/": moved(one.url("v.test")), "/moved": moved(two.url("v.test"))}
     answers |= {"/robots.txt": answer("")}
-    with RawWeb(answers) as site:
+    with SimulatedRawWeb(answers) as site:
         arguments = {"root": site.url("shop.test", "")}
         settings = {**AT_ONCE, "SPIDER_MODULES": "tests.support.spiders", "KROWL_PORTS": "80"}
-        crawl = Crawl(
+        crawl = SimulatedCrawl(
             tmp_path / "job", spider="ordinary", arguments=arguments, settings=settings
         ).run()
         assert site.asked.count("/") == 1
@@ -123,12 +129,15 @@ def test_a_redirect_of_an_ordinary_spiders_page_is_a_strangers_link(
 
 
 def test_messages_of_redis_lift_no_limit_and_lead_to_no_more_ports(
-    tmp_path: Path, webs: list[RawWeb]
+    tmp_path: Path,
 ) -> None:
     """A person's start URLs may have any port, links that other nodes found may not."""
-    one, two, three, four, *_ = webs
     answers = {"/big": answer("x" * 5000), "/small": answer("x"), "/robots.txt": answer("")}
-    with RawWeb(answers) as site, redis_server(tmp_path / "redis") as server:
+    with ExitStack() as stack:
+        site, one, two, three, four = (
+            stack.enter_context(RawWeb(each)) for each in (answers, *[{"/": page_of(())}] * 4)
+        )
+        server = stack.enter_context(redis_server(tmp_path / "redis"))
         lifting = {"download_maxsize": 0, "download_timeout": 1e9, "proxy": "http://v.test:1/"}
         starts = [
             {"url": site.url("site.test", "/big"), "meta": lifting},
@@ -147,9 +156,10 @@ def test_messages_of_redis_lift_no_limit_and_lead_to_no_more_ports(
             "KROWL_NODE_ID": "a",
             "DOWNLOAD_MAXSIZE": 1000,
         }
-        crawl = crawled(tmp_path, [site.url("site.test", "/small")], **settings)
+        seeds = [site.url("site.test", "/small")]
+        crawl = crawled(tmp_path, seeds, kind=Crawl, **settings)
         assert sorted(site.asked) == ["/big", "/robots.txt", "/small"]
-    assert asked(webs) == [one.port, two.port, three.port]
+    assert asked([one, two, three, four]) == [one.port, two.port, three.port]
     assert crawl.stats["krowl/frontier/dropped_count/too_large"] == 1
     assert crawl.stats[PORT] == 2
     assert crawl.stats["krowl/cluster/dead_count"] == 1

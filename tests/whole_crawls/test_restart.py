@@ -14,8 +14,9 @@ from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.identity import identity
 from tests.mockweb.oracle import reachable
+from tests.support.archived import assert_archived, stored
 from tests.support.crawling import Crawl, frontier_view, scrapy
-from tests.whole_crawls.test_crawl import DELAY, assert_archived, crawl_of, pages, stored
+from tests.support.crawls import DELAY, crawl_of, pages
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import pytest
 
 from krowlspider.frontier.store.schema import JOINED, KEY_SIZE, SEEN
 from krowlspider.frontier.store.store import LevelStore
-from tests.mockweb import MockWeb
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.simulated_web import SimulatedWeb
 from tests.test_frontier_command import frontier, made
-from tests.whole_crawls.test_crawl import crawl_of, page, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def marks(jobdir: Path) -> tuple[bool, list[int]]:
 def test_marks_are_joined_and_stats_say_how_full_the_filter_is_and_what_it_may_have_lost(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(spec=SITE) as web:
+    with SimulatedWeb(spec=SITE) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=CAPACITY).run()
     stats = {name: value for name, value in crawl.stats.items() if name.startswith("krowl/seen/")}
     assert stats.pop("krowl/seen/expected_losses") == pytest.approx(5e-6)
@@ -59,7 +59,7 @@ def test_with_verification_marks_are_single_nothing_is_lost_and_what_the_disk_re
     tmp_path: Path,
 ) -> None:
     """The disk forgets all marks, so that each positive of the filter is a false one."""
-    with MockWeb(spec=SITE) as web:
+    with SimulatedWeb(spec=SITE) as web:
         seeds = [web.url("a.test")]
         first = crawl_of(web, tmp_path, seeds, settings=VERIFY).run()
         assert marks(first.jobdir) == (False, [1] * 5)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mockweb import MockWeb
-from tests.whole_crawls.test_crawl import assert_archived, crawl_of, page, pages
+from tests.support.archived import assert_archived
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ ONE_AT_A_TIME = {"CONCURRENT_REQUESTS": 1, "KROWL_DELAY_MIN": 0, "KROWL_DELAY_FA
 
 @pytest.mark.parametrize("length", [1, 4])
 def test_a_host_is_asked_so_often_in_a_row_and_no_more(tmp_path: Path, length: int) -> None:
-    with MockWeb(spec=SITE) as web:
+    with SimulatedWeb(spec=SITE) as web:
         seeds = [web.url(host) for host in HOSTS]
         settings = {**ONE_AT_A_TIME, "KROWL_SESSION_REQUESTS": length}
         crawl_of(web, tmp_path, seeds, settings=settings).run()

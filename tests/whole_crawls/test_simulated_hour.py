@@ -22,9 +22,8 @@ from krowlspider.fetch import errors
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.delay import DelayPolicy, HostRate
 from krowlspider.urls.host import domain_of
-from tests.frontier.memory import MemoryStore
 from tests.mockweb.audit import Adaptive, Crowd, by_address, violations
-from tests.support.simulation import DATE, Answer, Clocks, SimulatedJob, Simulation, Web
+from tests.support.simulation import DATE, Answer, Clocks, SimulatedJob, Simulation, Web, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -293,28 +292,6 @@ class Hour:
             if entry.path != "/robots.txt":
                 found[entry.host].append(entry)
         return found
-
-
-def in_memory() -> Callable[[bool], Store]:
-    """A store whose content outlives processes; after a death it is another one, as it was."""
-    data: dict[bytes, bytes] = {}
-
-    class Kept(MemoryStore):
-        def __init__(self) -> None:
-            super().__init__()
-            self._data = data
-            self.get = data.get
-
-        def close(self) -> None:
-            pass
-
-    def reopen(in_order: bool) -> Store:
-        nonlocal data
-        if not in_order:
-            data = dict(data)
-        return Kept()
-
-    return reopen
 
 
 def on_disk(folder: Path) -> Callable[[bool], Store]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch.errors import ConnectTimeout, FirstByteTimeout
-from tests.support.simulation import Answer, Clocks, Simulation, Web
-from tests.whole_crawls.test_simulated_hour import in_memory
+from tests.support.simulation import Answer, Clocks, Simulation, Web, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

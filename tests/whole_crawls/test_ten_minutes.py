@@ -12,7 +12,7 @@ import pytest
 from krowlspider.urls.host import domain_of
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import Adaptive, Crowd, by_address, violations
-from tests.whole_crawls.test_crawl import crawl_of, page, pages
+from tests.support.crawls import crawl_of, page, pages
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,8 @@ import pytest
 from krowlspider.politeness.loop_cost import RESTS, SHARE, LoopCost
 from tests.frontier.memory import MemoryStore
 from tests.mockweb import MockWeb
+from tests.support.crawls import AT_ONCE, crawl_of, dropped, page
 from tests.support.simulation import Answer, SimulatedJob, Simulation, Web
-from tests.whole_crawls.hostile.test_hostile_web import AT_ONCE, dropped
-from tests.whole_crawls.test_crawl import crawl_of, page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,28 +12,35 @@ import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from extensions.exclude import PatternFile
-from tests.config.test_settings import project_settings, refusal, validate
-from tests.mockweb import MockWeb
+from tests.config.test_settings import validate
 from tests.support.crawling import frontier_view
-from tests.whole_crawls.test_crawl import crawl_of, page, pages
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.settings import project_settings, refusal
+from tests.support.simulated_crawl import interrupt
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.support.crawling import Crawl
+    from tests.support.simulated_loop import Script
 
 ROBOTS = page("/robots.txt", "", status=404)
 QUICK = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 0.02, "KROWL_DELAY_FACTOR": 0}
 
 
-def crawl(web: MockWeb, folder: Path, *paths: str, **settings: Any) -> Crawl:
+def crawl(
+    web: SimulatedWeb, folder: Path, *paths: str, script: Script | None = None, **settings: Any
+) -> Crawl:
     seeds = [web.url("a.test", path) for path in paths]
-    return crawl_of(web, folder, seeds, settings={**QUICK, **settings})
+    return crawl_of(web, folder, seeds, settings={**QUICK, **settings}, script=script)
 
 
 # Links that are left before they are URLs to decide on.
 LEFT = "krowl/links/left_count/"
 
 
-def fetched(web: MockWeb) -> list[str]:
+def fetched(web: SimulatedWeb) -> list[str]:
     return sorted(entry.path for entry in pages(web.log()))
 
 
@@ -61,7 +68,7 @@ def test_paths_extensions_and_calendars_are_counted_with_their_reasons(tmp_path:
         "/x?month=2999-01",
         "/x?d=2099-01",
     )
-    with MockWeb(spec=[ROBOTS, page("/", start), page("^/", "")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", start), page("^/", "")]) as web:
         limits = {"KROWL_PATH_DEPTH_MAX": 4, "KROWL_REPEATED_SEGMENTS_MAX": 3}
         done = crawl(web, tmp_path, "/", **limits).run()
         assert fetched(web) == ["/", "/x?month=2999-01"]
@@ -79,7 +86,7 @@ def test_a_seed_is_fetched_whatever_its_path_and_0_or_no_extensions_are_no_limit
     tmp_path: Path,
 ) -> None:
     start = anchors("/" + "1/" * 30, "/x/x/x/x/x", "/b.zip")
-    with MockWeb(spec=[ROBOTS, page("/a.zip", start), page("^/", "")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/a.zip", start), page("^/", "")]) as web:
         none = {"KROWL_PATH_DEPTH_MAX": 0, "KROWL_REPEATED_SEGMENTS_MAX": 0}
         done = crawl(web, tmp_path, "/a.zip", KROWL_SKIP_EXTENSIONS="", **none).run()
         assert len(fetched(web)) == 4
@@ -94,7 +101,7 @@ def test_an_endless_calendar_ends_a_year_ahead(tmp_path: Path) -> None:
         page(f"/cal?month={month}", anchors(f"/cal?month={before}", f"/cal?month={after}"))
         for before, month, after in zip(months, months[1:], months[2:], strict=False)
     ]
-    with MockWeb(spec=[ROBOTS, *spec, page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, *spec, page("^/", "leaf")]) as web:
         done = crawl(web, tmp_path, f"/cal?month={months[2]}").run()
         assert fetched(web) == sorted(f"/cal?month={month}" for month in months[: 2 + 1 + 12])
         assert dropped(done) == {"calendar": 1}
@@ -107,7 +114,7 @@ def test_a_page_behind_session_ids_is_fetched_once_at_the_url_it_was_found_by(
         "/p;jsessionid=1?q", "/p;jsessionid=2?q", "/p?q", "/q?PHPSESSID=a", "/q?PHPSESSID=b"
     )
     again = anchors("/p;jsessionid=3?q", "/q?PHPSESSID=c", "/;jsessionid=4")
-    with MockWeb(spec=[ROBOTS, page("/", start), page("^/[pq]", again)]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", start), page("^/[pq]", again)]) as web:
         done = crawl(web, tmp_path, "/").run()
         assert fetched(web) == ["/", "/p;jsessionid=1?q", "/q?PHPSESSID=a"]
         assert done.stats["dupefilter/filtered"] == 3 + 2 * 3
@@ -120,7 +127,7 @@ def test_a_page_that_redirects_to_its_own_session_id_is_fetched(tmp_path: Path) 
         for hop in range(9)
     ]
     spec = [ROBOTS, {"path": "/p", "redirect": "/p;jsessionid=1"}, page("/p;jsessionid=1", "here")]
-    with MockWeb(spec=[*spec, *maze]) as web:
+    with SimulatedWeb(spec=[*spec, *maze]) as web:
         done = crawl(web, tmp_path, "/p", "/maze;jsessionid=0", REDIRECT_MAX_TIMES=3).run()
         assert fetched(web) == [
             *(f"/maze;jsessionid={hop}" for hop in range(4)),
@@ -135,7 +142,7 @@ def test_the_same_body_again_and_again_yields_no_links(
 ) -> None:
     """A relative link that always leads deeper; repeated segments stop it otherwise."""
     maze = page("^/m/", anchors("more/"))
-    with MockWeb(spec=[ROBOTS, maze]) as web:
+    with SimulatedWeb(spec=[ROBOTS, maze]) as web:
         done = crawl(web, tmp_path, "/m/", KROWL_DUPLICATE_BODIES_MAX=most).run()
         assert fetched(web) == ["/m/" + "more/" * depth for depth in range(reached)]
         assert done.stats.get("krowl/pages/duplicate_count", 0) == (1 if most else 0)
@@ -143,7 +150,7 @@ def test_the_same_body_again_and_again_yields_no_links(
 
 
 def test_equal_bodies_of_different_hosts_are_no_duplicates(tmp_path: Path) -> None:
-    with MockWeb(spec=[ROBOTS, page("/", anchors("/p")), page("/p", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", anchors("/p")), page("/p", "leaf")]) as web:
         seeds = [web.url(f"{name}.test") for name in "abc"]
         one = {**QUICK, "KROWL_DUPLICATE_BODIES_MAX": 1}
         done = crawl_of(web, tmp_path, seeds, settings=one).run()
@@ -172,7 +179,7 @@ NOFOLLOW = [
 def test_nofollow_of_headers_pages_and_links_is_kept_unless_set_otherwise(
     tmp_path: Path, follow: str, found: list[str], left: dict[str, int]
 ) -> None:
-    with MockWeb(spec=NOFOLLOW) as web:
+    with SimulatedWeb(spec=NOFOLLOW) as web:
         done = crawl(web, tmp_path, "/", KROWL_FOLLOW_NOFOLLOW=follow).run()
         assert fetched(web) == sorted(["/", "/all", "/meta", "/other", "/tag", *found])
         assert {name: done.stats.get(LEFT + name, 0) for name in left} == left
@@ -190,7 +197,7 @@ def test_link_headers_are_links_and_the_canonical_url_is_told(tmp_path: Path) ->
         {"path": "/doc.pdf", "body": "%PDF", "headers": pdf},
         page("^/", "leaf"),
     ]
-    with MockWeb(spec=spec) as web:
+    with SimulatedWeb(spec=spec) as web:
         done = crawl(web, tmp_path, "/").run()
         assert fetched(web) == ["/", "/2", "/doc.pdf"]
         canonical = {item["url"]: (item["canonical"], item["lang"]) for item in done.items}
@@ -205,7 +212,7 @@ def test_link_headers_are_links_and_the_canonical_url_is_told(tmp_path: Path) ->
 def test_an_item_tells_the_chain_that_led_to_it_and_loops_end_with_a_reason(tmp_path: Path) -> None:
     moved = {"/0": "/1", "/1": "/2", "/2": "/end", "/a": "/b", "/b": "/a", "/self": "/self#x"}
     spec = [{"path": path, "redirect": target} for path, target in moved.items()]
-    with MockWeb(spec=[ROBOTS, *spec, page("/end", "x")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, *spec, page("/end", "x")]) as web:
         done = crawl(web, tmp_path, "/0", "/a", "/self").run()
         assert fetched(web) == ["/0", "/1", "/2", "/a", "/b", "/end", "/self"]
         assert dropped(done) == {"redirect_loop": 2}
@@ -228,7 +235,7 @@ def test_an_item_tells_the_chain_that_led_to_it_and_loops_end_with_a_reason(tmp_
 
 def test_a_loop_that_comes_back_under_another_name_ends_as_known(tmp_path: Path) -> None:
     spec = [{"path": "/a?gclid=1", "redirect": "/b"}, {"path": "/b", "redirect": "/a"}]
-    with MockWeb(spec=[ROBOTS, *spec]) as web:
+    with SimulatedWeb(spec=[ROBOTS, *spec]) as web:
         done = crawl(web, tmp_path, "/a?gclid=1").run()
         assert fetched(web) == ["/a?gclid=1", "/b"]
         assert done.stats["dupefilter/filtered"] == 1
@@ -236,7 +243,7 @@ def test_a_loop_that_comes_back_under_another_name_ends_as_known(tmp_path: Path)
 
 def test_a_redirect_to_what_is_known_is_known(tmp_path: Path) -> None:
     spec = [ROBOTS, page("/", anchors("/p", "/to-p")), {"path": "/to-p", "redirect": "/p?utm_id=1"}]
-    with MockWeb(spec=[*spec, page("^/p", "x")]) as web:
+    with SimulatedWeb(spec=[*spec, page("^/p", "x")]) as web:
         done = crawl(web, tmp_path, "/").run()
         assert fetched(web) == ["/", "/p", "/to-p"]
         assert done.stats["dupefilter/filtered"] == 1
@@ -254,7 +261,7 @@ def test_what_is_excluded_is_not_fetched_a_seed_neither_and_its_host_is_not_even
     tmp_path: Path,
 ) -> None:
     exclude = exclusions(tmp_path, "# b complained\n^https?://b[.]test[:/]\n/no\n")
-    with MockWeb(spec=[ROBOTS, page("/", anchors("/no", "/yes")), page("/yes", "")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", anchors("/no", "/yes")), page("/yes", "")]) as web:
         done = crawl_of(
             web,
             tmp_path,
@@ -270,7 +277,7 @@ def test_what_is_excluded_is_not_fetched_a_seed_neither_and_its_host_is_not_even
 def test_an_expression_that_excludes_nothing_stops_the_start(tmp_path: Path, text: str) -> None:
     exclude = tmp_path / "exclude.txt"
     exclude.write_bytes(text.encode("latin-1"))
-    with MockWeb(spec=[page("/", "x")]) as web:
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
         settings = {"KROWL_EXCLUDE": exclude}
         done = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run(code=2)
         assert f"KROWL_EXCLUDE {exclude} line 2 excludes nothing: not " in done.log
@@ -280,7 +287,7 @@ def test_an_expression_that_excludes_nothing_stops_the_start(tmp_path: Path, tex
 def test_robots_of_others_are_not_asked_of_a_host_that_is_excluded(tmp_path: Path) -> None:
     exclude = exclusions(tmp_path, "//away[.]test[:/]\n")
     to = {"path": "/robots.txt", "redirect": "http://away.test:{port}/robots.txt"}
-    with MockWeb(spec=[{"host": "a.test", **to}, page("^/", "x")]) as web:
+    with SimulatedWeb(spec=[{"host": "a.test", **to}, page("^/", "x")]) as web:
         settings = {**QUICK, "KROWL_EXCLUDE": exclude}
         done = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
         assert [entry.host for entry in web.log()] == [f"a.test:{web.port}"]
@@ -294,13 +301,17 @@ def test_a_host_that_is_excluded_while_the_crawl_runs_is_left_alone_within_secon
     nothing."""
     exclude = exclusions(tmp_path, "")
     many = anchors(*(f"/{number}" for number in range(300)))
-    with MockWeb(spec=[ROBOTS, page("/", many), page("^/", "leaf")]) as web:
+    with SimulatedWeb(spec=[ROBOTS, page("/", many), page("^/", "leaf")]) as web:
         seeds = [web.url("a.test"), web.url("b.test", "/1")]
         slow = {"KROWL_DELAY_MIN": 0.2, "KROWL_EXCLUDE": exclude}
-        running = crawl_of(web, tmp_path, seeds, settings={**QUICK, **slow}).start()
-        running.wait_until(lambda: len(pages(web.log())) >= 5)
-        exclusions(tmp_path, "//a[.]test[:/]\n")
-        running.wait()
+
+        def exclude_it() -> Iterator[Callable[[], bool]]:
+            yield lambda: len(pages(web.log())) >= 5
+            exclusions(tmp_path, "//a[.]test[:/]\n")
+
+        running = crawl_of(
+            web, tmp_path, seeds, settings={**QUICK, **slow}, script=exclude_it()
+        ).run()
         mine = [entry for entry in pages(web.log()) if entry.host.startswith("a.")]
         assert 4 <= len(mine) < 60
         assert dropped(running) == {"exclude": 301 - len(mine)}
@@ -316,11 +327,13 @@ def test_a_file_that_goes_missing_leaves_its_expressions_and_is_complained_of_on
     exclude = exclusions(tmp_path, "/no$\n")
     spec = [ROBOTS, page("/", anchors("/1")), page("/3", anchors("/no"))]
     spec += [page(f"/{number}", anchors(f"/{number + 1}"), latency=2) for number in (1, 2)]
-    with MockWeb(spec=spec) as web:
-        running = crawl(web, tmp_path, "/", KROWL_EXCLUDE=exclude).start()
-        running.wait_until(lambda: bool(pages(web.log())))
-        exclude.unlink()
-        running.wait()
+    with SimulatedWeb(spec=spec) as web:
+
+        def remove() -> Iterator[Callable[[], bool]]:
+            yield lambda: bool(pages(web.log()))
+            exclude.unlink()
+
+        running = crawl(web, tmp_path, "/", script=remove(), KROWL_EXCLUDE=exclude).run()
         assert fetched(web) == ["/", "/1", "/2", "/3"]
         assert dropped(running) == {"exclude": 1}
         assert running.log.count("cannot be read, so what it said last holds") == 1
@@ -377,15 +390,20 @@ def test_a_pipe_in_the_place_of_the_file_leaves_its_expressions_and_holds_nothin
     chain = [
         page(f"/{number}", anchors(f"/{number + 1}", f"/{number}/no")) for number in range(999)
     ]
-    with MockWeb(spec=[ROBOTS, *chain]) as web:
-        running = crawl(web, tmp_path, "/0", KROWL_EXCLUDE=exclude, KROWL_DELAY_MIN=0.05).start()
-        running.wait_until(lambda: bool(pages(web.log())))
-        os.mkfifo(tmp_path / "new")
-        (tmp_path / "new").replace(exclude)
-        running.wait_until(lambda: "what it said last holds: not a file" in running.log)
-        before = len(pages(web.log()))
-        running.wait_until(lambda: len(pages(web.log())) >= before + 25)
-        running.interrupt()
+    with SimulatedWeb(spec=[ROBOTS, *chain]) as web:
+
+        def put_pipe() -> Iterator[Callable[[], bool]]:
+            yield lambda: bool(pages(web.log()))
+            os.mkfifo(tmp_path / "new")
+            (tmp_path / "new").replace(exclude)
+            yield lambda: "what it said last holds: not a file" in running.log
+            before = len(pages(web.log()))
+            yield lambda: len(pages(web.log())) >= before + 25
+            interrupt()
+
+        settings = {"KROWL_EXCLUDE": exclude, "KROWL_DELAY_MIN": 0.05}
+        running = crawl(web, tmp_path, "/0", script=put_pipe(), **settings)
+        running.run()
         assert not any(path.endswith("/no") for path in fetched(web))
         assert dropped(running) == {"exclude": running.stats["krowl/frontier/done_count"]}
         assert running.log.count("cannot be read, so what it said last holds") == 1
