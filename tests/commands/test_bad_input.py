@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 import plyvel
 import pytest
 
+from krowlspider.archive.disk import lock_directory
 from krowlspider.crawl.folder import JobFolder
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy, write_seeds
 from tests.support.crawls import refused
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +41,9 @@ def test_without_a_contact_the_crawl_does_not_start_and_says_how(
     tmp_path: Path, seeds: Path
 ) -> None:
     told = refused(
-        Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_CONTACT": None})
+        SimulatedCrawl(
+            tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_CONTACT": None}
+        )
     )
     assert "KROWL_CONTACT" in told
     assert "-s KROWL_CONTACT=you@example.org" in told
@@ -46,14 +51,16 @@ def test_without_a_contact_the_crawl_does_not_start_and_says_how(
 
 
 def test_an_unknown_setting_is_named_with_its_nearest(tmp_path: Path, seeds: Path) -> None:
-    crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_DELAY_MINIMUM": 1})
+    crawl = SimulatedCrawl(
+        tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_DELAY_MINIMUM": 1}
+    )
     told = refused(crawl)
     assert "KROWL_DELAY_MINIMUM" in told
     assert "KROWL_DELAY_MIN" in told.replace("KROWL_DELAY_MINIMUM", "")
 
 
 def test_a_bad_value_is_named(tmp_path: Path, seeds: Path) -> None:
-    crawl = Crawl(
+    crawl = SimulatedCrawl(
         tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_ALLOW_ADDRESSES": "10/33"}
     )
     told = refused(crawl)
@@ -73,13 +80,13 @@ def test_a_bad_value_is_named(tmp_path: Path, seeds: Path) -> None:
 def test_a_bad_argument_is_named(
     tmp_path: Path, seeds: Path, name: str, value: str, said: str
 ) -> None:
-    crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds, name: value})
+    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds, name: value})
     assert said in refused(crawl)
 
 
 def test_a_missing_seeds_file_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none.txt"
-    told = refused(Crawl(tmp_path / "job", arguments={"seeds": missing}))
+    told = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": missing}))
     assert f"{missing} cannot be read: No such file or directory" in told
     assert not (tmp_path / "job").exists()
 
@@ -89,7 +96,7 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
     noise = random.Random(1).randbytes(5000)
     path = tmp_path / "seeds.bin"
     path.write_bytes(gzip.compress(noise) if packed else noise)
-    told = refused(Crawl(tmp_path / "job", arguments={"seeds": path}))
+    told = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}))
     assert f"{path} is binary" in told
 
 
@@ -104,7 +111,7 @@ def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
     head = json.loads((job / "job.json").read_text())
     (job / "job.json").write_text(json.dumps({**head, "format": number, "software": "other"}))
     before = contents(job)
-    told = refused(Crawl(job, arguments={"seeds": seeds}))
+    told = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
     assert f"JOBDIR {job} has format {number}, made by other" in told
     assert contents(job) == before
 
@@ -119,9 +126,9 @@ def test_a_first_start_that_died_before_its_frontier_was_made_is_done_again(
     folder.frontier.mkdir()
     for name in left:
         (folder.frontier / name).write_bytes(b"")
-    with MockWeb(spec=[{"path": "/", "body": "x"}]) as web:
+    with SimulatedWeb(spec=[{"path": "/", "body": "x"}]) as web:
         seeds = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
-        crawl = Crawl(folder.path, arguments={"seeds": seeds}).run()
+        crawl = SimulatedCrawl(folder.path, arguments={"seeds": seeds}).run()
         assert crawl.stats["krowl/frontier/done_count"] == 1
 
 
@@ -131,7 +138,7 @@ def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
     job = tmp_path / "job"
     job.mkdir()
     (job / "thesis.txt").write_text("years of work")
-    told = refused(Crawl(job, arguments={"seeds": seeds}))
+    told = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
     assert "'thesis.txt'" in told
     assert contents(job)["thesis.txt"] == b"years of work"
     assert set(contents(job)) <= {"thesis.txt", "lock"}
@@ -139,10 +146,10 @@ def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
 
 def test_a_damaged_frontier_is_refused_and_left_as_it_is(tmp_path: Path, seeds: Path) -> None:
     job = tmp_path / "job"
-    crawl = Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
     (job / "frontier" / "CURRENT").write_bytes(b"nonsense")
     before = {name: data for name, data in contents(job).items() if "LOG" not in name}
-    told = refused(Crawl(job, arguments=crawl.arguments))
+    told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
     assert f"{job}/frontier" in told
     after = {name: data for name, data in contents(job).items() if "LOG" not in name}
     # What the last crawl said of itself.
@@ -160,20 +167,20 @@ def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
         # A file system that nobody can write: root included.
         job = tmp_path / "closed" / "job"
         job.parent.symlink_to("/proc/sys")
-    told = refused(Crawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
+    told = refused(SimulatedCrawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
     assert f"JOBDIR {job} cannot be used" in told
 
 
 def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path) -> None:
     path = write_seeds(tmp_path / "seeds.txt", ["ftp://a.test/", "no dots"])
-    crawl = Crawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
+    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
     assert f"{path} line 1 skipped" in crawl.log
     assert f"{path} line 2 skipped" in crawl.log
     assert crawl.stats["krowl/seeds/read_count"] == 0
 
 
 def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
-    crawl = Crawl(tmp_path / "job").run(code=2)
+    crawl = SimulatedCrawl(tmp_path / "job").run(code=2)
     assert "Nothing to crawl: give -a seeds=FILE" in crawl.log
 
 
@@ -206,7 +213,7 @@ def test_a_head_that_cannot_be_read_is_refused(tmp_path: Path, seeds: Path, head
     job = tmp_path / "job"
     job.mkdir()
     (job / "job.json").write_text(head)
-    assert "job.json cannot be read" in refused(Crawl(job, arguments={"seeds": seeds}))
+    assert "job.json cannot be read" in refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
 
 
 def test_a_head_that_was_being_written_when_the_process_died_is_written_anew(
@@ -215,18 +222,18 @@ def test_a_head_that_was_being_written_when_the_process_died_is_written_anew(
     job = tmp_path / "job"
     job.mkdir()
     (job / "job.json.new").write_text('{"form')
-    Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
     assert (job / "job.json").is_file()
 
 
-def test_two_crawls_that_share_a_warc_folder_are_refused(tmp_path: Path) -> None:
-    with MockWeb(spec=[{"path": "/", "body": "x", "latency": 25}]) as web:
-        path = write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])
-        shared = {"KROWL_WARC_DIR": tmp_path / "warc"}
-        first = Crawl(tmp_path / "one", arguments={"seeds": path}, settings=shared).start()
-        first.wait_until((tmp_path / "warc" / ".krowlspider.lock").exists)
-        told = refused(Crawl(tmp_path / "two", arguments={"seeds": path}, settings=shared))
-        assert f"another crawl writes to {tmp_path / 'warc'}" in told
+def test_two_crawls_that_share_a_warc_folder_are_refused(tmp_path: Path, seeds: Path) -> None:
+    shared = tmp_path / "warc"
+    shared.mkdir()
+    lock = lock_directory(shared)
+    settings = {"KROWL_WARC_DIR": shared}
+    told = refused(SimulatedCrawl(tmp_path / "two", arguments={"seeds": seeds}, settings=settings))
+    assert f"another crawl writes to {shared}" in told
+    os.close(lock)
 
 
 @pytest.mark.parametrize("folder", ["missing", "foreign"])
@@ -246,11 +253,11 @@ def test_a_frontier_without_its_head_is_refused_and_left_as_it_is(
     tmp_path: Path, seeds: Path, command: str
 ) -> None:
     job = tmp_path / "job"
-    crawl = Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
     (job / "job.json").unlink()
     before = contents(job / "frontier")
     if command == "crawl":
-        told = refused(Crawl(job, arguments=crawl.arguments))
+        told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
     else:
         told = frontier_refusal(job)
     assert f"JOBDIR {job} has a frontier but no job.json" in told
@@ -273,7 +280,7 @@ def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, opti
 
 
 def crawled(job: Path, seeds: Path) -> Crawl:
-    return Crawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    return SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
 
 
 @pytest.mark.parametrize("option", [[], ["--export"], ["--repair"]])
@@ -302,7 +309,7 @@ def test_a_crawl_whose_frontier_is_gone_is_refused_and_not_begun_anew(
     else:
         shutil.rmtree(job / "warc")
     for _ in range(2):
-        told = refused(Crawl(job, arguments=crawl.arguments))
+        told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
         assert "has no frontier/ any more: put it back from a copy" in told
         assert "--repair" not in told
 
@@ -317,7 +324,7 @@ def test_after_a_repair_that_was_cut_short_nothing_but_a_repair_is_done(
     shutil.rmtree(job / "warc")
     (job / "seen").unlink()
     if command == "crawl":
-        told = refused(Crawl(job, arguments=crawl.arguments))
+        told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
     else:
         told = frontier_refusal(job, "--export")
     assert f"a repair was cut short: run it again: scrapy frontier '{job}' --repair" in told
@@ -371,12 +378,17 @@ def test_a_frontier_of_another_job_is_refused_and_left_as_it_is(
     shutil.rmtree(job / "frontier")
     shutil.copytree(another / "frontier", job / "frontier")
     told = (
-        refused(Crawl(job, arguments=crawl.arguments))
+        refused(SimulatedCrawl(job, arguments=crawl.arguments))
         if command == "crawl"
         else frontier_refusal(job)
     )
     assert "its frontier/ is of another job" in told
     assert "--repair" not in told
+
+
+def test_a_frontier_of_another_program_is_refused(tmp_path: Path, seeds: Path) -> None:
+    job = tmp_path / "job"
+    crawled(job, seeds)
     shutil.rmtree(job / "frontier")
     with plyvel.DB(str(job / "frontier"), create_if_missing=True) as db:
         db.put(b"000001", b"another program's")

@@ -19,13 +19,15 @@ from krowlspider.errors import SettingsError
 from middlewares.politeness import PolitenessMiddleware
 from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
-from tests.mockweb import MockWeb
 from tests.support.archived import assert_archived
-from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawling import frontier_view
 from tests.support.crawls import page, pages, refused, status_lines
+from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 RETRY = "middlewares.retry.RetryMiddleware"
 EXCLUDE = "extensions.exclude.Exclude"
@@ -60,8 +62,8 @@ def project_settings(**changes: Any) -> Settings:
     return settings
 
 
-def overriding_crawl(web: MockWeb, folder: Path, **settings: Any) -> Crawl:
-    return Crawl(
+def overriding_crawl(web: SimulatedWeb, folder: Path, **settings: Any) -> SimulatedCrawl:
+    return SimulatedCrawl(
         folder / "job",
         spider="overriding",
         arguments={"root": web.url("a.test", "")},
@@ -78,7 +80,7 @@ def overriding_crawl(web: MockWeb, folder: Path, **settings: Any) -> Crawl:
 
 
 def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
-    with MockWeb(spec=SITE) as web:
+    with SimulatedWeb(spec=SITE) as web:
         crawl = overriding_crawl(web, tmp_path).run()
         log = web.log()
         asked = [entry.path for entry in log]
@@ -97,11 +99,10 @@ def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
 
 
 def test_own_components_keep_the_commit(tmp_path: Path) -> None:
-    with MockWeb(spec=SITE) as web:
-        first = overriding_crawl(web, tmp_path).start()
+    with SimulatedWeb(spec=SITE) as web:
+        first = overriding_crawl(web, tmp_path)
         # Each takes longer than a commit's interval of 0.2 s.
-        first.wait_until(lambda: len(pages(web.log())) >= 5)
-        first.kill()
+        first.run_until_killed(web, lambda: len(pages(web.log())) >= 5)
         done = frontier_view(first.jobdir)["done"]
         assert done > 0
         overriding_crawl(web, tmp_path).run()
@@ -112,10 +113,10 @@ def test_own_components_keep_the_commit(tmp_path: Path) -> None:
 
 
 def test_own_components_keep_the_disk_guard(tmp_path: Path) -> None:
-    with MockWeb(spec=SITE) as web:
-        crawl = overriding_crawl(web, tmp_path, KROWL_DISK_FLOOR=NEVER).start()
-        crawl.wait_until(lambda: status_lines(crawl) >= 3)
-        crawl.interrupt()
+    with SimulatedWeb(spec=SITE) as web:
+        crawl = overriding_crawl(web, tmp_path, KROWL_DISK_FLOOR=NEVER)
+        crawl.script = interrupted_when(lambda: status_lines(crawl) >= 3)
+        crawl.run()
         assert web.log() == []
         assert "less than KROWL_DISK_FLOOR" in crawl.log
         assert frontier_view(crawl.jobdir)["queued"] == 1
@@ -236,7 +237,9 @@ def test_a_foreign_seam_is_refused_with_the_way_out(name: str, foreign: str, doe
 
 
 def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
-    crawl = Crawl(tmp_path / "job", settings={"DOWNLOADER_MIDDLEWARES": f'{{"{RETRY}": null}}'})
+    crawl = SimulatedCrawl(
+        tmp_path / "job", settings={"DOWNLOADER_MIDDLEWARES": f'{{"{RETRY}": null}}'}
+    )
     assert f"DOWNLOADER_MIDDLEWARES lacks {RETRY}" in refused(crawl)
     assert not crawl.jobdir.exists()
 

@@ -52,7 +52,7 @@ class Web:
         self.open: set[asyncio.Transport] = set()
         self.idle = asyncio.Event()
         self.idle.set()
-        self._asked: dict[tuple[str, str], int] = {}
+        self.asked: dict[tuple[str, str], int] = {}
 
     def opened(self, transport: asyncio.Transport) -> None:
         """Counts a connection in; `idle` is set while there is none."""
@@ -70,8 +70,8 @@ class Web:
         if host == CONTROL_HOST:
             return _CONTROL
         key = (host, target)
-        nth = self._asked.get(key, 0)
-        self._asked[key] = nth + 1
+        nth = self.asked.get(key, 0)
+        self.asked[key] = nth + 1
         return self.site.answer(host.rpartition(":")[0] or host, target, nth)
 
 

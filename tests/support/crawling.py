@@ -48,6 +48,9 @@ SETTINGS: Mapping[str, object] = {
 }
 
 
+# Commands that install no reactor, which no test process could get rid of.
+WITHOUT_ENGINE = {"frontier", "ring", "warc"}
+
 _started: list[warm.Process] = []
 
 
@@ -169,11 +172,15 @@ def write_seeds(path: Path, seeds: Iterable[str]) -> Path:
 
 
 def scrapy(*words: object, code: int = 0, given: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Run a command of the project in this process.
+    """Run a command of the project, in this process unless it needs Scrapy's engine.
 
     It must end with this exit code, and without a traceback.
     """
-    done = run_here(list(map(str, words)), given=given.encode())
+    command = list(map(str, words))
+    if command[0] in WITHOUT_ENGINE:
+        done = run_here(command, given=given.encode())
+    else:
+        done = warm.run([sys.executable, "-m", "scrapy", *command], given=given.encode())
     errors = done.stderr.decode()
     assert done.returncode == code, errors
     assert "Traceback" not in errors

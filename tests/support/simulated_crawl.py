@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Self
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from tests.support.simulated_loop import Script
+    from tests.support.simulated_web import SimulatedWeb
 
 
 class _Writer(WarcWriter):
@@ -100,6 +102,26 @@ class SimulatedCrawl(Crawl):
 
     script: Script | None = None
     longest_turn: float = 0.0
+
+    def run_until_killed(self, web: SimulatedWeb, condition: Callable[[], bool]) -> Self:
+        """Run until a condition is true, as if the process was killed then.
+
+        The folder and the web are afterwards what they were at that moment.
+        """
+        copy = self.jobdir.with_name(f"{self.jobdir.name}.killed")
+
+        def die() -> Script:
+            yield condition
+            shutil.copytree(self.jobdir, copy)
+            web.hold()
+            interrupt()
+
+        self.script = die()
+        self.run()
+        web.go_back()
+        shutil.rmtree(self.jobdir)
+        copy.rename(self.jobdir)
+        return self
 
     def start(self) -> NoReturn:
         raise AssertionError("a simulated crawl only runs to its end: give it a script")

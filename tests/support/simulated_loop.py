@@ -109,7 +109,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.failure: AssertionError | None = None
         super().__init__(self._jumping)
         while scripts:
-            self._go_on(scripts.pop())
+            self.call_later(_LOOK, self._go_on, scripts.pop())
 
     @property
     def longest_turn(self) -> float:

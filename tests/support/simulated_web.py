@@ -87,6 +87,14 @@ class SimulatedWeb:
         """The root of every host of a graph, or the first page of a folder."""
         return self._site.seeds() if isinstance(self._site, FolderSite) else self.graph.seeds()
 
+    def hold(self) -> None:
+        """Keep what was asked until now, for `go_back`."""
+        self._held = self._log.entries[:], dict(self._web.asked)
+
+    def go_back(self) -> None:
+        """Forget what was asked since `hold`."""
+        self._log.entries[:], self._web.asked = self._held
+
     def log(self) -> list[Entry]:
         """All requests that ended until now, by start time."""
         return sorted(self._log.entries, key=lambda entry: entry.start)
