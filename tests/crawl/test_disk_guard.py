@@ -22,16 +22,19 @@ from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate
-from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.support.archived import assert_archived
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import QUICK, crawl_of, pages, status_lines
+from tests.support.simulated_crawl import SimulatedCrawl, interrupt, interrupted_when
+from tests.support.simulated_web import SimulatedWeb
 from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.support.simulated_loop import Script
 
 MB = 10**6
 GB = 10**9
@@ -194,12 +197,12 @@ def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:
 def test_a_crawl_that_starts_below_the_floor_asks_nobody_and_keeps_its_queue(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(graph=GRAPH) as web:
+    with SimulatedWeb(graph=GRAPH) as web:
         seeds = web.seeds()
         settings = {"KROWL_DISK_FLOOR": NEVER, "KROWL_STATUS_INTERVAL": 0.3}
-        crawl = crawl_of(web, tmp_path, settings=settings).start()
-        crawl.wait_until(lambda: status_lines(crawl) >= 3)
-        crawl.interrupt()
+        script = interrupted_when(lambda: status_lines(crawl) >= 3)
+        crawl = crawl_of(web, tmp_path, settings=settings, script=script)
+        crawl.run()
         assert web.log() == []
         assert crawl.stats.get("downloader/request_count", 0) == 0
         assert crawl.stats["finish_reason"] == "shutdown"
@@ -224,7 +227,7 @@ def test_a_crawl_that_starts_below_the_floor_asks_nobody_and_keeps_its_queue(
 
 
 def test_a_crawl_without_a_queue_ends_below_the_floor(tmp_path: Path) -> None:
-    with MockWeb(graph=GRAPH) as web:
+    with SimulatedWeb(graph=GRAPH) as web:
         crawl_of(web, tmp_path).run()
         fetched = len(web.log())
         again = crawl_of(web, tmp_path, settings={"KROWL_DISK_FLOOR": NEVER}).run()
@@ -243,48 +246,49 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     disk.close()
 
 
-def paused_crawl(web: MockWeb, folder: Path, disk: SmallDisk) -> Crawl:
-    """A crawl that has paused because another has taken much of its disk, with what was in flight
-    done."""
-    crawl = Crawl(
-        folder / "disk" / "job",
+def crawl_on(disk: SmallDisk, web: SimulatedWeb, folder: Path, script: Script | None) -> Crawl:
+    return SimulatedCrawl(
+        disk.outside / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", web.seeds())},
-        settings={
-            "KROWL_DISK_FLOOR": 100 * MB,
-            "KROWL_DELAY_MIN": 0.2,
-            "KROWL_STATUS_INTERVAL": 0.3,
-        },
+        settings={"KROWL_DISK_FLOOR": 100 * MB, "KROWL_STATUS_INTERVAL": 0.3},
         log_folder=folder,
-        prefix=disk.prefix,
-    ).start()
-    crawl.wait_until(lambda: len(pages(web.log())) > 5)
+        script=script,
+    )
+
+
+def take_room(disk: SmallDisk, web: SimulatedWeb, log: Callable[[], str]) -> Script:
+    """Have another take much of the disk of a crawl, and wait until what was in flight is done."""
+    yield lambda: len(pages(web.log())) > 5
     with (disk.outside / "ballast").open("wb") as ballast:
         os.posix_fallocate(ballast.fileno(), 0, 220 * MB)
-    crawl.wait_until(lambda: " 0 in flight " in last_paused(crawl))
-    return crawl
+    yield lambda: " 0 in flight " in last_paused(log())
 
 
-def last_paused(crawl: Crawl) -> str:
+def last_paused(log: str) -> str:
     """The last status line of a crawl that pauses."""
-    lines = [line for line in crawl.log.splitlines() if "| paused: no room in " in line]
+    lines = [line for line in log.splitlines() if "| paused: no room in " in line]
     return lines[-1] if lines else ""
 
 
 def test_a_disk_that_others_fill_pauses_the_crawl_until_they_make_room(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
-    with MockWeb(graph=GRAPH) as web:
-        crawl = paused_crawl(web, tmp_path, small_disk)
-        fetched, lines = web.log(), status_lines(crawl)
-        crawl.wait_until(lambda: status_lines(crawl) >= lines + 3)
-        assert len(web.log()) == len(fetched)
-        # All of it is written and counted: the disk is not full yet.
-        done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
-        assert int(done) == len(pages(fetched))
-        small_disk.make_room()
-        crawl.wait()
+    with SimulatedWeb(graph=GRAPH) as web:
+
+        def pause_and_make_room() -> Script:
+            yield from take_room(small_disk, web, lambda: crawl.log)
+            fetched, lines = web.log(), status_lines(crawl)
+            yield lambda: status_lines(crawl) >= lines + 3
+            assert len(web.log()) == len(fetched)
+            # All of it is written and counted: the disk is not full yet.
+            done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
+            assert int(done) == len(pages(fetched))
+            small_disk.make_room()
+
+        crawl = crawl_on(small_disk, web, tmp_path, pause_and_make_room())
+        crawl.run()
         assert reachable(web.graph, web.seeds()).differences(web.log()) == []
-        assert_archived(small_disk.outside / "job", web.log())
+        assert_archived(crawl.jobdir, web.log())
         assert crawl.stats["krowl/disk/pauses_count"] == 1
         assert crawl.stats["finish_reason"] == "finished"
         assert crawl.log.count("KROWL_DISK_FLOOR") == 1
@@ -295,14 +299,17 @@ def test_a_disk_that_others_fill_pauses_the_crawl_until_they_make_room(
 def test_a_crawl_stopped_while_it_pauses_below_the_floor_ends_in_order(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
-    with MockWeb(graph=GRAPH) as web:
-        crawl = paused_crawl(web, tmp_path, small_disk)
-        crawl.interrupt()
+    with SimulatedWeb(graph=GRAPH) as web:
+
+        def pause_and_stop() -> Script:
+            yield from take_room(small_disk, web, lambda: crawl.log)
+            interrupt()
+
+        crawl = crawl_on(small_disk, web, tmp_path, pause_and_stop())
+        crawl.run()
         fetched = web.log()
-        job = small_disk.outside / "job"
-        assert_archived(job, fetched)
-        assert frontier_view(job)["done"] == len(pages(fetched))
+        assert_archived(crawl.jobdir, fetched)
+        assert frontier_view(crawl.jobdir)["done"] == len(pages(fetched))
         small_disk.make_room()
-        settings = {"KROWL_DISK_FLOOR": 100 * MB}
-        Crawl(crawl.jobdir, settings=settings, log_folder=tmp_path, prefix=small_disk.prefix).run()
+        crawl_on(small_disk, web, tmp_path, None).run()
         assert reachable(web.graph, web.seeds()).differences(web.log()) == []

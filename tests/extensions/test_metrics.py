@@ -35,6 +35,7 @@ from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT
 from tests.support.crawls import crawl_of, page
 from tests.support.debian import program
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -549,8 +550,8 @@ def test_at_the_end_each_number_of_the_stats_is_in_the_metrics(tmp_path: Path) -
 
 
 def test_without_a_port_a_crawl_says_so_and_goes_on(tmp_path: Path) -> None:
-    with MockWeb(spec=SITE[:-1]) as web, socket.create_server(("127.0.0.1", 0)) as taken:
-        settings = {"PROMETHEUS_PORT": taken.getsockname()[1]}
+    with SimulatedWeb(spec=SITE[:-1]) as web, socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = {"PROMETHEUS_ENABLED": 1, "PROMETHEUS_PORT": taken.getsockname()[1]}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
     assert crawl.stats["krowl/frontier/done_count"] == 4
     (complaint,) = crawl.complaints

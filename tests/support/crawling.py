@@ -135,7 +135,8 @@ class Crawl:
         while not condition():
             assert self.process.poll() is None, f"the crawl ended too early:\n{self.log[-5000:]}"
             assert time.monotonic() < end, f"it never came to that:\n{self.log[-5000:]}"
-            time.sleep(0.01)
+            # A look at the log of a web takes some milliseconds.
+            time.sleep(0.03)
 
     def kill(self) -> None:
         self.process.kill()

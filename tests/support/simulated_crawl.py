@@ -53,7 +53,8 @@ class SimulatedJob(Job):
         loop, archive = asyncio.get_running_loop(), self.archive
         assert isinstance(loop, SimulatedLoop)
         assert isinstance(archive, _Writer)
-        loop.busy = [lambda: archive.at_work > 0]
+        # On a full disk its thread tries again every second.
+        loop.wait_for(lambda: archive.at_work > 0 and not archive.stalled, lambda: archive.stalled)
 
 
 class SimulatedJobs:
@@ -103,10 +104,13 @@ class SimulatedCrawl(Crawl):
     script: Script | None = None
     longest_turn: float = 0.0
 
-    def run_until_killed(self, web: SimulatedWeb, condition: Callable[[], bool]) -> Self:
+    def run_until_killed(
+        self, web: SimulatedWeb, condition: Callable[[], bool], *, code: int = 0
+    ) -> Self:
         """Run until a condition is true, as if the process was killed then.
 
-        The folder and the web are afterwards what they were at that moment.
+        The folder and the web are afterwards what they were at that moment. SIGINT ends the crawl
+        with ``code``.
         """
         copy = self.jobdir.with_name(f"{self.jobdir.name}.killed")
 
@@ -117,7 +121,7 @@ class SimulatedCrawl(Crawl):
             interrupt()
 
         self.script = die()
-        self.run()
+        self.run(code=code)
         web.go_back()
         shutil.rmtree(self.jobdir)
         copy.rename(self.jobdir)

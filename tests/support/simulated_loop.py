@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _LOOK_AT_CLOCK = 1e-5
 # That with which threads wake the loop.
 _OWN_SOCKETS = 1
-# Seconds that a thread may take for what the loop waits for.
+# Seconds that a thread may take for what the loop waits for, and those between two looks at it.
 _PATIENCE = 60.0
+_LOOK_AT_THREADS = 0.05
 
 
 class Clocks:
@@ -59,11 +60,13 @@ _ports = count(32_768)
 class _Selector(selectors.DefaultSelector):
     """Let time pass while nothing is ready.
 
-    ``is_idle`` is whether no thread has work. ``longest_turn`` is the longest time that the loop
+    ``threads_work`` is whether threads have work that ends soon, ``is_real`` whether something is
+    waited for that takes real time. ``longest_turn`` is the longest time that the loop
     has worked without a look at its sockets, in CPU seconds, which a busy machine does not change.
     """
 
-    is_idle: Callable[[], bool]
+    threads_work: Callable[[], bool]
+    is_real: Callable[[], bool]
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,12 +84,15 @@ class _Selector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if timeout is None or not self.is_idle():
-            # Only a thread can go on.
-            ready = super().select(_PATIENCE)
-            assert ready, "a thread has not answered the simulated loop"
-        elif len(self.get_map()) > _OWN_SOCKETS:
-            # A socket of the real network, as that of a name server.
+        begun = time.monotonic()
+        # Only a thread can go on.
+        while not ready and (timeout is None or self.threads_work()):
+            assert time.monotonic() - begun < _PATIENCE, "a thread has not answered the loop"
+            ready = super().select(_LOOK_AT_THREADS)
+        if ready or timeout is None:
+            return ready
+        # A socket of the real network may be that of a name server.
+        if self.is_real() or len(self.get_map()) > _OWN_SOCKETS:
             begun = time.monotonic()
             ready = super().select(timeout)
             clocks.now += time.monotonic() - begun
@@ -96,20 +102,21 @@ class _Selector(selectors.DefaultSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """``busy`` are questions, each whether a thread has work for whose end the loop must wait.
-
-    ``failure`` is the assertion of a script that failed.
-    """
+    """``failure`` is the assertion of a script that failed."""
 
     def __init__(self) -> None:
         self._jumping = _Selector()
-        self._jumping.is_idle = lambda: not self._calls and not any(each() for each in self.busy)
-        self.busy: list[Callable[[], bool]] = []
         self._calls = 0
+        self.wait_for(lambda: False, lambda: False)
         self.failure: AssertionError | None = None
         super().__init__(self._jumping)
         while scripts:
             self.call_later(_LOOK, self._go_on, scripts.pop())
+
+    def wait_for(self, has_work: Callable[[], bool], is_real: Callable[[], bool]) -> None:
+        """Wait for threads of others: see `_Selector`."""
+        self._jumping.threads_work = lambda: self._calls > 0 or has_work()
+        self._jumping.is_real = is_real
 
     @property
     def longest_turn(self) -> float:
@@ -136,7 +143,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
         """Let the servers learn of the connections that were closed last."""
         if not self.is_closed():
-            self.busy = []
+            self.wait_for(lambda: False, lambda: False)
             self.run_until_complete(asyncio.sleep(3 * HOP))
         super().close()
 

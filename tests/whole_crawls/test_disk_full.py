@@ -8,22 +8,26 @@ import re
 import resource
 import signal
 import time
-from resource import RLIM_INFINITY
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.crawl.folder import JobFolder
-from tests.mockweb import MockWeb
 from tests.support.archived import assert_archived, stored
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import crawl_of, page, pages, status_lines
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_loop import clocks
+from tests.support.simulated_web import SimulatedWeb
 from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tests.support.simulated_loop import Script
 
 ROBOTS = page("/robots.txt", "", status=404)
 FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "KROWL_STATUS_INTERVAL": 0.3}
@@ -58,29 +62,38 @@ NOISY = {"/", *(f"/{number}" for number in range(PAGES))}
 LINKING = {"/", *(f"/{FILLER}{number}" for number in range(LINKS))}
 
 
-def paused_crawl(web: MockWeb, folder: Path, hosts: Sequence[str] = ("a.test",)) -> Crawl:
-    """A crawl in which the kernel lets no file grow any more, as on a full disk, and which has said
-    so."""
-    prefix = ["prlimit", f"--fsize={LIMIT}:unlimited"]
-    seeds = [web.url(host) for host in hosts]
-    crawl = crawl_of(web, folder, seeds, settings=FAST, prefix=prefix).start()
-    crawl.wait_until(lambda: f"Paused: no room in {crawl.jobdir / 'warc'}" in crawl.log)
-    crawl.wait_until(lambda: status_lines(crawl) >= 2)
-    return crawl
+@contextmanager
+def files_limited(size: int) -> Iterator[Callable[[], None]]:
+    """Have the kernel let no file grow over a size, as on a full disk; yields what makes room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def lift() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield lift
+    finally:
+        lift()
 
 
-def make_room(crawl: Crawl) -> None:
-    resource.prlimit(crawl.process.pid, resource.RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
+def is_paused(crawl: Crawl) -> bool:
+    return f"Paused: no room in {crawl.jobdir / 'warc'}" in crawl.log and status_lines(crawl) >= 2
 
 
 def test_a_full_archive_pauses_the_crawl_until_there_is_room(tmp_path: Path) -> None:
-    with MockWeb(spec=noisy()) as web:
-        crawl = paused_crawl(web, tmp_path)
-        fetched, lines = len(web.log()), status_lines(crawl)
-        crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)
-        assert len(web.log()) == fetched < len(NOISY)
-        make_room(crawl)
-        crawl.wait()
+    with SimulatedWeb(spec=noisy()) as web, files_limited(LIMIT) as make_room:
+
+        def wait_and_make_room() -> Script:
+            yield lambda: is_paused(crawl)
+            fetched, lines = len(web.log()), status_lines(crawl)
+            yield lambda: status_lines(crawl) >= lines + 2
+            assert len(web.log()) == fetched < len(NOISY)
+            make_room()
+
+        script = wait_and_make_room()
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST, script=script)
+        crawl.run()
         assert sorted(entry.path for entry in pages(web.log())) == sorted(NOISY)
         assert_archived(crawl.jobdir, web.log())
         assert len(crawl.items) == len(NOISY)
@@ -93,7 +106,26 @@ def test_a_full_archive_pauses_the_crawl_until_there_is_room(tmp_path: Path) -> 
         assert (view["done"], view["queued"]) == (len(NOISY), 0)
 
 
-def assert_goes_on(web: MockWeb, crawl: Crawl, folder: Path, paths: set[str]) -> None:
+def stopped_while_paused(
+    web: SimulatedWeb, folder: Path, hosts: Sequence[str], stop: signal.Signals
+) -> tuple[Crawl, float]:
+    """A crawl that a signal has stopped while it was paused, and when that was."""
+    stopped_at = 0.0
+
+    def stop_it() -> Script:
+        nonlocal stopped_at
+        yield lambda: is_paused(crawl)
+        stopped_at = clocks.now
+        signal.raise_signal(stop)
+
+    seeds = [web.url(host) for host in hosts]
+    crawl = crawl_of(web, folder, seeds, settings=FAST, script=stop_it())
+    with files_limited(LIMIT):
+        crawl.run(code=3)
+    return crawl, stopped_at
+
+
+def assert_goes_on(web: SimulatedWeb, crawl: Crawl, folder: Path, paths: set[str]) -> None:
     """The next crawl in the folder has all pages."""
     crawl_of(web, folder, [web.url("a.test")], settings=FAST).run()
     assert {entry.path for entry in pages(web.log())} == paths
@@ -105,10 +137,10 @@ def assert_goes_on(web: MockWeb, crawl: Crawl, folder: Path, paths: set[str]) ->
 
 def test_a_full_frontier_ends_the_crawl_with_code_3(tmp_path: Path) -> None:
     """Its last line says what to do, and the next crawl misses nothing."""
-    with MockWeb(spec=linking()) as web:
-        prefix = ["prlimit", f"--fsize={LIMIT}:unlimited"]
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST, prefix=prefix)
-        crawl.run(code=3)
+    with SimulatedWeb(spec=linking()) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST)
+        with files_limited(LIMIT):
+            crawl.run(code=3)
         assert crawl.log.splitlines()[-1] == (
             "krowlspider: the crawl could not be kept on disk: no room:"
             f" make some on the disk of {crawl.jobdir / 'frontier'} and start again"
@@ -119,24 +151,22 @@ def test_a_full_frontier_ends_the_crawl_with_code_3(tmp_path: Path) -> None:
 
 
 def test_a_crawl_killed_while_it_is_paused_misses_nothing(tmp_path: Path) -> None:
-    with MockWeb(spec=noisy()) as web:
-        crawl = paused_crawl(web, tmp_path)
-        crawl.kill()
+    with SimulatedWeb(spec=noisy()) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST)
+        assert isinstance(crawl, SimulatedCrawl)
+        with files_limited(LIMIT):
+            crawl.run_until_killed(web, lambda: is_paused(crawl), code=3)
         # What was in flight was fetched for nothing.
         assert_goes_on(web, crawl, tmp_path, NOISY)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_crawl_stopped_while_it_is_paused_ends_with_code_3_and_the_next_goes_on(
     tmp_path: Path, stop: signal.Signals
 ) -> None:
-    with MockWeb(spec=noisy()) as web:
-        crawl = paused_crawl(web, tmp_path)
-        started = time.monotonic()
-        crawl.process.send_signal(stop)
-        crawl.wait(code=3)
-        assert time.monotonic() - started < 10
+    with SimulatedWeb(spec=noisy()) as web:
+        crawl, stopped_at = stopped_while_paused(web, tmp_path, ["a.test"], stop)
+        assert clocks.now - stopped_at < 10
         assert "krowlspider: the crawl could not be kept on disk" in crawl.log.splitlines()[-1]
         assert frontier_view(crawl.jobdir)["done"] < len(NOISY)
         assert_goes_on(web, crawl, tmp_path, NOISY)
@@ -147,14 +177,12 @@ def test_what_could_not_be_archived_when_a_paused_crawl_ends_is_told_once_and_fe
 ) -> None:
     hosts = [f"{letter}.test" for letter in "abcdef"]
     paths = ["/", *(f"/{number}" for number in range(PAGES))]
-    with MockWeb(spec=noisy()) as web:
-        crawl = paused_crawl(web, tmp_path, hosts)
-        crawl.process.send_signal(signal.SIGINT)
-        crawl.wait(code=3)
+    with SimulatedWeb(spec=noisy()) as web:
+        crawl, _ = stopped_while_paused(web, tmp_path, hosts, signal.SIGINT)
         assert crawl.stats["krowl/archive/failed_count"] > 1
         assert crawl.log.count("A capture was not archived: ") == 1
         assert "Traceback" not in crawl.log
-        Crawl(crawl.jobdir, settings=FAST).run()
+        SimulatedCrawl(crawl.jobdir, settings=FAST).run()
         everything = {web.url(host, path) for host in hosts for path in paths}
         assert {url for url, _ in stored(crawl.jobdir)} >= everything
         view = frontier_view(crawl.jobdir)
@@ -164,13 +192,14 @@ def test_what_could_not_be_archived_when_a_paused_crawl_ends_is_told_once_and_fe
 def test_a_frontier_for_which_there_is_no_room_to_open_it_is_a_full_disk_and_no_mistake(
     tmp_path: Path,
 ) -> None:
-    with MockWeb(spec=linking()) as web:
+    with SimulatedWeb(spec=linking()) as web:
         seeds = [web.url("a.test")]
-        crawl = crawl_of(web, tmp_path, seeds, settings={"KROWL_DELAY_MIN": 0.5}).start()
-        crawl.wait_until(lambda: len(pages(web.log())) >= 2)
-        crawl.kill()
+        crawl = crawl_of(web, tmp_path, seeds)
+        assert isinstance(crawl, SimulatedCrawl)
+        crawl.run_until_killed(web, lambda: len(pages(web.log())) >= 2)
         # LevelDB writes the log it finds as a table.
-        again = crawl_of(web, tmp_path, seeds, prefix=["prlimit", f"--fsize={LIMIT}"]).run(code=3)
+        with files_limited(LIMIT):
+            again = crawl_of(web, tmp_path, seeds).run(code=3)
         frontier = crawl.jobdir / "frontier"
         assert again.log.splitlines()[-1].endswith(
             f"no room to open it: make some on the disk of {frontier}"
@@ -209,9 +238,9 @@ def test_a_filter_that_finds_no_room_at_the_end_costs_the_next_start_time_and_no
 ) -> None:
     """The filter is by far the largest file of a small crawl."""
     spec = [ROBOTS, page("/", "<a href=/a>x</a>"), page("/a", "leaf")]
-    with MockWeb(spec=spec) as web:
-        prefix = ["prlimit", f"--fsize={LIMIT}"]
-        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST, prefix=prefix).run()
+    with SimulatedWeb(spec=spec) as web:
+        with files_limited(LIMIT):
+            crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
         assert "The filter of the seen set is not saved" in crawl.log
         assert list(crawl.jobdir.glob("seen*")) == []
         fetched = len(web.log())
@@ -224,24 +253,19 @@ def test_a_filter_that_finds_no_room_at_the_end_costs_the_next_start_time_and_no
 # --- a disk that is really full ---
 
 
-def crawl_on(disk: SmallDisk, web: MockWeb, folder: Path) -> Crawl:
-    return Crawl(
-        folder / "disk" / "job",
+def crawl_on(
+    disk: SmallDisk, web: SimulatedWeb, folder: Path, script: Script | None = None
+) -> Crawl:
+    return SimulatedCrawl(
+        disk.outside / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", [web.url("a.test")])},
         settings={**FAST, "KROWL_DELAY_MIN": 0.01, "KROWL_DISK_FLOOR": 0},
         log_folder=folder,
-        prefix=disk.prefix,
+        script=script,
     )
 
 
-def fill(disk: SmallDisk, crawl: Crawl) -> None:
-    """Leave no byte on a disk, while the crawl may not come to its end."""
-    crawl.process.send_signal(signal.SIGSTOP)
-    disk.fill()
-    crawl.process.send_signal(signal.SIGCONT)
-
-
-def assert_complete(disk: SmallDisk, web: MockWeb, paths: set[str]) -> None:
+def assert_complete(disk: SmallDisk, web: SimulatedWeb, paths: set[str]) -> None:
     assert {entry.path for entry in pages(web.log())} == paths
     view = frontier_view(disk.outside / "job")
     assert (view["done"], view["queued"]) == (len(paths), 0)
@@ -251,7 +275,6 @@ def assert_complete(disk: SmallDisk, web: MockWeb, paths: set[str]) -> None:
     assert check_folder(disk.outside / "job" / "warc").problem_count == 0
 
 
-@pytest.mark.slow
 def test_no_byte_left_for_the_frontier_ends_the_crawl_with_code_3(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
@@ -259,51 +282,49 @@ def test_no_byte_left_for_the_frontier_ends_the_crawl_with_code_3(
     robots, root, leaves = linking()
     folder = JobFolder(small_disk.outside / "job")
 
-    def is_on_its_way() -> bool:
-        status = folder.read_status() or {"time": 0}
-        return float(str(status["time"])) > begun and status["in_transit"] == 1
-
-    with MockWeb(spec=[robots, {**root, "latency": 5.0}, leaves]) as web:
-        crawl = crawl_on(small_disk, web, tmp_path).start()
-        crawl.wait_until(lambda: len(web.log()) == 1)
+    def fill() -> Script:
+        yield lambda: len(web.log()) == 1
         begun = time.time()
-        crawl.wait_until(is_on_its_way)
-        fill(small_disk, crawl)
-        crawl.wait(code=3)
+
+        def is_on_its_way() -> bool:
+            status = folder.read_status() or {"time": 0}
+            return float(str(status["time"])) > begun and status["in_transit"] == 1
+
+        yield is_on_its_way
+        small_disk.fill()
+
+    with SimulatedWeb(spec=[robots, {**root, "latency": 5.0}, leaves]) as web:
+        crawl = crawl_on(small_disk, web, tmp_path, fill()).run(code=3)
         assert "krowlspider: the crawl could not be kept on disk: no room: " in crawl.log
         small_disk.make_room()
         crawl_on(small_disk, web, tmp_path).run()
         assert_complete(small_disk, web, LINKING)
 
 
-@pytest.mark.slow
-def test_a_crawl_whose_disk_has_no_byte_left_misses_nothing(
+def test_a_crawl_whose_disk_has_no_byte_left_pauses_until_there_is_room(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
-    """It pauses for its archive, or ends for its frontier, whichever writes first."""
-    with MockWeb(spec=noisy()) as web:
-        crawl = crawl_on(small_disk, web, tmp_path).start()
-        crawl.wait_until(lambda: len(web.log()) > 5)
-        fill(small_disk, crawl)
-        crawl.wait_until(lambda: status_lines(crawl) >= 2 or "The crawl stops" in crawl.log)
-        has_ended = "The crawl stops" in crawl.log
-        if has_ended:
-            crawl.wait(code=3)
-        else:
-            fetched, lines = len(web.log()), status_lines(crawl)
-            crawl.wait_until(lambda: status_lines(crawl) >= lines + 2)
-            assert len(web.log()) == fetched
-            # Its figures are as fresh as its log.
-            done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
-            status = JobFolder(small_disk.outside / "job").read_status()
-            assert status is not None
-            assert (status["done"], status["in_transit"]) == (int(done), 0)
-            assert time.time() - float(str(status["time"])) < 5
+    """The archive writes first: the frontier's next entry is small, and has its place."""
+    folder = JobFolder(small_disk.outside / "job")
+
+    def fill_and_make_room() -> Script:
+        yield lambda: len(web.log()) > 5
+        small_disk.fill()
+        yield lambda: status_lines(crawl) >= 2
+        fetched, lines = len(web.log()), status_lines(crawl)
+        yield lambda: status_lines(crawl) >= lines + 2
+        assert len(web.log()) == fetched
+        # Its figures are as fresh as its log.
+        done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
+        status = folder.read_status()
+        assert status is not None
+        assert (status["done"], status["in_transit"]) == (int(done), 0)
+        assert time.time() - float(str(status["time"])) < 5
         small_disk.make_room()
-        if has_ended:
-            crawl_on(small_disk, web, tmp_path).run()
-        else:
-            crawl.wait()
+
+    with SimulatedWeb(spec=noisy()) as web:
+        crawl = crawl_on(small_disk, web, tmp_path, fill_and_make_room())
+        crawl.run()
         assert_complete(small_disk, web, NOISY)
 
 
