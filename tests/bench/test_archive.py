@@ -85,6 +85,7 @@ def test_ours_is_measured_with_its_index_and_its_payload_index(
     assert list((tmp_path / "payloads").iterdir())
 
 
+@pytest.mark.slow
 def test_the_benchmark_tells_each_writer_and_each_stage(tmp_path: Path) -> None:
     for number, page in enumerate(PAGES):
         (tmp_path / f"{number}.html").write_bytes(page)

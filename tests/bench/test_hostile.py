@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from bench.hostile.attacks import Web
 
+# The bounds themselves are in tests/fetch/test_tls_work.py and tests/politeness/test_robots_work.py.
+pytestmark = pytest.mark.slow
+
 BROTLI_MAX = 2400
 URL_MAX = 2048
 # Steps of a matcher that goes back, and CPU seconds of ours on a slow machine.
@@ -134,7 +137,8 @@ def test_a_matcher_that_goes_back_takes_seconds_for_one_link(name: str) -> None:
     make, path = COSTLY[name]
     patterns = [line[7:].decode() for line in make().splitlines() if line.startswith(b"allow: ")]
     link = spelt(links(path)[0])
-    assert sum(steps(spelt(pattern), link) for pattern in patterns[:30]) >= STEPS
+    totals = itertools.accumulate(steps(spelt(pattern), link) for pattern in patterns[:30])
+    assert any(total >= STEPS for total in totals)
 
 
 @pytest.mark.parametrize("name", COSTLY)

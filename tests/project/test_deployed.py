@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
 ROOT = Path(__file__).parents[2]
 # What a release holds besides README.md and LICENSE; never the checkout's other folders.
@@ -95,6 +97,20 @@ def scrapy(installed: Path, tmp_path: Path):
     return run_scrapy
 
 
+def test_every_module_is_in_a_package_of_the_release():
+    """Setuptools takes no folder without ``__init__.py``."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        include = tomllib.load(file)["tool"]["setuptools"]["packages"]["find"]["include"]
+    packages = {name.replace(".", "/") for name in find_packages(str(ROOT), include=include)}
+    folders = {
+        str(path.parent.relative_to(ROOT))
+        for name in ("krowlspider", "extensions", "middlewares")
+        for path in (ROOT / name).rglob("*.py")
+    }
+    assert folders == packages
+
+
+@pytest.mark.slow
 def test_the_wheel_holds_every_module_and_nothing_of_the_tests(installed: Path, source: Path):
     packages = ("krowlspider", "extensions", "middlewares")
     there = {
@@ -105,12 +121,14 @@ def test_the_wheel_holds_every_module_and_nothing_of_the_tests(installed: Path, 
     assert not (installed / "tests").exists()
 
 
+@pytest.mark.slow
 def test_the_installed_project_lists_its_spiders(scrapy):
     listed = scrapy("list")
     assert listed.returncode == 0, listed.stderr
     assert listed.stdout.split() == ["broad"]
 
 
+@pytest.mark.slow
 def test_every_component_that_the_settings_name_is_in_the_wheel(installed: Path, tmp_path: Path):
     program = """
 from scrapy.settings import Settings
@@ -135,6 +153,7 @@ for path in paths:
     }
 
 
+@pytest.mark.slow
 def test_a_crawl_without_a_contact_ends_at_once_with_one_line(scrapy):
     crawl = scrapy("crawl", "broad")
     assert crawl.returncode == 2
@@ -145,6 +164,7 @@ def test_a_crawl_without_a_contact_ends_at_once_with_one_line(scrapy):
     assert "Traceback" not in crawl.stderr
 
 
+@pytest.mark.slow
 def test_scrapyd_finds_the_settings_in_the_egg(source: Path, tmp_path: Path):
     built = run("setup.py", "bdist_egg", "--dist-dir", str(tmp_path), cwd=source)
     assert built.returncode == 0, built.stderr
