@@ -78,6 +78,7 @@ def run_page(page: Path, folder: Path, wanted: list[str]) -> None:
             copy.run(command)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     page = ROOT / "README.md"
