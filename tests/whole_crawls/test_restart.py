@@ -3,7 +3,10 @@ kill -9."""
 
 from __future__ import annotations
 
+import os
 import random
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,31 +17,37 @@ from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.identity import identity
 from tests.mockweb.oracle import reachable
+from tests.support import warm
 from tests.support.archived import assert_archived, stored
 from tests.support.crawling import Crawl, frontier_view, scrapy
-from tests.support.crawls import DELAY, crawl_of, pages
+from tests.support.crawls import DELAY, AnyWeb, crawl_of, pages
+from tests.support.simulated_crawl import interrupt, interrupted_when
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.simulated_loop import Script
 
 # Without the pages that answer 429 first: a kill in between would let them answer it again.
 GRAPH = Graph(hosts=30, pages=15, seed=4, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
 
 
-def fetched(web: MockWeb, at_least: int) -> bool:
+SMALL = replace(GRAPH, hosts=10, pages=10)
+
+
+def fetched(web: AnyWeb, at_least: int) -> bool:
     return len(web.log()) >= at_least
 
 
 def test_after_sigint_the_same_command_fetches_the_rest_and_no_page_twice(tmp_path: Path) -> None:
-    with MockWeb(graph=GRAPH) as web:
-        first = crawl_of(web, tmp_path).start()
-        first.wait_until(lambda: fetched(web, 150))
-        first.interrupt()
+    with SimulatedWeb(graph=SMALL) as web:
+        first = crawl_of(web, tmp_path, script=interrupted_when(lambda: fetched(web, 60))).run()
         assert first.stats["finish_reason"] == "shutdown"
         assert frontier_view(first.jobdir)["queued"] > 0
         between = len(web.log())
         second = crawl_of(web, tmp_path).run()
-        assert 150 <= between < len(web.log())
+        assert 60 <= between < len(web.log())
         differences = reachable(web.graph, web.seeds()).differences(web.log())
         assert [line for line in differences if "robots.txt" not in line] == []
         assert violations(web.log(), min_delay=DELAY) == []
@@ -77,20 +86,23 @@ def test_invariant_5_after_kill_9_nothing_is_missed_and_little_fetched_again(
 
 
 def test_a_folder_in_use_is_refused_and_its_crawl_goes_on(tmp_path: Path) -> None:
-    with MockWeb(graph=GRAPH) as web:
-        first = crawl_of(web, tmp_path, settings={"KROWL_DELAY_MIN": 0.5}).start()
-        first.wait_until(lambda: fetched(web, 20))
-        second = Crawl(first.jobdir, arguments=first.arguments).run(code=2)
-        assert f"is in use by process {first.process.pid}" in second.log.splitlines()[-1]
-        first.wait_until((first.jobdir / "status.json").exists)
-        shown = scrapy("frontier", first.jobdir)
-        assert b"is being crawled; its last status line, " in shown.stdout
-        first.interrupt()
+    with SimulatedWeb(graph=SMALL) as web:
+
+        def start_another() -> Script:
+            yield lambda: fetched(web, 20) and (first.jobdir / "status.json").exists()
+            second = Crawl(first.jobdir, arguments=first.arguments).run(code=2)
+            assert f"is in use by process {os.getpid()}" in second.log.splitlines()[-1]
+            shown = warm.run([sys.executable, "-m", "scrapy", "frontier", first.jobdir])
+            assert b"is being crawled; its last status line, " in shown.stdout
+            interrupt()
+
+        first = crawl_of(web, tmp_path, script=start_another())
+        first.run()
         assert frontier_view(first.jobdir)["queued"] > 0
 
 
 def test_scrapy_frontier_shows_a_stopped_crawl_as_a_table(tmp_path: Path) -> None:
-    with MockWeb(graph=GRAPH) as web:
+    with SimulatedWeb(graph=SMALL) as web:
         crawl = crawl_of(web, tmp_path, arguments={"max_pages": 40}).run()
     view = frontier_view(crawl.jobdir)
     shown = scrapy("frontier", crawl.jobdir).stdout.decode()

@@ -11,6 +11,8 @@ import pytest
 from krowlspider.crawl.monitoring.machine_memory import machine_memory, memory_to_be_had
 from tests.support.crawling import Crawl, write_seeds
 from tests.support.rawweb import NOT_FOUND, Raw, RawWeb
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb
 
 MB = 1_000_000
 LINE = b"<p>%07d of a page without links</p>\n"
@@ -32,9 +34,11 @@ def packed(size: int) -> Raw:
     return Raw(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
-def crawl_of(web: RawWeb, folder: Path, hosts: int, **settings: object) -> Crawl:
+def crawl_of(
+    web: RawWeb, folder: Path, hosts: int, kind: type[Crawl] = Crawl, **settings: object
+) -> Crawl:
     seeds = [f"http://h{number}.test:{web.port}/" for number in range(hosts)]
-    return Crawl(
+    return kind(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", seeds)},
         settings={"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, **settings},
@@ -63,14 +67,14 @@ def assert_all_came(crawl: Crawl, hosts: int) -> None:
 
 # Packed ones are decoded one at a time, so that few need be in memory.
 @pytest.mark.parametrize(
-    ("page", "waits"), [(chunked(2 * MB), 1), (packed(2 * MB), 0)], ids=["chunked", "packed"]
+    ("page", "waits"), [(chunked(MB), 1), (packed(MB), 0)], ids=["chunked", "packed"]
 )
 def test_pages_wait_for_memory_and_all_come(tmp_path: Path, page: Raw, waits: int) -> None:
     answers = {"/": page, "/robots.txt": NOT_FOUND}
-    with RawWeb(answers) as web:
-        settings = {"DOWNLOAD_MAXSIZE": 3 * MB, "KROWL_MEMORY_LIMIT": 12 * MB}
-        crawl = crawl_of(web, tmp_path, 40, **settings).run()
-        assert_all_came(crawl, 40)
+    with SimulatedRawWeb(answers) as web:
+        settings = {"DOWNLOAD_MAXSIZE": 1_500_000, "KROWL_MEMORY_LIMIT": 6 * MB}
+        crawl = crawl_of(web, tmp_path, 20, SimulatedCrawl, **settings).run()
+        assert_all_came(crawl, 20)
         assert crawl.stats["krowl/memory/waits_count"] >= waits
 
 
