@@ -19,11 +19,11 @@ from tests.frontier.test_robots_gate import (
     TTL,
     A,
     B,
+    answer,
     crawl,
     gate_of,
     robots_fetch_of,
 )
-from tests.support.rawweb import answer
 
 if TYPE_CHECKING:
     from krowlspider.frontier.robots.gate import RobotsGate
