@@ -13,9 +13,7 @@ import brotli
 import pytest
 import uvloop
 
-from bench.hostile.attacks import ATTACKS
 from bench.hostile.robots import COSTLY, links
-from bench.hostile.web import HostileWeb
 from krowlspider.fetch.errors import ConnectTimeout, FetchError, TLSFailed
 from krowlspider.politeness.path_rules import spelt
 from krowlspider.politeness.robots import BODY_MAX, RobotsRules
@@ -39,12 +37,18 @@ VERDICT_MAX = 0.02
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[Web]:
+    # Makes the bodies of all attacks, which takes seconds.
+    from bench.hostile.attacks import ATTACKS  # noqa: PLC0415
+    from bench.hostile.web import HostileWeb  # noqa: PLC0415
+
     with HostileWeb([name for name in ATTACKS if name.startswith("tls-")]) as hostile:
         yield hostile.web
 
 
 def asked(web: Web, name: str, path: str) -> int:
     """The bytes that come of a path at an attack's host."""
+
+    from bench.hostile.attacks import ATTACKS  # noqa: PLC0415
 
     async def main() -> int:
         host = next(iter(ATTACKS[name].tls)) or "127.100.0.1"

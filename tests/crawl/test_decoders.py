@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+from functools import cache
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from pathlib import Path
 
-# Takes 0.76 s to the bound of its CPU.
-COSTLY = brotli.compress(costly(10_000_000))
 PAGE_MARK = mark_of(b"q a.test")
 CAP = 10 * 1024 * 1024
 # A page of 45 kB; `PAGE` has 95.
 SMALL = PAGE[:45_000]
 # A page of 6 MB, which takes some 20 ms.
 LARGE = random.Random(1).randbytes(3_000_000).hex().encode()
+
+
+@cache
+def costly_body() -> bytes:
+    """One that takes 0.76 s to the bound of its CPU."""
+    return brotli.compress(costly(10_000_000))
 
 
 class Bench:
@@ -82,7 +87,7 @@ def test_a_costly_body_is_decoded_in_a_thread_under_its_mark(bench: Bench) -> No
     """The loop makes its turns meanwhile, and each of them finds the page marked."""
 
     async def main() -> None:
-        task = asyncio.ensure_future(bench.decode(COSTLY, b"deflate, br"))
+        task = asyncio.ensure_future(bench.decode(costly_body(), b"deflate, br"))
         turns, marks = await turns_of(task, bench)
         with pytest.raises(DecodeFailed):
             task.result()
@@ -107,7 +112,9 @@ def test_a_body_that_expands_is_decoded_in_a_thread(bench: Bench) -> None:
 
 def test_an_ordinary_page_does_not_wait_for_costly_ones(bench: Bench) -> None:
     async def main() -> None:
-        costs = [asyncio.ensure_future(bench.decode(COSTLY, b"deflate, br")) for _ in range(2)]
+        costs = [
+            asyncio.ensure_future(bench.decode(costly_body(), b"deflate, br")) for _ in range(2)
+        ]
         await asyncio.sleep(0)
         assert await bench.decode(gzip.compress(SMALL), b"gzip") == SMALL
         assert not any(each.done() for each in costs)

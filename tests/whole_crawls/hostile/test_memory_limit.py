@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import brotli
 import pytest
@@ -14,10 +16,14 @@ from tests.support.rawweb import NOT_FOUND, Raw, RawWeb
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedRawWeb
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MB = 1_000_000
 LINE = b"<p>%07d of a page without links</p>\n"
 
 
+@cache
 def chunked(size: int) -> Raw:
     """A page of about so many bytes, in chunks of 10 kB."""
     lines = b"".join(LINE % number for number in range(size // len(LINE % 0)))
@@ -27,6 +33,7 @@ def chunked(size: int) -> Raw:
     return Raw(head + chunks + b"0\r\n\r\n")
 
 
+@cache
 def packed(size: int) -> Raw:
     """As `chunked`, in a few bytes of brotli."""
     body = brotli.compress(LINE % 1 * (size // len(LINE % 1)))
@@ -66,11 +73,11 @@ def assert_all_came(crawl: Crawl, hosts: int) -> None:
 
 
 # Packed ones are decoded one at a time, so that few need be in memory.
-@pytest.mark.parametrize(
-    ("page", "waits"), [(chunked(MB), 1), (packed(MB), 0)], ids=["chunked", "packed"]
-)
-def test_pages_wait_for_memory_and_all_come(tmp_path: Path, page: Raw, waits: int) -> None:
-    answers = {"/": page, "/robots.txt": NOT_FOUND}
+@pytest.mark.parametrize(("make", "waits"), [(chunked, 1), (packed, 0)], ids=["chunked", "packed"])
+def test_pages_wait_for_memory_and_all_come(
+    tmp_path: Path, make: Callable[[int], Raw], waits: int
+) -> None:
+    answers = {"/": make(MB), "/robots.txt": NOT_FOUND}
     with SimulatedRawWeb(answers) as web:
         settings = {"DOWNLOAD_MAXSIZE": 1_500_000, "KROWL_MEMORY_LIMIT": 6 * MB}
         crawl = crawl_of(web, tmp_path, 20, SimulatedCrawl, **settings).run()
@@ -80,10 +87,12 @@ def test_pages_wait_for_memory_and_all_come(tmp_path: Path, page: Raw, waits: in
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", [chunked(10 * MB), packed(10 * MB)], ids=["chunked", "packed"])
-def test_256_bodies_of_10_mb_stay_near_the_limit(tmp_path: Path, page: Raw) -> None:
+@pytest.mark.parametrize("make", [chunked, packed], ids=["chunked", "packed"])
+def test_256_bodies_of_10_mb_stay_near_the_limit(
+    tmp_path: Path, make: Callable[[int], Raw]
+) -> None:
     """They took 7.5 GB. A limit of 512 MB, and the 0.2 GB of a crawl besides."""
-    with RawWeb({"/": page, "/robots.txt": NOT_FOUND}) as web:
+    with RawWeb({"/": make(10 * MB), "/robots.txt": NOT_FOUND}) as web:
         crawl = crawl_of(web, tmp_path, 256, KROWL_MEMORY_LIMIT=512 * MB).start()
         most = 0
         while crawl.process.poll() is None:
