@@ -346,7 +346,10 @@ class Simulation:
         while (now := self.clocks.monotonic) < end:
             self._send(end)
             due = self.job.frontier.next_due()
-            wake = end if due is None else now + max(due - self.job.frontier.now(), 0.001)
+            wait = end if due is None else max(due - self.job.frontier.now(), 0.001)
+            if self.job.outages.paused:
+                wait = max(wait, self.job.outages.next_probe())
+            wake = now + wait
             if self.downloader.needs_backout():
                 wake = end
             first = self._events[0][0] if self._events else end

@@ -411,7 +411,7 @@ class Unmoved(SimulatedJob):
 
 
 @pytest.mark.parametrize(
-    ("job_class", "overrides", "told"),
+    ("job_class", "overrides", "finding"),
     [
         (Hasty, {}, "gap of 0.100 s instead of 0.250 s: http://fast"),
         (Hasty, {}, "s instead of 30.000 s: http://slow"),
@@ -433,10 +433,12 @@ class Unmoved(SimulatedJob):
     ],
 )
 def test_a_rule_that_is_broken_is_found_in_the_log(
-    tmp_path: Path, job_class: type[SimulatedJob], overrides: dict[str, object], told: str
+    tmp_path: Path, job_class: type[SimulatedJob], overrides: dict[str, object], finding: str
 ) -> None:
-    hour = Hour(250, tmp_path, in_memory(), overrides, job_class).run(thirds=1)
-    assert any(re.search(told, line) for line in hour.impolite())
+    # Many at one address, or of one domain, are few in a hundred.
+    hosts = 250 if any("CONCURRENCY" in name for name in overrides) else 60
+    hour = Hour(hosts, tmp_path, in_memory(), overrides, job_class).run(thirds=1)
+    assert any(re.search(finding, line) for line in hour.impolite())
 
 
 def test_a_wall_clock_that_was_set_while_nothing_ran_frees_no_host(tmp_path: Path) -> None:

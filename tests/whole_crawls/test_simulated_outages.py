@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-GOOD, DEAD, LINKS = 60, 10_000, 200
+GOOD, DEAD, LINKS = 40, 3_000, 200
 START = Clocks().monotonic
 
 
 class Crowded(Web):
-    """60 good hosts of 60 owners, of which the first links to 10,000 that never answer, and 200
+    """40 good hosts of 40 owners, of which the first links to 3,000 that never answer, and 200
     domains in one block of addresses that do until ``silent_from``. ``latency`` is that of the good
     ones, ``down`` when the network of the machine is."""
 
@@ -90,7 +90,7 @@ def test_links_to_hosts_that_never_answer_are_no_outage(
 
     def act(simulation: Simulation) -> None:
         simulation.discover(pages("good", GOOD))
-        simulation.run_until(START + 120)
+        simulation.run_until(START + 90)
         assert not simulation.job.outages.paused
         assert simulation.job.outages.begun == 0
 
@@ -146,10 +146,10 @@ def test_a_network_that_goes_is_noticed_and_hosts_that_answered_are_probed(
         hosts = (simulation.job.frontier.host(f"good{number}.test") for number in range(GOOD))
         # But for probes that were on their way when it came back.
         assert sum(host.rate.errors for host in hosts) <= 2
-        simulation.run_until(START + 190)
+        simulation.run_until(START + 140)
 
     crawled(web, tmp_path, act)
-    assert len(web.good(95, 190)) == GOOD
+    assert len(web.good(95, 140)) == GOOD
     told = [record.getMessage()[:20] for record in caplog.records]
     assert [line for line in told if "answer" in line] == [
         "No host answers (con",
@@ -164,13 +164,14 @@ def test_seeds_that_are_all_dead_end_in_blame_and_not_in_an_outage_without_end(
     web = Crowded()
 
     def act(simulation: Simulation) -> None:
-        simulation.discover([f"http://dead{number}.test/" for number in range(300)])
+        names = [f"dead{number}.test" for number in range(150)]
+        simulation.discover([f"http://{name}/" for name in names])
         simulation.run_until(START + 30)
         assert simulation.job.outages.paused
         simulation.run_until(START + 1200)
         assert not simulation.job.outages.paused
         assert simulation.job.outages.begun == 1
-        hosts = (simulation.job.frontier.host(f"dead{number}.test") for number in range(300))
+        hosts = (simulation.job.frontier.host(name) for name in names)
         assert min(host.rate.errors for host in hosts) >= 1
 
     crawled(web, tmp_path, act)
