@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from tests.support.crawling import ROOT
+from tests.support.warm import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,15 +49,21 @@ class MissingProgram(Exception):
     """A program is neither on PATH nor to be fetched; the message says what to do."""
 
 
-def program(name: str, cache: Path = CACHE) -> Path:
-    """The program of this name, one of `PACKAGES`, ready to be run.
+# Servers stand in /usr/sbin, which is not on everybody's PATH.
+_SERVERS = "/usr/sbin"
 
-    Several processes may ask at once: one fetches, the others wait.
+
+def program(name: str, cache: Path = CACHE, path: str | None = None) -> Path:
+    """Return the program of this name, one of `PACKAGES`, ready to be run.
+
+    It is looked for on ``path``, by default PATH and where servers stand. Several processes may ask
+    at once: one fetches, the others wait.
 
     :raises MissingProgram: it is not on PATH, and apt cannot fetch it
     """
-    # Servers stand in /usr/sbin, which is not on everybody's PATH.
-    if found := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"):
+    if path is None:
+        path = f"{os.environ['PATH']}:{_SERVERS}"
+    if found := shutil.which(name, path=path):
         return Path(found)
     launcher = cache / name / name
     if not launcher.exists():

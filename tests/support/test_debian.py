@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crawling import ROOT
 from tests.support.debian import PACKAGES, program
+from tests.support.warm import ROOT
 
-ASK = "import sys; from pathlib import Path; from tests.support.debian import program; print(program(sys.argv[1], Path(sys.argv[2])))"
+ASK = "import sys; from pathlib import Path; from tests.support.debian import program; print(program(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))"
 # What fetching needs.
 TOOLS = ("apt-get", "apt-cache", "apt-config", "dpkg", "dpkg-deb", "tar")
 
 
-def asking(name: str, cache: Path, **environment: str) -> subprocess.Popen[str]:
-    """A process that asks for a program."""
+def asking(name: str, cache: Path, path: str, apt: Path | None = None) -> subprocess.Popen[str]:
+    """A process that asks for a program on a path, whatever the machine has besides."""
+    environment = {"PATH": path} if apt is None else {"PATH": path, "APT_CONFIG": str(apt)}
     return subprocess.Popen(
-        [sys.executable, "-c", ASK, name, str(cache)],
+        [sys.executable, "-c", ASK, name, str(cache), path],
         cwd=ROOT,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
@@ -31,9 +32,9 @@ def asking(name: str, cache: Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def asked(name: str, cache: Path, **environment: str) -> tuple[int, str, str]:
+def asked(name: str, cache: Path, path: str, apt: Path | None = None) -> tuple[int, str, str]:
     """Exit code, output and errors of a process that asks for a program."""
-    process = asking(name, cache, **environment)
+    process = asking(name, cache, path, apt)
     out, errors = process.communicate(timeout=60)
     return process.returncode, out.strip(), errors
 
@@ -116,7 +117,7 @@ def test_the_program_on_path_is_taken(tmp_path: Path) -> None:
     own.mkdir()
     (own / "consul").write_text("#!/bin/sh\n")
     (own / "consul").chmod(0o755)
-    found = asked("consul", tmp_path / "cache", PATH=str(own))
+    found = asked("consul", tmp_path / "cache", str(own))
     assert found == (0, str(own / "consul"), "")
     assert not (tmp_path / "cache").exists()
 
@@ -124,9 +125,7 @@ def test_the_program_on_path_is_taken(tmp_path: Path) -> None:
 def test_a_program_runs_with_the_libraries_that_come_with_it(
     tmp_path: Path, bare: str, archive: Archive
 ) -> None:
-    code, path, errors = asked(
-        "redis-server", tmp_path / "cache", PATH=bare, APT_CONFIG=str(archive.configuration)
-    )
+    code, path, errors = asked("redis-server", tmp_path / "cache", bare, archive.configuration)
     assert (code, errors) == (0, "")
     moved = (tmp_path / "cache").rename(tmp_path / "elsewhere") / "redis-server"
     root = moved / "root"
@@ -144,9 +143,7 @@ def test_a_program_runs_with_the_libraries_that_come_with_it(
 def test_a_program_that_the_machines_suite_has_not_comes_from_the_one_that_has(
     tmp_path: Path, bare: str, archive: Archive
 ) -> None:
-    code, path, errors = asked(
-        "consul", tmp_path / "cache", PATH=bare, APT_CONFIG=str(archive.configuration)
-    )
+    code, path, errors = asked("consul", tmp_path / "cache", bare, archive.configuration)
     assert (code, errors) == (0, "")
     said = subprocess.check_output([path, "agent"], text=True)
     assert said.endswith("root/usr/lib agent\n")
@@ -157,9 +154,7 @@ def test_a_library_that_the_machine_has_is_not_fetched(
 ) -> None:
     control = (archive.folder / "libredis" / "DEBIAN" / "control").read_text()
     archive.installed.write_text(f"{control}Status: install ok installed\n\n")
-    code, path, _ = asked(
-        "redis-server", tmp_path / "cache", PATH=bare, APT_CONFIG=str(archive.configuration)
-    )
+    code, path, _ = asked("redis-server", tmp_path / "cache", bare, archive.configuration)
     assert code == 0
     assert not list(Path(path).parent.rglob("libredis*"))
 
@@ -169,10 +164,7 @@ def test_processes_that_ask_at_once_share_one_fetch(
 ) -> None:
     """A second fetch would fail where it puts its folder in the place of the first."""
     cache = tmp_path / "cache"
-    processes = [
-        asking("redis-server", cache, PATH=bare, APT_CONFIG=str(archive.configuration))
-        for _ in range(3)
-    ]
+    processes = [asking("redis-server", cache, bare, archive.configuration) for _ in range(3)]
     results = [(*process.communicate(timeout=60), process.returncode) for process in processes]
     assert results == [(f"{cache / 'redis-server' / 'redis-server'}\n", "", 0)] * 3
     assert sorted(path.name for path in cache.iterdir()) == ["lock", "redis-server"]
@@ -183,13 +175,13 @@ def test_what_a_dead_process_left_unfinished_is_made_anew(
 ) -> None:
     cache = tmp_path / "cache"
     (cache / "redis-server.unfinished" / "root" / "usr").mkdir(parents=True)
-    code, path, _ = asked("redis-server", cache, PATH=bare, APT_CONFIG=str(archive.configuration))
+    code, path, _ = asked("redis-server", cache, bare, archive.configuration)
     assert code == 0
     assert subprocess.run([path], capture_output=True, check=False).returncode == 0
 
 
 def test_a_machine_without_apt_is_told_the_way_out(tmp_path: Path) -> None:
-    code, _, errors = asked("consul", tmp_path / "cache", PATH=str(tmp_path))
+    code, _, errors = asked("consul", tmp_path / "cache", str(tmp_path))
     assert code == 1
     assert "No such file or directory: 'apt-config'" in errors
     assert "Install consul so that it is on PATH" in errors
@@ -199,9 +191,7 @@ def test_an_archive_out_of_reach_is_told_in_the_words_of_apt(
     tmp_path: Path, bare: str, archive: Archive
 ) -> None:
     (archive.folder / "dists").rename(tmp_path / "away")
-    code, _, errors = asked(
-        "redis-server", tmp_path / "cache", PATH=bare, APT_CONFIG=str(archive.configuration)
-    )
+    code, _, errors = asked("redis-server", tmp_path / "cache", bare, archive.configuration)
     assert code == 1
     assert f"copy:{archive.folder} first Release" in errors
     assert "Unable to locate package redis-server" in errors
