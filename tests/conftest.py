@@ -28,5 +28,5 @@ def _no_crawl_outlives_its_test() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The ten minutes of politeness begin first: the others go on beside them."""
-    items.sort(key=lambda item: item.path.name != "test_ten_minutes.py")
+    """The minutes of politeness begin first: the others go on beside them."""
+    items.sort(key=lambda item: item.path.name != "test_politeness.py")

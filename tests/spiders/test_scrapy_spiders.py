@@ -60,7 +60,6 @@ def test_a_crawl_spider_keeps_to_its_allowed_domains(tmp_path: Path) -> None:
     assert crawl.stats["offsite/filtered"] == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spider", ["scrapy-sitemap", "scrapy-xml", "scrapy-csv"])
 def test_a_sitemap_or_feed_spider_finds_all_items(spider: str, tmp_path: Path) -> None:
     crawl, _ = crawl_shop(spider, tmp_path)

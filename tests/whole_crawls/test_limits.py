@@ -57,7 +57,6 @@ def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_ca
         assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * (1 + answered)
 
 
-@pytest.mark.slow
 def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
     rule = {"body": "x" * 90_000, "drip": 400}
     with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
@@ -383,7 +382,6 @@ def test_a_robots_txt_that_retires_its_host_retires_those_that_send_there_and_is
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 4
 
 
-@pytest.mark.slow
 def test_a_host_that_is_too_slow_on_one_scheme_and_not_there_on_the_other_is_retired(
     tmp_path: Path,
 ) -> None:
