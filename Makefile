@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/requirements.stamp
 DEV := $(VENV)/requirements-dev.stamp
 BENCH := $(VENV)/requirements-bench.stamp
+# Without a cache of bytecode, each process that tests start takes seconds longer.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q --no-header --durations=10 --durations-min=1
 FUZZ := .cache/fuzz/requirements.stamp
 
 # They reach the shell by its environment, so that spaces and quotes in them stand.
@@ -37,12 +39,12 @@ crawl-arguments:
 demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.support.demo
 
-test: $(DEV) ## the quick tests
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+test: $(DEV) ## the quick tests, in three minutes
+	@$(PYTEST) -n 2 --dist worksteal -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not alone'
-	$(BIN)/pytest -m alone
+	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone'
+	@$(PYTEST) -m alone
 
 fuzz: $(FUZZ) ## look for inputs that take too long: ARGS="--target links --seconds 60"
 	@.cache/fuzz/bin/python -m tests.fuzz $(ARGS)

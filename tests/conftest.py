@@ -26,7 +26,17 @@ def _no_crawl_outlives_its_test() -> Iterator[None]:
     end_all()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """With ``-q`` tests that pass are counted only."""
+    if config.get_verbosity() < 0 and report.passed:
+        return "passed" if report.when == "call" else "", "", ""
+    return None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The minutes of politeness begin first: the others go on beside them."""
+    """Begin with the minutes of politeness: the others go on beside them."""
     items.sort(key=lambda item: item.path.name != "test_politeness.py")
