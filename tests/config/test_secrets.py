@@ -28,6 +28,7 @@ from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT
 from tests.support.crawls import crawl_of, page
 from tests.support.settings import project_settings, refusal
+from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,7 @@ def test_the_environment_is_the_least_of_their_sources(tmp_path: Path) -> None:
 from krowlspider.config.validation import validate
 from scrapy.settings import Settings
 import json, sys
+from tests.support.simulated_web import SimulatedWeb
 settings = Settings()
 settings.setmodule("krowlspider.settings")
 settings.setdict({"KROWL_CONTACT": "you@example.org", **json.loads(sys.argv[1])}, "cmdline")
@@ -204,7 +206,7 @@ def telnet(port: int, password: str) -> str:
 def test_a_jobdir_that_is_there_keeps_its_mode_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job").chmod(0o755)
-    with MockWeb(spec=[page("^/", "a page")]) as web:
+    with SimulatedWeb(spec=[page("^/", "a page")]) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")]).run()
         (warning,) = crawl.complaints
         assert f"Others can get into JOBDIR {crawl.jobdir}, which has mode 755" in warning

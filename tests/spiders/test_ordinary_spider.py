@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.mockweb import MockWeb
 from tests.support.archived import Records, assert_archived
 from tests.support.crawling import Crawl, frontier_view
-from tests.support.crawls import AnyWeb, crawl_class, page, pages
+from tests.support.crawls import page, pages
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
@@ -34,8 +33,8 @@ SHOP = [
 BOTH_WAYS = pytest.mark.parametrize("items_at_once", [1, 16])
 
 
-def shop_crawl(web: AnyWeb, folder: Path, **settings: Any) -> Crawl:
-    return crawl_class(web)(
+def shop_crawl(web: SimulatedWeb, folder: Path, **settings: Any) -> SimulatedCrawl:
+    return SimulatedCrawl(
         folder / "job",
         spider="ordinary",
         arguments={"root": web.url("shop.test", "")},
@@ -80,11 +79,10 @@ def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(
 
 
 def test_its_requests_survive_a_kill_with_body_meta_and_callbacks(tmp_path: Path) -> None:
-    with MockWeb(spec=SHOP) as web:
-        first = shop_crawl(web, tmp_path, KROWL_DELAY_MIN=0.3).start()
+    with SimulatedWeb(spec=SHOP) as web:
+        first = shop_crawl(web, tmp_path, KROWL_DELAY_MIN=0.3)
         # The index has been parsed and committed: its requests are on disk, most of them not sent.
-        first.wait_until(lambda: len(pages(web.log())) >= 3)
-        first.kill()
+        first.run_until_killed(web, lambda: len(pages(web.log())) >= 3)
         second = shop_crawl(web, tmp_path).run()
         paths = [entry.path for entry in pages(web.log())]
         for path, times in {"/item/one": 1, "/item/two": 1, "/form": 1, "/json": 2}.items():

@@ -11,6 +11,7 @@ import pytest
 
 from krowlspider import __version__
 from krowlspider.archive.index.lookup import read_record
+from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.folder import FolderSite, folder_oracle
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -37,7 +38,7 @@ def test_a_web_of_300_hosts_is_fetched_exactly_once_and_every_number_is_the_serv
     slow pages."""
     features = DEFAULT_FEATURES | {"robots_trouble"}
     graph = Graph(hosts=300, pages=8, seed=11, by_name=by_name, features=features)
-    with SimulatedWeb(graph=graph) as web:
+    with MockWeb(graph=graph) as web:
         seeds = web.seeds()[:3]
         crawl = crawl_of(web, tmp_path, seeds).run()
         entries = web.log()
@@ -80,7 +81,7 @@ def assert_numbers_are_the_servers(crawl: Crawl, entries: list[Entry]) -> None:
 def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
     tmp_path: Path,
 ) -> None:
-    with SimulatedWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
+    with MockWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
         crawl = crawl_of(web, tmp_path, web.seeds()[:1], cold=True).run()
         entries = web.log()
         assert reachable(web.graph, web.seeds()[:1]).differences(entries) == []
@@ -97,7 +98,7 @@ def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
 @pytest.mark.slow
 def test_2000_real_documentation_pages_are_fetched_exactly_once(tmp_path: Path) -> None:
     docs = documentation()
-    with SimulatedWeb(folder=docs, hosts=300) as web:
+    with MockWeb(folder=docs, hosts=300) as web:
         site = FolderSite(docs, 300, web.port)
         seeds = [url for path, url in site.urls.items() if path.endswith("/index.html")]
         # The oracle fetches images too, and whatever is linked however often.
