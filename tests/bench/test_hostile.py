@@ -127,7 +127,8 @@ def steps(pattern: str, path: str) -> int:
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_a_costly_robots_txt_is_short_and_whole_and_its_links_are_urls(name: str) -> None:
+def test_costly_robots_txt_is_short_and_its_links_are_urls(name: str) -> None:
+    """It is short to send, within the size that is read, and each link is a URL of its own."""
     make, path = COSTLY[name]
     assert len(brotli.compress(make())) <= BROTLI_MAX
     assert len(make()) <= BODY_MAX

@@ -117,9 +117,7 @@ def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("left", [[], ["LOCK", "LOG"], ["LOCK", "LOG", "MANIFEST-000001"]])
-def test_a_first_start_that_died_before_its_frontier_was_made_is_done_again(
-    tmp_path: Path, left: list[str]
-) -> None:
+def test_start_that_died_before_its_frontier_is_done_again(tmp_path: Path, left: list[str]) -> None:
     folder = JobFolder(tmp_path / "new" / "job")
     folder.take()
     folder.leave()
@@ -216,9 +214,8 @@ def test_a_head_that_cannot_be_read_is_refused(tmp_path: Path, seeds: Path, head
     assert "job.json cannot be read" in refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
 
 
-def test_a_head_that_was_being_written_when_the_process_died_is_written_anew(
-    tmp_path: Path, seeds: Path
-) -> None:
+def test_half_written_job_head_is_written_anew(tmp_path: Path, seeds: Path) -> None:
+    """The process died while it wrote job.json."""
     job = tmp_path / "job"
     job.mkdir()
     (job / "job.json.new").write_text('{"form')
@@ -249,7 +246,7 @@ def test_scrapy_frontier_refuses_what_is_no_crawls_folder(tmp_path: Path, folder
 
 
 @pytest.mark.parametrize("command", ["crawl", "frontier"])
-def test_a_frontier_without_its_head_is_refused_and_left_as_it_is(
+def test_frontier_without_job_head_is_refused_and_unchanged(
     tmp_path: Path, seeds: Path, command: str
 ) -> None:
     job = tmp_path / "job"
@@ -284,7 +281,7 @@ def crawled(job: Path, seeds: Path) -> Crawl:
 
 
 @pytest.mark.parametrize("option", [[], ["--export"], ["--repair"]])
-def test_a_frontier_that_is_gone_is_told_and_no_empty_one_is_made(
+def test_missing_frontier_is_named_and_none_is_made(
     tmp_path: Path, seeds: Path, option: list[str]
 ) -> None:
     job = tmp_path / "job"
@@ -297,7 +294,7 @@ def test_a_frontier_that_is_gone_is_told_and_no_empty_one_is_made(
 
 
 @pytest.mark.parametrize("kept", ["seen", "warc"])
-def test_a_crawl_whose_frontier_is_gone_is_refused_and_not_begun_anew(
+def test_crawl_without_its_frontier_is_not_begun_anew(
     tmp_path: Path, seeds: Path, kept: str
 ) -> None:
     job = tmp_path / "job"
@@ -315,7 +312,7 @@ def test_a_crawl_whose_frontier_is_gone_is_refused_and_not_begun_anew(
 
 
 @pytest.mark.parametrize("command", ["crawl", "frontier"])
-def test_after_a_repair_that_was_cut_short_nothing_but_a_repair_is_done(
+def test_after_a_repair_cut_short_only_a_repair_is_done(
     tmp_path: Path, seeds: Path, command: str
 ) -> None:
     job = tmp_path / "my job"
@@ -352,7 +349,7 @@ def test_an_unknown_option_of_scrapy_frontier_is_named(tmp_path: Path, option: l
     assert told.startswith("krowlspider: --foo is not an option")
 
 
-def test_scrapy_frontier_checks_the_settings_but_needs_no_contact(tmp_path: Path) -> None:
+def test_scrapy_frontier_checks_settings_but_needs_no_contact(tmp_path: Path) -> None:
     told = frontier_refusal(tmp_path, "-s", "KROWL_DELAY_MIN=soon", "-s", "KROWL_X=1")
     assert told.startswith("krowlspider: KROWL_X is not a setting")
     assert "KROWL_DELAY_MIN='soon' is not a number of seconds" in told

@@ -274,9 +274,10 @@ def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
         },
     ],
 )
-def test_what_no_guarantee_rests_on_may_be_switched_off_or_replaced(
+def test_components_without_guarantee_may_be_replaced(
     changes: dict[str, Any],
 ) -> None:
+    """Or switched off."""
     settings = project_settings(**changes)
     validate(settings)
     assert missing(settings) == []

@@ -242,7 +242,8 @@ def take(folder: Path, node: StaticNode) -> int:
         job.leave()
 
 
-def test_a_new_folder_of_a_ring_needs_the_secret_and_an_old_one_goes_on(tmp_path: Path) -> None:
+def test_new_folder_of_a_ring_needs_the_secret(tmp_path: Path) -> None:
+    """A folder that an older version made goes on without it."""
     folder = tmp_path / "job"
     with pytest.raises(JobError, match="KROWL_STATIC_NODES_SECRET is not set"):
         take(folder, static_node(""))
@@ -278,7 +279,7 @@ def test_a_node_with_another_secret_is_refused() -> None:
 # --- deployment ---
 
 
-def test_scrapyd_listens_on_loopback_and_starts_with_a_password_only() -> None:
+def test_scrapyd_listens_on_loopback_and_needs_a_password() -> None:
     read = ConfigParser()
     read.read(ROOT / "deploy" / "scrapyd.conf")
     assert read.get("scrapyd", "bind_address") == "127.0.0.1"

@@ -43,7 +43,7 @@ def components(crawler: Crawler, name: str) -> list[Any]:
     return build_component_list(crawler.settings.get_component_priority_dict_with_base(name))
 
 
-def test_the_broad_spiders_pages_pass_no_middleware_that_does_nothing_for_them():
+def test_broad_spider_passes_only_middlewares_it_needs():
     # As `scrapy crawl` does it: a crawler is made, and then its settings are set again from the
     # process's.
     settings = project_settings()
@@ -57,7 +57,8 @@ def test_the_broad_spiders_pages_pass_no_middleware_that_does_nothing_for_them()
     assert components(crawler, "DOWNLOADER_MIDDLEWARES") == ["middlewares.retry.RetryMiddleware"]
 
 
-def test_what_the_broad_spider_leaves_out_an_ordinary_spider_keeps():
+def test_ordinary_spider_keeps_scrapys_middlewares():
+    """Those that the broad spider leaves out."""
     crawler = Crawler(Spider, project_settings())
     assert "middlewares.redirect.RedirectMiddleware" in components(
         crawler, "DOWNLOADER_MIDDLEWARES"
@@ -67,7 +68,7 @@ def test_what_the_broad_spider_leaves_out_an_ordinary_spider_keeps():
     )
 
 
-def test_the_settings_as_they_come_are_valid_once_there_is_a_contact():
+def test_default_settings_are_valid_with_a_contact():
     validate(project_settings())
 
 
@@ -150,7 +151,7 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
     assert len(message.splitlines()) == 1
 
 
-def test_an_unknown_krowl_setting_is_refused_with_the_nearest_name():
+def test_unknown_setting_is_refused_with_the_nearest_name():
     assert (
         refusal(KROWL_DELAY_MN="1")
         == "KROWL_DELAY_MN is not a setting: did you mean KROWL_DELAY_MIN?"
@@ -313,7 +314,8 @@ def test_a_least_delay_above_the_greatest_is_refused():
     assert refusal(KROWL_DELAY_MIN="31") == "KROWL_DELAY_MIN=31 is more than KROWL_DELAY_MAX=30"
 
 
-def test_the_add_on_stops_a_crawler_of_wrong_settings_and_lets_one_of_right_settings_be():
+def test_addon_stops_a_crawler_with_wrong_settings():
+    """It does not touch one with right settings."""
     right = dict(project_settings(), KROWL_CONTACT="you@example.org")
     bases = ("DOWNLOADER_MIDDLEWARES_BASE", "SPIDER_MIDDLEWARES_BASE")
     chosen = {name: right[name] for name in [*KNOWN, *CHECKERS, "ADDONS", *bases]}

@@ -51,14 +51,15 @@ def test_a_plain_page_is_its_url_and_its_counts() -> None:
     assert (again.url, again.meta, again.callback) == (URL, meta, None)
 
 
-def test_a_spiders_own_plain_page_is_plain_and_comes_back_as_the_spider_makes_it() -> None:
+def test_plain_page_of_a_spider_comes_back_as_made() -> None:
+    """It is stored in the short form too."""
     spider = Pages()
     entry, again = through(spider.page_request(URL, {"depth": 1}), spider)
     assert entry.request == b""
     assert (again.callback, again.meta) == (spider.parse, {"depth": 1, "mine": True})
 
 
-def test_a_page_of_the_broad_spider_has_the_url_that_was_discovered() -> None:
+def test_broad_spiders_page_keeps_the_discovered_url() -> None:
     url = "http://a.test/x^y[z]?q=^[a]|{}`%zz"
     spider = BroadSpider()
     entry, again = through(spider.page_request(url, {"depth": 1}), spider)
@@ -68,7 +69,7 @@ def test_a_page_of_the_broad_spider_has_the_url_that_was_discovered() -> None:
     assert Request(url).url != url
 
 
-def test_a_page_that_was_redirected_keeps_the_chain_beside_its_url() -> None:
+def test_redirected_page_keeps_its_chain_beside_its_url() -> None:
     chain = ["http://b.test/", "https://a.test/x"]
     entry, again = through(Request(URL, meta={"redirect_times": 2, "redirect_urls": chain}))
     assert (entry.request, entry.chain) == (b"", tuple(chain))
@@ -128,7 +129,7 @@ def test_what_cannot_be_stored_is_refused_with_its_reason() -> None:
         through(Request(URL, meta={"f": lambda: None}))
 
 
-def test_a_request_of_scrapys_own_goes_to_another_node_and_comes_back() -> None:
+def test_scrapy_request_survives_the_way_to_another_node() -> None:
     spider = Plain()
     codec = RequestCodec(spider)
     for request in (
@@ -182,9 +183,7 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("meta", "kept"), LIMITED)
-def test_what_comes_from_outside_lowers_limits_and_never_lifts_one(
-    meta: dict[str, Any], kept: bool
-) -> None:
+def test_outside_requests_lower_limits_and_lift_none(meta: dict[str, Any], kept: bool) -> None:
     """By a message, and by a host that is handed over."""
     codec = RequestCodec(Plain(), LIMITS)
     limits = meta if kept else {name: meta[name] for name in meta.keys() - LIMITS.keys()}

@@ -47,7 +47,7 @@ NEVER = 10**18
 # --- the decision ---
 
 
-def test_a_disk_is_short_below_the_floor_and_until_a_tenth_more_is_free() -> None:
+def test_disk_is_short_until_a_tenth_above_the_floor() -> None:
     floor = DiskFloor(2 * GB)
     readings = [2 * GB, 2 * GB - 1, 2 * GB, 2200 * MB - 1, 2200 * MB, 2 * GB, 0]
     said = [floor.short({HERE: size}) for size in readings]
@@ -60,7 +60,7 @@ def test_a_small_floor_asks_for_100_mb_more() -> None:
     assert [floor.short({HERE: size}) for size in readings] == [HERE, HERE, None]
 
 
-def test_each_disk_has_its_own_floor_and_the_first_that_is_short_is_named() -> None:
+def test_each_disk_has_its_floor_and_the_first_short_is_named() -> None:
     floor = DiskFloor(GB)
     assert floor.short({HERE: 5 * GB, THERE: GB - 1}) == THERE
     # Nothing more is asked of the other, which was never short.
@@ -103,9 +103,11 @@ def queue(job: Job, url: str) -> None:
     assert job.frontier.add([Candidate("a.test", None, Entry(url, 0))]) == 1
 
 
-def test_the_job_is_full_while_a_disk_is_short_and_there_is_something_to_fetch(
+def test_job_is_full_while_a_disk_is_short(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """As long as there is something to fetch."""
+
     async def main() -> None:
         warc = tmp_path / "warc"
         # Its own guard sees the real disk: there is none.
@@ -194,9 +196,10 @@ def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:
 # --- whole crawls ---
 
 
-def test_a_crawl_that_starts_below_the_floor_asks_nobody_and_keeps_its_queue(
+def test_crawl_below_the_floor_asks_nobody(
     tmp_path: Path,
 ) -> None:
+    """It keeps its queue, and the next start fetches it."""
     with SimulatedWeb(graph=GRAPH) as web:
         seeds = web.seeds()
         settings = {"KROWL_DISK_FLOOR": NEVER, "KROWL_STATUS_INTERVAL": 0.3}
@@ -270,7 +273,7 @@ def last_paused(log: str) -> str:
     return lines[-1] if lines else ""
 
 
-def test_a_disk_that_others_fill_pauses_the_crawl_until_they_make_room(
+def test_disk_filled_by_others_pauses_until_there_is_room(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
     with SimulatedWeb(graph=GRAPH) as web:
@@ -296,9 +299,7 @@ def test_a_disk_that_others_fill_pauses_the_crawl_until_they_make_room(
         assert "Traceback" not in crawl.log
 
 
-def test_a_crawl_stopped_while_it_pauses_below_the_floor_ends_in_order(
-    tmp_path: Path, small_disk: SmallDisk
-) -> None:
+def test_crawl_stopped_below_the_floor_ends_in_order(tmp_path: Path, small_disk: SmallDisk) -> None:
     with SimulatedWeb(graph=GRAPH) as web:
 
         def pause_and_stop() -> Script:

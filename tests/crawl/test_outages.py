@@ -55,9 +55,10 @@ def crawl() -> Crawl:
 @pytest.mark.parametrize(
     ("kind", "hosts"), [("connect_timeout", HOSTS), ("network_down", HOSTS_CERTAIN)]
 )
-def test_when_no_host_answers_the_crawl_pauses_and_those_who_were_blamed_are_forgiven(
+def test_crawl_pauses_when_no_host_answers(
     crawl: Crawl, kind: str, hosts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Hosts that were blamed for the outage are forgiven."""
     caplog.set_level(logging.INFO)
     blameless = [crawl.fail(number, kind) for number in range(hosts)]
     assert blameless == [False] * (hosts - 1) + [True]
@@ -87,7 +88,7 @@ def test_forgiven_errors_are_written_with_the_next_commit(crawl: Crawl) -> None:
     assert crawl.world.frontier.host("h0.test").rate.errors == 0
 
 
-def test_dead_hosts_are_blamed_as_long_as_one_of_the_others_answers(crawl: Crawl) -> None:
+def test_dead_hosts_are_blamed_while_another_answers(crawl: Crawl) -> None:
     for number in range(5 * HOSTS):
         assert not crawl.fail(number, "connect_timeout")
         if number % (HOSTS // 2) == 0:
@@ -96,9 +97,8 @@ def test_dead_hosts_are_blamed_as_long_as_one_of_the_others_answers(crawl: Crawl
     assert crawl.errors() == 5 * HOSTS - 10
 
 
-def test_name_servers_that_fail_are_not_the_hosts_fault_and_those_with_known_addresses_go_on(
-    crawl: Crawl, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_name_servers_blame_no_host(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
+    """Hosts with known addresses go on."""
     caplog.set_level(logging.INFO)
     blameless = []
     for number in range(HOSTS + 1):
@@ -146,7 +146,8 @@ def test_a_refusal_shows_that_there_is_a_network(crawl: Crawl) -> None:
     assert not any(crawl.fail(number, "connect_timeout") for number in range(5 * HOSTS))
 
 
-def test_in_a_later_start_hosts_never_reached_prove_nothing_from_the_first(crawl: Crawl) -> None:
+def test_later_start_learns_nothing_from_unreached_hosts(crawl: Crawl) -> None:
+    """Not even at its first failures."""
     crawl.world.frontier.counters["done"] = 1
     crawl.outages = Outages(crawl.world.frontier, crawl.names)
     assert not any(crawl.fail(number, "connect_timeout") for number in range(5 * HOSTS))
@@ -158,9 +159,7 @@ def test_in_a_later_start_hosts_never_reached_prove_nothing_from_the_first(crawl
 
 
 @pytest.mark.parametrize("kind", sorted(SILENCE))
-def test_silence_proves_nothing_of_hosts_never_reached_even_at_the_start(
-    crawl: Crawl, kind: str
-) -> None:
+def test_silence_of_unreached_hosts_proves_nothing(crawl: Crawl, kind: str) -> None:
     """A connection was made."""
     assert not any(crawl.fail(number, kind) for number in range(5 * HOSTS))
 
@@ -189,7 +188,8 @@ def test_hosts_of_one_block_of_public_addresses_are_no_outage(
     assert crawl.outages.paused == is_outage
 
 
-def test_probes_go_round_one_host_an_owner_and_first_those_that_did_not_fail(crawl: Crawl) -> None:
+def test_probes_ask_one_host_of_each_owner(crawl: Crawl) -> None:
+    """Those that did not fail come first."""
     for number in range(100, 105):
         crawl.answer(number, "94.0.0.1")
     for number in range(HOSTS + 3):
@@ -209,7 +209,7 @@ def test_probes_go_round_one_host_an_owner_and_first_those_that_did_not_fail(cra
     assert next(crawl.outages.to_probe()) == order[2]
 
 
-def test_an_outage_in_which_none_can_be_asked_that_answered_is_given_up(
+def test_outage_without_a_host_to_probe_is_given_up(
     crawl: Crawl, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its end would never be heard of."""
@@ -253,7 +253,7 @@ def test_want_of_descriptors_is_nobodys_fault(crawl: Crawl) -> None:
     assert not crawl.outages.paused
 
 
-def test_names_that_are_found_again_end_an_outage_that_showed_by_names(crawl: Crawl) -> None:
+def test_found_names_end_an_outage_of_name_servers(crawl: Crawl) -> None:
     assert crawl.fail(0, "dns_down")
     assert crawl.outages.paused
     crawl.names.answered += 1
@@ -279,7 +279,7 @@ def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
 
 
 @pytest.mark.slow
-def test_without_name_servers_a_crawl_of_a_few_seeds_waits_and_blames_nobody(
+def test_without_name_servers_a_small_crawl_waits(
     tmp_path: Path,
 ) -> None:
     """It goes on by probes, one every 5 s, where each host would be tried again every 10 s."""

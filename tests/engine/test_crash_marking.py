@@ -69,7 +69,7 @@ def run(mark: WorkMark, main: Callable[[Any], Coroutine[Any, Any, None]]) -> Non
     asyncio.run(start())
 
 
-def test_two_pages_at_work_in_turns_are_marked_each_in_its_own_steps(mark: WorkMark) -> None:
+def test_interleaved_pages_are_marked_in_their_own_steps(mark: WorkMark) -> None:
     seen: list[tuple[bytes, bytes]] = []
 
     async def work(own: bytes) -> None:
@@ -123,7 +123,7 @@ class ToldScraper(FakeScraper):
         self.errors.append(f"{response.url} {failure.value}")
 
 
-def test_a_spider_that_only_reads_is_given_its_pages_under_their_marks(mark: WorkMark) -> None:
+def test_reading_spider_gets_its_pages_under_their_marks(mark: WorkMark) -> None:
     """Not its failures, nor pages of other callbacks."""
     scraper, reading = ToldScraper(), Reading(mark)
     good, bad = Response("http://good.test/"), Response("http://bad.test/")
@@ -205,7 +205,7 @@ def test_tasks_that_a_page_starts_are_its_own_and_others_are_not(mark: WorkMark)
     }
 
 
-def test_values_errors_and_cancellation_go_through_a_marked_task_as_through_any(
+def test_marked_task_passes_values_errors_and_cancellation(
     mark: WorkMark,
 ) -> None:
     seen = []
@@ -258,7 +258,7 @@ def test_work_on_a_request_of_nobody_marks_nothing(mark: WorkMark) -> None:
     assert seen == [NOTHING]
 
 
-def test_a_task_factory_that_is_there_already_still_makes_the_tasks(mark: WorkMark) -> None:
+def test_existing_task_factory_still_makes_the_tasks(mark: WorkMark) -> None:
     made: list[str] = []
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
@@ -293,7 +293,7 @@ class CountingScraper(FakeScraper):
         self.processed += 1
 
 
-def test_a_callback_that_yields_much_lets_the_loop_have_its_turns(mark: WorkMark) -> None:
+def test_callback_with_much_output_leaves_the_loop_its_turns(mark: WorkMark) -> None:
     turns = 0
 
     async def main() -> None:

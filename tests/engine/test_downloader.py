@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_while_more_waits_for_the_archive_than_its_queue_may_hold_nothing_is_popped(
+def test_nothing_is_popped_while_the_archive_queue_is_full(
     tmp_path: Path,
 ) -> None:
     """Bodies count; what is written does not."""

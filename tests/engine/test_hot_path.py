@@ -36,7 +36,8 @@ def _thresholds() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_thresholds")
-def test_garbage_is_looked_for_less_often_while_the_engine_runs_and_as_before_after() -> None:
+def test_garbage_is_collected_less_while_the_engine_runs() -> None:
+    """As before afterwards."""
     before = gc.get_threshold()
     crawler = get_crawler()
     # Its receivers are held weakly.

@@ -64,9 +64,8 @@ def test_a_listener_that_is_gone_hears_nothing(crawler: Crawler) -> None:
 
 
 @pytest.mark.parametrize("anyone", [False, True], ids=["of this crawler", "of anyone"])
-def test_a_signal_that_is_sent_where_it_is_heard_reaches_who_listens_by_then(
-    crawler: Crawler, *, anyone: bool
-) -> None:
+def test_heard_signal_reaches_late_listeners(crawler: Crawler, *, anyone: bool) -> None:
+    """Those who listen by the time at which it is sent."""
     send_where_heard(crawler)
     listener = Listener()
     assert crawler.signals.send_catch_log(SIGNAL) == []
@@ -79,7 +78,7 @@ def test_a_signal_that_is_sent_where_it_is_heard_reaches_who_listens_by_then(
     assert listener.heard == 1
 
 
-def test_a_signal_of_another_sender_reaches_those_who_listen_to_that_one(crawler: Crawler) -> None:
+def test_signal_of_another_sender_reaches_its_listeners(crawler: Crawler) -> None:
     send_where_heard(crawler)
     listener, other = Listener(), object()
     crawler.signals.connect(listener.hear, SIGNAL, sender=other)

@@ -36,9 +36,7 @@ def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[in
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 4), (1, 4), (4, 4), (5, 4), (1000, 16)])
-def test_all_come_through_in_order_and_no_more_than_so_many_in_a_turn(
-    count: int, most: int
-) -> None:
+def test_callers_pass_in_order_and_few_in_a_turn(count: int, most: int) -> None:
     order, turns = run(count, most)
     assert order == list(range(count))
     assert max(turns, default=0) <= most

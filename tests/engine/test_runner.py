@@ -49,9 +49,10 @@ def told(crawl: Crawl) -> dict[str, Any]:
     return said
 
 
-def test_all_that_can_become_of_a_request_is_told_and_counted_as_by_scrapys_engine(
+def test_runner_signals_and_counts_as_scrapys_engine_does(
     tmp_path: Path,
 ) -> None:
+    """For every end that a request can have."""
     witness = json.dumps({"tests.support.spiders.witness.Witness": 500})
     crawls = [
         crawl_endings(tmp_path / name, DOWNLOADER=way, EXTENSIONS=witness, LOG_LEVEL="DEBUG")[0]

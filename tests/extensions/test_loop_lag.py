@@ -38,7 +38,7 @@ def histogram(durations: list[float]) -> Histogram:
 
 
 @given(st.lists(SECONDS, min_size=1), st.integers(1, 1000))
-def test_a_quantile_is_that_of_the_sorted_list_and_at_most_a_sixteenth_more(
+def test_quantile_is_at_most_a_sixteenth_above_the_true_one(
     durations: list[float], per_mille: int
 ) -> None:
     rank = -(-len(durations) * per_mille // 1000)
@@ -49,7 +49,7 @@ def test_a_quantile_is_that_of_the_sorted_list_and_at_most_a_sixteenth_more(
 
 
 @given(st.lists(SECONDS, min_size=1))
-def test_the_longest_is_told_to_the_step_and_no_quantile_is_above_it(
+def test_maximum_is_exact_and_above_every_quantile(
     durations: list[float],
 ) -> None:
     made = histogram(durations)
@@ -59,7 +59,7 @@ def test_the_longest_is_told_to_the_step_and_no_quantile_is_above_it(
     assert made.count == len(durations)
 
 
-def test_below_three_milliseconds_each_tenth_is_told_from_the_next() -> None:
+def test_tenths_below_three_milliseconds_are_distinct() -> None:
     for tenths in range(32):
         assert histogram([(tenths + 0.5) / 10_000, 1]).quantile_ms(500) == tenths / 10
 
@@ -67,9 +67,7 @@ def test_below_three_milliseconds_each_tenth_is_told_from_the_next() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"), [(-1, 0), (0, 0), (100, 100_000), (1e9, 100_000), (float(2**70), 100_000)]
 )
-def test_what_is_out_of_range_counts_as_the_nearest_that_is_in_it(
-    seconds: float, said: float
-) -> None:
+def test_value_out_of_range_counts_as_the_nearest(seconds: float, said: float) -> None:
     made = histogram([seconds])
     assert (made.max_ms, made.quantile_ms(500)) == (said, said)
 
@@ -87,7 +85,8 @@ def test_quantiles_grow_with_their_rank() -> None:
 # --- the planned times ---
 
 
-def test_a_timer_on_time_or_early_is_not_late_and_keeps_to_its_plan() -> None:
+def test_early_timer_is_not_late_and_keeps_to_its_plan() -> None:
+    """So is one on time."""
     late = Lateness(100.0)
     for number in range(1, 51):
         assert late.planned == pytest.approx(100 + number * INTERVAL)
@@ -108,7 +107,7 @@ def test_a_stall_counts_for_each_time_that_was_planned_in_it() -> None:
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=20))
-def test_after_any_stall_the_next_time_is_the_first_of_the_plan_that_is_not_over(
+def test_plan_goes_on_at_its_next_time_after_a_stall(
     stalls: list[float],
 ) -> None:
     late = Lateness(0.0)
@@ -171,7 +170,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
-def test_a_loop_that_is_held_is_told_to_whoever_asks_and_at_the_end(
+def test_held_loop_shows_at_once_and_at_the_end(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def main(crawler: Crawler) -> None:
@@ -192,7 +191,7 @@ def test_a_loop_that_is_held_is_told_to_whoever_asks_and_at_the_end(
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
-def test_what_is_recent_forgets_a_stall_after_an_interval_and_the_whole_does_not(
+def test_recent_lag_forgets_a_stall_and_the_whole_does_not(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def main(crawler: Crawler) -> None:

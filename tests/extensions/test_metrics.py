@@ -113,9 +113,10 @@ def series(said: str) -> dict[str, float]:
         ("mine/shops_count", 1, "scrapy_mine_shops_total", 1),
     ],
 )
-def test_a_stat_has_the_name_the_labels_and_the_unit_that_prometheus_wants(
+def test_stat_becomes_a_prometheus_metric(
     stat: str, value: float, metric: str, exposed_value: float
 ) -> None:
+    """Its name, its labels and its unit are those that Prometheus wants."""
     assert series(exposed({stat: value})) == {metric: exposed_value, "krowl_metrics_left_out": 0}
 
 
@@ -139,7 +140,7 @@ def test_what_is_no_number_is_no_metric(value: object) -> None:
         "a.example",
     ],
 )
-def test_a_stat_that_names_a_host_or_a_url_is_left_out_and_counted(stat: str) -> None:
+def test_stat_that_names_a_host_is_left_out_and_counted(stat: str) -> None:
     said = exposed({stat: 1})
     assert series(said) == {"krowl_metrics_left_out": 1}
     assert "example" not in said
@@ -170,7 +171,7 @@ NAMES = st.one_of(
 
 
 @given(st.dictionaries(NAMES, st.integers() | st.floats(), max_size=40))
-def test_whatever_the_stats_are_called_the_client_can_read_them_and_none_is_lost_uncounted(
+def test_any_stat_name_is_readable_or_counted_as_left_out(
     stats: dict[str, float],
 ) -> None:
     found = series(exposed(stats))
@@ -313,7 +314,7 @@ def test_the_page_is_sent_whole_and_the_connection_ended() -> None:
     serving(main, lambda: whole)
 
 
-def test_who_sends_nothing_half_a_request_or_no_end_is_dropped_when_patience_ends() -> None:
+def test_client_that_sends_no_whole_request_is_dropped() -> None:
     async def main(port: int) -> None:
         requests = (b"", ASK[:-2], b"GET ")
         assert await asyncio.gather(*(said_to(port, request) for request in requests)) == [b""] * 3
@@ -334,7 +335,7 @@ def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
 
 
 @LARGE
-def test_who_reads_nothing_of_the_page_is_dropped_when_patience_ends() -> None:
+def test_client_that_reads_nothing_is_dropped() -> None:
     async def main(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=LONG) as idle:
             idle.sendall(ASK)
@@ -374,7 +375,9 @@ def test_a_body_that_is_announced_is_not_waited_for() -> None:
     serving(main)
 
 
-def test_a_crowd_of_silent_clients_keeps_nobody_out_and_only_the_last_of_them_are_kept() -> None:
+def test_silent_clients_keep_nobody_out() -> None:
+    """Only the last of them are kept."""
+
     async def main(port: int) -> None:
         crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
         assert b"200 OK" in await said_to(port, ASK)
@@ -387,7 +390,9 @@ def test_a_crowd_of_silent_clients_keeps_nobody_out_and_only_the_last_of_them_ar
     serving(main, patience=2 * LONG)
 
 
-def test_a_port_that_is_taken_leads_to_the_next_and_none_is_an_error() -> None:
+def test_taken_port_leads_to_the_next() -> None:
+    """Without a free one there is an error."""
+
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

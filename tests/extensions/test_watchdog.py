@@ -49,7 +49,7 @@ def same(mark: bytes, count: int, beat: float = 100.0, passed: float = LOOK) -> 
     return [(beat, mark, passed)] * count
 
 
-def test_a_loop_is_held_when_it_ought_to_have_turned_five_seconds_ago() -> None:
+def test_loop_five_seconds_late_is_held() -> None:
     assert not seen(*same(PAGE, int(SECONDS))).is_long
     hold = seen(*same(PAGE, int(SECONDS) + 1))
     assert hold.is_long
@@ -62,14 +62,14 @@ def test_a_loop_that_turns_is_not_held_and_says_how_long_it_was() -> None:
     assert not hold.is_long
 
 
-def test_pages_that_take_turns_share_the_blame_so_that_none_has_it() -> None:
+def test_pages_in_turns_are_not_blamed() -> None:
     turns = [look for _ in range(5) for look in (*same(PAGE, 2), *same(OTHER, 2))]
     hold = seen(*turns)
     assert hold.is_long
     assert hold.culprit is None
 
 
-def test_a_page_that_began_after_the_last_look_is_blamed_all_the_same() -> None:
+def test_page_begun_after_the_last_look_is_blamed() -> None:
     assert seen(*same(OTHER, 1), *same(PAGE, int(SECONDS))).culprit == ("a.test", URL)
 
 
@@ -90,7 +90,7 @@ def test_a_mark_that_is_half_written_blames_nobody() -> None:
     assert seen(*same(torn, 9)).culprit is None
 
 
-def test_the_longest_key_and_url_are_blamed_as_far_as_there_is_room() -> None:
+def test_longest_key_and_url_are_cut_to_the_room() -> None:
     url = "http://a.test/" + 10_000 * "x"
     culprit = seen(*same(mark_of(queue_key(host_key("a.test"), 0, 7), url), 9)).culprit
     assert culprit is not None
@@ -211,7 +211,8 @@ def test_it_ends_whatever_holds_the_loop(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_second_hold_sets_the_host_aside_and_all_else_is_fetched(tmp_path: Path) -> None:
+def test_second_hold_sets_the_host_aside(tmp_path: Path) -> None:
+    """All else is fetched."""
     with MockWeb(spec=SITE) as web:
         for _ in range(2):
             hold_and_interrupt(web, deadly_crawl(web, tmp_path, "loop"))
@@ -237,7 +238,7 @@ def test_the_second_hold_sets_the_host_aside_and_all_else_is_fetched(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_page_that_holds_a_crawl_which_is_closing_is_named_and_ended(tmp_path: Path) -> None:
+def test_page_that_holds_a_closing_crawl_is_named_and_ended(tmp_path: Path) -> None:
     late = [page("/robots.txt", ""), page("/deadly", "late", latency=3), *SITE[2:]]
     with MockWeb(spec=late) as web:
         crawl = deadly_crawl(web, tmp_path, "loop").start()

@@ -22,7 +22,7 @@ def moved(host: str, target: str) -> dict[str, object]:
     return {"host": host, "path": "/robots.txt", "status": 301, "redirect": target}
 
 
-def test_a_robots_txt_in_common_binds_each_host_that_leads_to_it_and_a_home_page_none(
+def test_shared_robots_txt_binds_all_hosts_that_lead_to_it(
     tmp_path: Path,
 ) -> None:
     """Each is asked for its own /sitemap.xml, and the host that is led to for nothing but the file."""
@@ -52,7 +52,7 @@ def test_a_robots_txt_in_common_binds_each_host_that_leads_to_it_and_a_home_page
         assert crawl.complaints == []
 
 
-def test_a_site_that_moves_all_to_its_www_host_is_asked_for_the_sitemap_there(
+def test_sitemap_of_a_moved_site_is_asked_at_its_www_host(
     tmp_path: Path,
 ) -> None:
     """Its robots.txt is known when its first page comes, so no robots fetch of its own would ask."""
@@ -79,7 +79,7 @@ def test_a_site_that_moves_all_to_its_www_host_is_asked_for_the_sitemap_there(
         assert crawl.complaints == []
 
 
-def test_a_crawl_that_keeps_to_its_hosts_asks_no_other_for_its_sitemap(tmp_path: Path) -> None:
+def test_same_host_crawl_asks_no_other_for_its_sitemap(tmp_path: Path) -> None:
     """Though the robots.txt of its own leads there."""
     www = "www.site.test"
     spec = [

@@ -37,7 +37,7 @@ def coded(text: bytes) -> dict[str, Any]:
         (coded(b"not gzip at all"), {}),
     ],
 )
-def test_a_503_whose_body_is_of_no_use_is_throttling_all_the_same(
+def test_503_with_a_useless_body_is_still_throttling(
     tmp_path: Path, body: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     busy = {"path": "/busy", "status": 503, "retry_after": "1", "first": 1, **body}
@@ -60,7 +60,7 @@ def test_a_503_whose_body_is_of_no_use_is_throttling_all_the_same(
         {"status": 302, "headers": {"Location": "/rules"}, "body": BIG},
     ],
 )  # fmt: skip
-def test_a_robots_txt_too_large_to_be_read_in_its_form_allows_nothing(
+def test_robots_txt_too_large_to_read_allows_nothing(
     tmp_path: Path, robots: dict[str, Any]
 ) -> None:
     spec = [{"path": "/robots.txt", **robots}, page("/rules", NOTHING), page("/", "x")]
@@ -80,7 +80,7 @@ def test_a_crawl_delay_holds_for_a_name_with_its_root_dot_too(tmp_path: Path) ->
         assert min(gaps) >= 0.99
 
 
-def test_a_host_whose_delay_is_longer_than_its_robots_txt_lives_is_asked_for_pages_too(
+def test_delay_longer_than_robots_ttl_does_not_starve_pages(
     tmp_path: Path,
 ) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 1")
@@ -103,9 +103,10 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
         assert "deferred     1 of the URLs left" in crawl.log
 
 
-def test_a_robots_txt_that_leads_to_a_host_that_is_deferred_does_not_hold_its_sender_up(
+def test_robots_txt_at_a_deferred_host_ends_the_crawl(
     tmp_path: Path,
 ) -> None:
+    """The host that sent there is deferred too."""
     to = {"path": "/robots.txt", "redirect": f"http://dead.test:{NOBODY}/robots.txt"}
     with SimulatedWeb(spec=[to, page("/", "x")]) as web:
         seeds = [f"http://dead.test:{NOBODY}/", web.url("a.test")]
@@ -115,7 +116,7 @@ def test_a_robots_txt_that_leads_to_a_host_that_is_deferred_does_not_hold_its_se
         assert pages(web.log()) == []
 
 
-def test_a_body_of_tiny_chunks_is_given_up_before_it_costs_the_crawl_seconds(
+def test_body_of_tiny_chunks_is_given_up_early(
     tmp_path: Path,
 ) -> None:
     chunks = b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"

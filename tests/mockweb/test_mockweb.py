@@ -386,7 +386,8 @@ def test_a_seed_outside_the_graph_is_refused() -> None:
 # --- the server -----------------------------------------------------------------------------------
 
 
-def test_connections_are_kept_alive_and_pipelined_requests_answered_in_order() -> None:
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """On a connection that is kept alive."""
     rules: list[dict[str, Any]] = [
         {"path": "/slow", "body": "slow", "latency": 0.05},
         {"path": "/fast", "body": "fast"},
@@ -430,9 +431,8 @@ def test_framing_chunked_gzip_close_and_head() -> None:
         assert body(head) == b""
 
 
-def test_rules_fit_by_host_by_path_and_by_regular_expression_and_the_first_that_fits_answers() -> (
-    None
-):
+def test_first_rule_that_fits_answers() -> None:
+    """By host, path and regular expression."""
     rules: list[dict[str, Any]] = [
         {"host": "a.test", "path": "/x", "body": "a"},
         {"path": "^/x\\?n=[0-9]+$", "body": "number"},
@@ -457,7 +457,7 @@ def test_first_gives_way_to_the_next_rule_for_each_url() -> None:
         assert [entry.retry_after for entry in web.log()] == [7, 7, 0, 0, 7]
 
 
-def test_a_busy_page_of_a_graph_refuses_as_often_as_its_number_says() -> None:
+def test_busy_page_refuses_as_often_as_its_number_says() -> None:
     with MockWeb(graph=Graph(1, 1, 0)) as web:
         for path, codes in (
             ("/busy/1", [429, 200, 200]),
@@ -717,7 +717,7 @@ def test_a_long_request_is_overlapped_by_all_that_run_beside_it() -> None:
     assert len(violations(log, min_delay=0.25)) == 2
 
 
-def test_the_end_of_an_aborted_request_is_known_within_the_tolerance() -> None:
+def test_end_of_an_aborted_request_has_a_tolerance() -> None:
     log = [ROBOTS, entry(0.4, 0.6, complete=False), entry(0.597, 0.7)]
     assert violations(log, min_delay=0.0) == []
     log[1].complete = True
@@ -755,9 +755,7 @@ THROTTLING = {"status": 503}
         ),
     ],
 )
-def test_the_audit_finds_who_goes_on_at_the_rate_that_a_host_complained_of(
-    later: list[Entry], text: str
-) -> None:
+def test_audit_finds_a_crawler_that_does_not_slow_down(later: list[Entry], text: str) -> None:
     (found,) = violations([ROBOTS, *later], min_delay=0.25)
     assert text in found
 
@@ -809,13 +807,14 @@ def test_no_more_than_so_many_of_a_crowd_are_in_flight() -> None:
     assert violations(log, min_delay=0, crowds=[by_domain]) == []
 
 
-def test_addresses_are_domains_of_their_own_and_names_go_by_their_last_labels() -> None:
+def test_address_is_its_own_domain() -> None:
+    """Names go by their last labels."""
     names = ("127.1.2.3:80", "a.b.test:8080", "b.test")
     found = [by_last_labels(entry(0, 1, f"http://{name}/")) for name in names]
     assert found == ["127.1.2.3", "b.test", "b.test"]
 
 
-def test_the_rules_of_a_robots_txt_hold_until_the_next_one_is_answered() -> None:
+def test_robots_rules_hold_until_the_next_answer() -> None:
     def stated(answer: Entry) -> Any:
         return (lambda path: path != "/p") if answer.sha1 == "closed" else (lambda path: True)
 

@@ -136,7 +136,7 @@ def test_a_breach_is_named(tmp_path: Path, path: str, source: str, breach: str):
     assert any(breach in each for each in breaches(tmp_path))
 
 
-def test_commands_load_no_client_of_a_cluster_unless_they_ask_one():
+def test_crawl_command_loads_no_cluster_client():
     script = (
         "import sys; from scrapy.cmdline import execute\n"
         "try: execute(['scrapy', 'crawl', '--help'])\n"

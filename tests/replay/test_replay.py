@@ -194,7 +194,7 @@ def looked_at(url: str, folder: Path, *links: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("collect", [by_index, by_wacz, by_files])
-def test_a_browser_sees_the_crawled_pages_and_follows_their_links(
+def test_browser_sees_the_pages_and_follows_their_links(
     tmp_path: Path, crawled: Crawled, collect: Callable[[Crawled, Path], None]
 ) -> None:
     """Plain, gzip and chunked, on two hosts: text in any script, the site's script run as if it

@@ -47,9 +47,10 @@ def of_kind(items: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @BOTH_WAYS
-def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(
+def test_requests_of_an_ordinary_spider_work_as_in_scrapy(
     tmp_path: Path, items_at_once: int
 ) -> None:
+    """Callbacks, meta, POST bodies, errbacks and redirects."""
     with SimulatedWeb(spec=SHOP) as web:
         crawl = shop_crawl(web, tmp_path, CONCURRENT_ITEMS=items_at_once).run()
         items, root = crawl.items, web.url("shop.test", "")
@@ -78,7 +79,8 @@ def test_callbacks_meta_posts_errbacks_and_redirects_work_as_in_scrapy(
         assert crawl.stats["krowl/frontier/done_count"] == len(pages(web.log()))
 
 
-def test_its_requests_survive_a_kill_with_body_meta_and_callbacks(tmp_path: Path) -> None:
+def test_requests_survive_a_kill_with_all_they_hold(tmp_path: Path) -> None:
+    """Body, meta and callbacks."""
     with SimulatedWeb(spec=SHOP) as web:
         first = shop_crawl(web, tmp_path, KROWL_DELAY_MIN=0.3)
         # The index has been parsed and committed: its requests are on disk, most of them not sent.
@@ -90,9 +92,10 @@ def test_its_requests_survive_a_kill_with_body_meta_and_callbacks(tmp_path: Path
         assert {item["sent"] for item in of_kind(second.items, "echo")} >= {'{"n": 2}'}
 
 
-def test_a_start_that_raises_ends_with_code_1_when_what_it_had_queued_is_done(
+def test_start_that_raises_ends_with_code_1(
     tmp_path: Path,
 ) -> None:
+    """When all that it had queued is done."""
     with SimulatedWeb(spec=SHOP) as web:
         crawl = SimulatedCrawl(
             tmp_path / "job",
@@ -135,9 +138,8 @@ def crawl_endings(folder: Path, **settings: Any) -> tuple[Crawl, list[str]]:
 
 
 @BOTH_WAYS
-def test_every_way_a_request_can_end_acknowledges_it_with_the_right_reason(
-    tmp_path: Path, items_at_once: int
-) -> None:
+def test_every_end_of_a_request_acknowledges_it(tmp_path: Path, items_at_once: int) -> None:
+    """With the right reason."""
     crawl, asked = crawl_endings(tmp_path, CONCURRENT_ITEMS=items_at_once)
     assert sorted(item["end"] for item in crawl.items) == [
         "async",

@@ -82,7 +82,7 @@ def test_a_file_without_a_seed_is_a_mistake_and_told_in_one_line(
     assert "Traceback" not in crawl.log
 
 
-def test_a_file_without_a_seed_is_no_mistake_when_urls_are_queued(tmp_path: Path) -> None:
+def test_file_without_a_seed_is_fine_when_urls_are_queued(tmp_path: Path) -> None:
     spec = [page("/robots.txt", "", status=404), page("/", "<a href=/a>a</a>"), page("/a", "x")]
     path = tmp_path / "seeds.txt"
     with SimulatedWeb(spec=spec) as web:

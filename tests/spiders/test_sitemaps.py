@@ -80,7 +80,7 @@ def counted(crawl: Crawl) -> dict[str, int]:
     }
 
 
-def test_what_the_sitemaps_of_robots_txt_name_is_fetched_once_politely_and_archived(
+def test_urls_of_sitemaps_are_fetched_once_and_archived(
     tmp_path: Path,
 ) -> None:
     """/sitemap.xml is asked for as well, and that it is not there is nobody's concern."""
@@ -166,7 +166,7 @@ def test_a_sitemap_speaks_for_its_own_domain_only(tmp_path: Path) -> None:
         }
 
 
-def test_a_sitemap_elsewhere_speaks_for_the_domain_whose_robots_txt_names_it(
+def test_sitemap_elsewhere_speaks_for_the_naming_domain(
     tmp_path: Path,
 ) -> None:
     """It is fetched by the rules of the host it is on, and so are the sitemaps in it."""
@@ -194,9 +194,7 @@ def test_a_sitemap_elsewhere_speaks_for_the_domain_whose_robots_txt_names_it(
 
 
 @pytest.mark.parametrize("argument", ["same_host", "same_domain"])
-def test_a_sitemap_line_leads_out_of_scope_no_more_than_a_link_does(
-    tmp_path: Path, argument: str
-) -> None:
+def test_sitemap_line_stays_in_scope_as_a_link_does(tmp_path: Path, argument: str) -> None:
     spec = [robots("Sitemap: " + here("b.other.test", "/map.xml")), HOME]
     with SimulatedWeb(spec=spec) as web:
         crawl = crawled(web, tmp_path, arguments={argument: 1})
@@ -204,7 +202,7 @@ def test_a_sitemap_line_leads_out_of_scope_no_more_than_a_link_does(
         assert counted(crawl) == {argument.removeprefix("same_"): 1}
 
 
-def test_sitemaps_are_asked_for_and_read_no_deeper_than_max_depth(tmp_path: Path) -> None:
+def test_sitemaps_are_read_no_deeper_than_max_depth(tmp_path: Path) -> None:
     """They are as deep as the links of the page that led to their site."""
     names = ("b.two.test", "c.three.test")
     links = f"<a href={here('b.two.test', '/')}>x</a>"
@@ -254,7 +252,7 @@ def test_robots_txt_and_errors_hold_for_sitemaps_as_for_pages(tmp_path: Path) ->
         assert violations(web.log(), min_delay=DELAY) == []
 
 
-def test_what_a_sitemap_redirects_to_is_read_as_one_and_a_page_as_a_page(tmp_path: Path) -> None:
+def test_redirected_sitemap_is_read_as_a_sitemap(tmp_path: Path) -> None:
     """A host that sends everything unknown to its home page does not lose it."""
     spec = [
         robots("Sitemap: /old.xml"),
@@ -273,9 +271,10 @@ def test_what_a_sitemap_redirects_to_is_read_as_one_and_a_page_as_a_page(tmp_pat
 
 
 @pytest.mark.parametrize("setting", [{"KROWL_SITEMAPS": 0}, {"ROBOTSTXT_OBEY": 0}])
-def test_no_sitemap_is_asked_for_where_they_or_robots_txt_are_off(
+def test_no_sitemap_is_asked_for_without_robots_txt(
     tmp_path: Path, setting: dict[str, object]
 ) -> None:
+    """Nor where sitemaps are off."""
     spec = [robots("Sitemap: /s.xml"), HOME]
     with SimulatedWeb(spec=spec) as web:
         crawled(web, tmp_path, settings=setting)
@@ -312,7 +311,7 @@ def test_what_the_caps_refuse_of_sitemaps_is_counted(tmp_path: Path) -> None:
         }
 
 
-def test_robots_txt_that_expires_does_not_bring_its_sitemaps_again(tmp_path: Path) -> None:
+def test_expired_robots_txt_brings_no_sitemap_again(tmp_path: Path) -> None:
     urls = [here("a.site.test", f"/p{number}") for number in range(8)]
     spec = [robots("Sitemap: /s.xml"), HOME, LEAF, xml("/s.xml", urlset(urls))]
     with SimulatedWeb(spec=spec) as web:
@@ -352,7 +351,7 @@ def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
         assert violations(web.log(), min_delay=0.02) == []
 
 
-@pytest.mark.parametrize("packed", ["a coding", "a file"])
+@pytest.mark.parametrize("packed", [pytest.param("a coding", marks=pytest.mark.slow), "a file"])
 def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
     tmp_path: Path, packed: str
 ) -> None:

@@ -140,7 +140,7 @@ def test_a_program_runs_with_the_libraries_that_come_with_it(
     ]
 
 
-def test_a_program_that_the_machines_suite_has_not_comes_from_the_one_that_has(
+def test_program_missing_in_a_suite_comes_from_another(
     tmp_path: Path, bare: str, archive: Archive
 ) -> None:
     code, path, errors = asked("consul", tmp_path / "cache", bare, archive.configuration)

@@ -75,9 +75,10 @@ def test_none_outlives_the_process_that_wanted_it() -> None:
         os.close(gone)
 
 
-def test_what_is_no_module_of_ours_or_has_another_interpreter_is_started_cold(
+def test_other_programs_are_started_cold(
     tmp_path: Path,
 ) -> None:
+    """Those that are no module of ours, or have another interpreter."""
     out = (tmp_path / "out").open("wb")
     for command, environment in (
         ([sys.executable, "-c", ""], None),

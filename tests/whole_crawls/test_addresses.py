@@ -27,9 +27,7 @@ def busiest(entries: list[Entry]) -> int:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_invariant_1_an_address_has_at_most_its_share_of_requests_in_flight(
-    tmp_path: Path, limit: int
-) -> None:
+def test_invariant_1_address_has_its_share_in_flight(tmp_path: Path, limit: int) -> None:
     """Twelve domains at one address, and two at another: robots.txt counts, and each page is
     fetched once."""
     spec = [{**ROBOTS, "latency": 0.02}, {**page("/", LINKS), "latency": 0.1}, page("^/", "leaf")]
@@ -59,9 +57,10 @@ def test_invariant_1_an_address_has_at_most_its_share_of_requests_in_flight(
         assert_archived(tmp_path / "job", log)
 
 
-def test_a_page_that_was_turned_back_is_none_of_the_pages_that_may_be_fetched(
+def test_page_refused_at_its_address_uses_no_budget(
     tmp_path: Path,
 ) -> None:
+    """It is none of the pages that may be fetched."""
     spec = [ROBOTS, {**page("/", "leaf"), "latency": 0.05}]
     with SimulatedWeb(spec=spec) as web:
         seeds = [web.url(f"h{number}.test") for number in range(12)]

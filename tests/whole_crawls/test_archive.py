@@ -121,9 +121,10 @@ def assert_digests(record: Record, payload: bytes | None) -> None:
     assert record.all("WARC-Payload-Digest") == expected, record.url
 
 
-def test_every_odd_answer_is_stored_byte_for_byte_and_so_is_what_was_asked_for_it(
+def test_odd_answers_are_stored_byte_for_byte(
     tmp_path: Path,
 ) -> None:
+    """So are their requests."""
     answers = {path: raw for path, (raw, _) in ODD.items()}
     with SimulatedRawWeb({**answers, "/more": MORE}) as web:
         urls = {path: web.url("odd.test", path) for path in [*answers, "/more"]}
@@ -156,7 +157,7 @@ def test_every_odd_answer_is_stored_byte_for_byte_and_so_is_what_was_asked_for_i
     assert crawl.complaints == []
 
 
-def test_a_payload_that_is_there_already_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
+def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
     """The record has the head as it was sent; head and body of the other record are the whole
     answer. So one in chunks is none of one that is not."""
     heads = {
@@ -189,9 +190,10 @@ def test_a_payload_that_is_there_already_is_a_revisit_whatever_its_head(tmp_path
     assert records.kinds == {"warcinfo": 1, "response": 3, "revisit": 3, "request": 6}
 
 
-def test_head_post_and_conditional_requests_are_stored_as_they_were_sent_and_answered(
+def test_any_method_is_stored_as_sent_and_answered(
     tmp_path: Path,
 ) -> None:
+    """HEAD, POST and conditional requests."""
     answers = {
         "/head": b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\nX-Odd: head\r\n\r\n",
         "/post": answer(HTML, status=b"HTTP/1.1 201 Created", body=b"thanks"),
@@ -243,7 +245,7 @@ def tls_context(most: ssl.TLSVersion) -> ssl.SSLContext:
     return context
 
 
-def test_records_of_tls_say_which_version_and_cipher_suite_were_spoken(tmp_path: Path) -> None:
+def test_records_name_the_tls_version_and_cipher_suite(tmp_path: Path) -> None:
     page = {"/": Raw(answer(HTML, body=b"secret"))}
     old, new = (tls_context(most) for most in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3))
     with (
@@ -289,9 +291,10 @@ REASONS = {
 }
 
 
-def test_of_an_answer_that_was_cut_off_there_is_what_came_and_why_it_is_not_whole(
+def test_cut_answer_is_stored_with_the_reason(
     tmp_path: Path,
 ) -> None:
+    """As far as it came."""
     with SimulatedRawWeb(CUT) as web:
         # A host each, as one would have the next wait.
         urls = {path: web.url(f"{path[1:]}.test", path) for path in CUT}
@@ -325,9 +328,10 @@ def test_of_an_answer_that_was_cut_off_there_is_what_came_and_why_it_is_not_whol
     assert crawl.items == []
 
 
-def test_an_answer_that_cannot_be_decoded_is_whole_and_said_to_be_of_no_use(
+def test_undecodable_answer_is_stored_whole(
     tmp_path: Path,
 ) -> None:
+    """Its page is dropped with a reason."""
     coded = {
         "/bomb": (b"gzip", gzip.compress(bytes(100_000)), "too_large"),
         "/broken": (b"br", b"\xff" * 50, "decode"),
@@ -409,7 +413,7 @@ NOTED = {
 }
 
 
-def test_nothing_that_a_hostile_site_says_becomes_a_field_or_a_record(tmp_path: Path) -> None:
+def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
     with SimulatedRawWeb(HOSTILE) as web:
         urls = [web.url("odd.test", path) for path in HOSTILE]
         crawl = crawl_raw(tmp_path, urls, KROWL_WARC_METADATA=1, KROWL_WARC_REVISIT=0)

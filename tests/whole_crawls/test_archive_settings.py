@@ -64,9 +64,10 @@ LEADING = [
 TIMES = ("fetchTimeMs", "firstByteTimeMs", "dnsTimeMs", "connectTimeMs", "tlsTimeMs")
 
 
-def test_metadata_say_of_each_fetch_how_it_was_come_to_what_it_took_and_what_was_found(
+def test_metadata_describe_each_fetch(
     tmp_path: Path,
 ) -> None:
+    """How it was found, the time that it took, and what was found in it."""
     with SimulatedWeb(spec=LEADING, tls=True) as web:
         seeds = [web.url("a.test"), web.url("b.test"), web.url("c.test", tls=True)]
         told = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
@@ -144,7 +145,7 @@ def test_metadata_say_of_each_fetch_how_it_was_come_to_what_it_took_and_what_was
         assert all(times[name] > 0 for name in opened)
 
 
-def test_without_metadata_there_is_only_what_redirected_to_a_page(tmp_path: Path) -> None:
+def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
     with SimulatedWeb(spec=LEADING) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=NO_DELAY).run()
         records = valid_records(crawl.jobdir / "warc")
@@ -193,9 +194,7 @@ def asks(zone: Zone) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("obeys", "path"), [(1, "/robots.txt"), (0, "/p")])
-def test_failures_say_of_each_fetch_without_answer_why_there_is_none(
-    tmp_path: Path, obeys: int, path: str
-) -> None:
+def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, path: str) -> None:
     """Where robots.txt cannot be had that is the fetch that failed, and the page is not asked for."""
     silent = Raw(b"", hangs=True)
     names: dict[str, tuple[int, list[str]] | int | None] = {
@@ -305,9 +304,10 @@ BUSY = [
         ({"KROWL_WARC_SKIP_STATUS": "404"}, {404}),
     ],
 )
-def test_pages_whose_status_is_skipped_leave_no_record_and_their_items_name_none(
+def test_skipped_status_leaves_no_record(
     tmp_path: Path, chosen: dict[str, str], skipped: set[int]
 ) -> None:
+    """Items of such pages name none."""
     with SimulatedWeb(spec=BUSY) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={**NO_DELAY, **chosen}).run()
         records = valid_records(crawl.jobdir / "warc")
@@ -338,7 +338,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("revisit", "whole"), [(1, 10), (0, 300)])
-def test_of_300_pages_with_10_bodies_10_are_kept_whole_unless_revisits_are_off(
+def test_equal_bodies_are_kept_once_unless_revisits_are_off(
     tmp_path: Path, revisit: int, whole: int
 ) -> None:
     with SimulatedWeb(spec=ALIKE) as web:
@@ -421,7 +421,7 @@ def test_a_payload_is_known_over_a_restart_and_over_kill_9(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_after_kill_9_at_random_moments_every_revisit_stands_for_what_is_there(
+def test_every_revisit_has_its_original_after_kill_9(
     tmp_path: Path,
 ) -> None:
     """Small files, so that revisits refer across them, and bodies that first come at any moment."""
@@ -461,9 +461,10 @@ def test_after_kill_9_at_random_moments_every_revisit_stands_for_what_is_there(
 SECRETS = ("hunter2", "AKIASECRET", "p4ssw0rd")
 
 
-def test_a_file_that_is_old_enough_ends_while_nothing_is_fetched_and_each_begins_with_its_warcinfo(
+def test_old_file_ends_while_nothing_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each file begins with its warcinfo record."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS[1])
     with RawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
         crawl = Crawl(
@@ -509,7 +510,8 @@ def test_a_file_that_is_old_enough_ends_while_nothing_is_fetched_and_each_begins
         assert not any(secret.encode() in info.block for secret in SECRETS)
 
 
-def test_warcinfo_has_the_fields_of_the_standard_and_every_setting_but_places() -> None:
+def test_warcinfo_has_standard_fields_and_all_settings() -> None:
+    """But not those that are places."""
     chosen = {name: value for name, value in vars(settings).items() if name.isupper()}
     chosen |= {
         "KROWL_CONTACT": "a\r\nb: c\u2028\u00e9",

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by_name", [False, True])
-def test_a_web_of_300_hosts_is_fetched_exactly_once_and_every_number_is_the_servers(
-    tmp_path: Path, by_name: bool
-) -> None:
+def test_web_of_300_hosts_is_fetched_exactly_once(tmp_path: Path, by_name: bool) -> None:
     """Cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays, codings,
     slow pages."""
     features = DEFAULT_FEATURES | {"robots_trouble"}
@@ -78,9 +76,10 @@ def assert_numbers_are_the_servers(crawl: Crawl, entries: list[Entry]) -> None:
     )
 
 
-def test_a_small_web_is_fetched_exactly_and_its_items_say_where_each_page_is(
+def test_small_web_is_fetched_exactly_once(
     tmp_path: Path,
 ) -> None:
+    """By a process that is started as a user starts it. Items say where each page is."""
     with MockWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
         crawl = crawl_of(web, tmp_path, web.seeds()[:1], cold=True).run()
         entries = web.log()
@@ -123,9 +122,10 @@ def test_https_is_crawled_as_http_is(tmp_path: Path) -> None:
         assert_archived(crawl.jobdir, web.log())
 
 
-def test_without_delays_the_same_pages_are_fetched_and_never_two_of_a_host_at_once(
+def test_without_delays_a_host_has_one_request_at_a_time(
     tmp_path: Path,
 ) -> None:
+    """The same pages are fetched."""
     with SimulatedWeb(graph=Graph(hosts=20, pages=20, seed=8, features=QUICK)) as web:
         none = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
         crawl = crawl_of(web, tmp_path, settings=none).run()
@@ -182,7 +182,7 @@ def test_max_depth_and_same_host_bound_the_crawl(tmp_path: Path) -> None:
         assert expected.differences(web.log()) == []
 
 
-def test_a_page_met_too_deep_is_fetched_when_it_is_met_again_less_deep(tmp_path: Path) -> None:
+def test_page_met_too_deep_is_fetched_when_met_less_deep(tmp_path: Path) -> None:
     """What a host has queued comes in its order: /1, /late, /2, and where /late leads to."""
     rules = [
         page("/", "<a href=/1>x</a><a href=/late>x</a>"),
@@ -233,14 +233,14 @@ def test_bare_seeds_fall_back_to_http_and_a_bad_line_is_named(tmp_path: Path) ->
         assert crawl.stats["krowl/seeds/bad_count"] == 2
 
 
-def test_without_jobdir_the_crawl_goes_to_a_temporary_folder_and_says_so(tmp_path: Path) -> None:
+def test_without_jobdir_a_temporary_folder_is_named(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[page("/", "")]) as web:
         crawl = crawl_of(web, tmp_path, [web.url("127.0.0.1")], settings={"JOBDIR": None}).run()
         assert len(pages(web.log())) == 1
         assert "No JOBDIR: this crawl is kept in /tmp/krowlspider-" in crawl.log
 
 
-def test_addresses_that_are_not_public_are_refused_unless_allowed(tmp_path: Path) -> None:
+def test_private_addresses_are_refused_unless_allowed(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[page("/", "")]) as web:
         crawl = crawl_of(
             web,

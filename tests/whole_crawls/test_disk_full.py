@@ -161,9 +161,8 @@ def test_a_crawl_killed_while_it_is_paused_misses_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_a_crawl_stopped_while_it_is_paused_ends_with_code_3_and_the_next_goes_on(
-    tmp_path: Path, stop: signal.Signals
-) -> None:
+def test_crawl_stopped_while_paused_ends_with_code_3(tmp_path: Path, stop: signal.Signals) -> None:
+    """The next one goes on."""
     with SimulatedWeb(spec=noisy()) as web:
         crawl, stopped_at = stopped_while_paused(web, tmp_path, ["a.test"], stop)
         assert clocks.now - stopped_at < 10
@@ -172,9 +171,10 @@ def test_a_crawl_stopped_while_it_is_paused_ends_with_code_3_and_the_next_goes_o
         assert_goes_on(web, crawl, tmp_path, NOISY)
 
 
-def test_what_could_not_be_archived_when_a_paused_crawl_ends_is_told_once_and_fetched_again(
+def test_unarchived_pages_of_a_paused_crawl_are_fetched_again(
     tmp_path: Path,
 ) -> None:
+    """The log says once that they could not be archived."""
     hosts = [f"{letter}.test" for letter in "abcdef"]
     paths = ["/", *(f"/{number}" for number in range(PAGES))]
     with SimulatedWeb(spec=noisy()) as web:
@@ -189,9 +189,10 @@ def test_what_could_not_be_archived_when_a_paused_crawl_ends_is_told_once_and_fe
         assert (view["done"], view["queued"]) == (len(everything), 0)
 
 
-def test_a_frontier_for_which_there_is_no_room_to_open_it_is_a_full_disk_and_no_mistake(
+def test_no_room_to_open_the_frontier_is_a_full_disk(
     tmp_path: Path,
 ) -> None:
+    """It is no damage: the error suggests no repair."""
     with SimulatedWeb(spec=linking()) as web:
         seeds = [web.url("a.test")]
         crawl = crawl_of(web, tmp_path, seeds)
@@ -211,7 +212,7 @@ def test_a_frontier_for_which_there_is_no_room_to_open_it_is_a_full_disk_and_no_
 # --- the figures of a running crawl ---
 
 
-def test_figures_are_written_over_those_before_in_a_place_that_is_theirs(tmp_path: Path) -> None:
+def test_status_figures_are_written_in_place(tmp_path: Path) -> None:
     """So that they can be on a full disk, and whoever looks meanwhile finds whole ones."""
     folder, path = JobFolder(tmp_path), tmp_path / "status.json"
     folder.write_status({"done": 1, "time": 1e9})
@@ -233,7 +234,7 @@ def test_figures_that_are_half_written_are_none(tmp_path: Path) -> None:
         assert folder.read_status() is None
 
 
-def test_a_filter_that_finds_no_room_at_the_end_costs_the_next_start_time_and_nothing_else(
+def test_filter_without_room_only_costs_the_next_start_time(
     tmp_path: Path,
 ) -> None:
     """The filter is by far the largest file of a small crawl."""
@@ -275,9 +276,7 @@ def assert_complete(disk: SmallDisk, web: SimulatedWeb, paths: set[str]) -> None
     assert check_folder(disk.outside / "job" / "warc").problem_count == 0
 
 
-def test_no_byte_left_for_the_frontier_ends_the_crawl_with_code_3(
-    tmp_path: Path, small_disk: SmallDisk
-) -> None:
+def test_disk_full_for_the_frontier_ends_with_code_3(tmp_path: Path, small_disk: SmallDisk) -> None:
     """The disk fills while a page of many links is on its way."""
     robots, root, leaves = linking()
     folder = JobFolder(small_disk.outside / "job")
@@ -301,7 +300,7 @@ def test_no_byte_left_for_the_frontier_ends_the_crawl_with_code_3(
         assert_complete(small_disk, web, LINKING)
 
 
-def test_a_crawl_whose_disk_has_no_byte_left_pauses_until_there_is_room(
+def test_crawl_on_a_full_disk_pauses_until_there_is_room(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
     """The archive writes first: the frontier's next entry is small, and has its place."""

@@ -45,9 +45,10 @@ ROBOTS = page("/robots.txt", "", status=404)
         ({"body": "x" * 2000, "close_early": 1000}, {}, "disconnect"),
     ],
 )
-def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_came(
+def test_page_over_a_limit_is_dropped_with_its_reason(
     tmp_path: Path, rule: dict[str, Any], setting: dict[str, Any], kind: str
 ) -> None:
+    """What came of it is archived."""
     with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
         crawl = one_page(web, tmp_path, "/p", **setting)
         assert failures(crawl) == {kind: 1}
@@ -57,7 +58,7 @@ def test_a_page_over_a_limit_is_dropped_with_its_reason_and_kept_as_far_as_it_ca
         assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * (1 + answered)
 
 
-def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
+def test_body_below_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
     rule = {"body": "x" * 90_000, "drip": 400}
     with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
         crawl = one_page(web, tmp_path, "/p")
@@ -79,7 +80,7 @@ def test_a_body_slower_than_the_minimum_rate_is_an_error_of_its_host(tmp_path: P
         (socket.SOCK_DGRAM, {}, "total_timeout"),
     ],
 )
-def test_who_is_silent_is_waited_for_as_long_as_is_set_for_connections_and_for_names(
+def test_silent_servers_are_waited_for_as_set(
     tmp_path: Path, listens: socket.SocketKind, settings: dict[str, Any], kind: str
 ) -> None:
     """A server that takes connections and never says a word of TLS, and a name server that answers
@@ -122,7 +123,7 @@ def test_answers_that_are_too_large_do_not_slow_the_host_down(tmp_path: Path) ->
         assert crawl.stats["downloader/response_status_count/200"] == 7
 
 
-def test_a_connection_that_dies_on_reuse_is_asked_again_only_after_the_delay(
+def test_dead_reused_connection_waits_for_the_delay(
     tmp_path: Path,
 ) -> None:
     links = "<a href=/a>x</a><a href=/b>x</a>"
@@ -261,9 +262,10 @@ def test_robots_txt_is_asked_again_when_it_has_expired(tmp_path: Path) -> None:
         assert len(pages(web.log())) == 9
 
 
-def test_a_host_whose_robots_txt_cannot_be_had_keeps_its_urls_for_the_next_start(
+def test_host_without_readable_robots_txt_keeps_its_urls(
     tmp_path: Path,
 ) -> None:
+    """For the next start."""
     links = "<a href=/a>x</a><a href=/b>x</a>"
     broken = {"path": "/robots.txt", "status": 500, "first": 3}
     spec = [
@@ -284,9 +286,10 @@ def test_a_host_whose_robots_txt_cannot_be_had_keeps_its_urls_for_the_next_start
         assert frontier_view(second.jobdir)["queued"] == 0
 
 
-def test_hosts_whose_robots_txt_redirect_to_each_other_are_crawled_and_politely(
+def test_robots_txt_that_redirect_in_a_ring_allow_the_hosts(
     tmp_path: Path,
 ) -> None:
+    """They are crawled politely."""
     with SimulatedWeb(spec=[ROBOTS]) as web:
         port = web.port
     ring = ["r0.test", "r1.test", "r2.test"]
@@ -300,7 +303,7 @@ def test_hosts_whose_robots_txt_redirect_to_each_other_are_crawled_and_politely(
         assert violations(web.log(), min_delay=0.05) == []
 
 
-def test_a_chain_of_pages_is_followed_to_its_end_whatever_wakes_meanwhile(tmp_path: Path) -> None:
+def test_chain_of_pages_is_followed_to_its_end(tmp_path: Path) -> None:
     """Hosts that rest wake the engine while the only page is between downloader and callback."""
     chain = [
         page(f"/{n}", f"<a href=/{n + 1}>next</a><a href=http://s{n}.test:{{port}}/>x</a>")
@@ -363,9 +366,10 @@ def test_what_scrapy_says_of_a_download_is_said(tmp_path: Path) -> None:
         assert crawl.stats["krowl/frontier/dropped_count/stopped"] == 1
 
 
-def test_a_robots_txt_that_retires_its_host_retires_those_that_send_there_and_is_asked_once(
+def test_shared_robots_txt_retires_all_its_hosts(
     tmp_path: Path,
 ) -> None:
+    """It is asked for once."""
     to = {"status": 301, "headers": {"Location": "http://slow.test:{port}/robots.txt"}}
     others = [f"h{number}.test" for number in range(3)]
     spec = [
@@ -382,9 +386,10 @@ def test_a_robots_txt_that_retires_its_host_retires_those_that_send_there_and_is
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 4
 
 
-def test_a_host_that_is_too_slow_on_one_scheme_and_not_there_on_the_other_is_retired(
+def test_host_too_slow_on_one_scheme_only_is_retired(
     tmp_path: Path,
 ) -> None:
+    """On the other one it is not there."""
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 3")
     with SimulatedWeb(spec=[robots, page("/", "<a href=/z>x</a>"), page("/z", "x")]) as web:
         seeds = [web.url("a.test", path) for path in ("/y", "/")]
@@ -396,7 +401,7 @@ def test_a_host_that_is_too_slow_on_one_scheme_and_not_there_on_the_other_is_ret
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] >= 1
 
 
-def test_a_page_that_failed_is_tried_again_later_and_others_go_on_meanwhile(tmp_path: Path) -> None:
+def test_failed_page_is_tried_again_after_others(tmp_path: Path) -> None:
     names = [str(number) for number in range(25)]
     spec = [
         ROBOTS,
@@ -427,9 +432,10 @@ def test_a_domain_has_a_budget_of_pages(tmp_path: Path) -> None:
         assert crawl.stats["krowl/frontier/dropped_count/domain_budget"] == 6
 
 
-def test_a_folder_for_the_archive_that_cannot_be_made_is_named_and_not_the_jobdir(
+def test_archive_folder_that_cannot_be_made_is_named(
     tmp_path: Path,
 ) -> None:
+    """Not the JOBDIR."""
     (tmp_path / "file").write_text("")
     seeds = write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:81/"])
     for folder, reason in (

@@ -43,9 +43,11 @@ class Gone(Web):
         return sum(not entry.status for entry in self.log)
 
 
-def test_a_page_whose_name_is_gone_is_kept_tried_once_a_day_and_fetched_when_the_name_is_back(
+def test_page_of_a_gone_name_is_fetched_when_it_is_back(
     tmp_path: Path,
 ) -> None:
+    """Until then it is tried once a day."""
+
     async def run() -> None:
         web = Gone()
         simulation = Simulation(web, in_memory(), tmp_path, {"KROWL_SITEMAPS": False})

@@ -110,7 +110,7 @@ def test_links_on_a_seed_with_a_port_lead_on_there(tmp_path: Path) -> None:
     assert PORT not in crawl.stats
 
 
-def test_a_redirect_of_an_ordinary_spiders_page_is_a_strangers_link(
+def test_redirect_of_an_ordinary_spider_keeps_to_link_ports(
     tmp_path: Path, webs: list[RawWeb]
 ) -> None:
     """What the spider asks for itself may have any port."""
@@ -128,7 +128,7 @@ def test_a_redirect_of_an_ordinary_spiders_page_is_a_strangers_link(
     assert crawl.stats[PORT] == 1
 
 
-def test_messages_of_redis_lift_no_limit_and_lead_to_no_more_ports(
+def test_messages_of_redis_lift_no_limit_of_ports(
     tmp_path: Path,
 ) -> None:
     """A person's start URLs may have any port, links that other nodes found may not."""

@@ -40,7 +40,7 @@ def fetched(web: AnyWeb, at_least: int) -> bool:
     return len(web.log()) >= at_least
 
 
-def test_after_sigint_the_same_command_fetches_the_rest_and_no_page_twice(tmp_path: Path) -> None:
+def test_restart_after_sigint_fetches_no_page_twice(tmp_path: Path) -> None:
     with SimulatedWeb(graph=SMALL) as web:
         first = crawl_of(web, tmp_path, script=interrupted_when(lambda: fetched(web, 60))).run()
         assert first.stats["finish_reason"] == "shutdown"
@@ -58,9 +58,7 @@ def test_after_sigint_the_same_command_fetches_the_rest_and_no_page_twice(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_invariant_5_after_kill_9_nothing_is_missed_and_little_fetched_again(
-    tmp_path: Path, seed: int
-) -> None:
+def test_invariant_5_nothing_is_missed_after_kill_9(tmp_path: Path, seed: int) -> None:
     """Killed three times at random: refetched is at most what was in flight or not yet committed."""
     chance = random.Random(seed)
     with MockWeb(graph=GRAPH) as web:

@@ -36,9 +36,10 @@ def marks(jobdir: Path) -> tuple[bool, list[int]]:
         store.close()
 
 
-def test_marks_are_joined_and_stats_say_how_full_the_filter_is_and_what_it_may_have_lost(
+def test_marks_are_joined_and_stats_describe_the_filter(
     tmp_path: Path,
 ) -> None:
+    """How full it is, and what it may have lost."""
     with SimulatedWeb(spec=SITE) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=CAPACITY).run()
     stats = {name: value for name, value in crawl.stats.items() if name.startswith("krowl/seen/")}
@@ -55,7 +56,7 @@ def test_marks_are_joined_and_stats_say_how_full_the_filter_is_and_what_it_may_h
     assert sorted(each) == [1, 4]
 
 
-def test_with_verification_marks_are_single_nothing_is_lost_and_what_the_disk_refutes_is_counted(
+def test_verified_filter_loses_nothing_and_counts_refuted(
     tmp_path: Path,
 ) -> None:
     """The disk forgets all marks, so that each positive of the filter is a false one."""

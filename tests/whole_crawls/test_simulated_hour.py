@@ -337,7 +337,7 @@ def test_an_hour_of_hosts_of_every_manner_has_no_violation(hour: Hour) -> None:
     assert hour.impolite()[:20] == []
 
 
-def test_a_host_that_answers_is_fetched_about_as_often_as_its_delay_permits(hour: Hour) -> None:
+def test_answering_host_is_fetched_as_its_delay_permits(hour: Hour) -> None:
     """Each wave of its pages takes the time of its delays and answers, a quarter more, and a minute
     for those that were first and for what is down between two processes."""
     asked = hour.asked()
@@ -441,7 +441,7 @@ def test_a_rule_that_is_broken_is_found_in_the_log(
     assert any(re.search(finding, line) for line in hour.impolite())
 
 
-def test_a_wall_clock_that_was_set_while_nothing_ran_frees_no_host(tmp_path: Path) -> None:
+def test_wall_clock_set_between_runs_frees_no_host(tmp_path: Path) -> None:
     """By the machine's other clock, which nobody can set, little time has passed."""
 
     async def run() -> Hour:

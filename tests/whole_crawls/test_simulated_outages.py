@@ -101,7 +101,7 @@ def test_links_to_hosts_that_never_answer_are_no_outage(
     assert "No host answers" not in caplog.text
 
 
-def test_hosts_of_one_owner_that_fall_silent_together_are_no_outage(tmp_path: Path) -> None:
+def test_silent_hosts_of_one_owner_are_no_outage(tmp_path: Path) -> None:
     """All 200 of them answered before. The good ones are slow, so that none may answer for
     seconds."""
     web = Crowded(silent_from=20.0, latency=8.0)
@@ -118,7 +118,7 @@ def test_hosts_of_one_owner_that_fall_silent_together_are_no_outage(tmp_path: Pa
 
 
 @pytest.mark.parametrize("dead", [0, 1000])
-def test_a_network_that_goes_is_noticed_and_hosts_that_answered_are_probed(
+def test_lost_network_is_noticed_and_good_hosts_probed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, dead: int
 ) -> None:
     """Hosts that never answered, due before all others, are no probes as long as one that did is
@@ -157,7 +157,7 @@ def test_a_network_that_goes_is_noticed_and_hosts_that_answered_are_probed(
     ]
 
 
-def test_seeds_that_are_all_dead_end_in_blame_and_not_in_an_outage_without_end(
+def test_dead_seeds_are_blamed_and_end_the_outage(
     tmp_path: Path,
 ) -> None:
     """As nobody has answered, it may be the network at first."""

@@ -144,9 +144,7 @@ def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path, attack: Att
 
 
 @pytest.mark.parametrize("latency", [0.01, 0.3])
-def test_an_address_of_thousands_of_names_is_asked_ten_times_a_second(
-    tmp_path: Path, latency: float
-) -> None:
+def test_address_of_many_names_is_asked_ten_times_a_second(tmp_path: Path, latency: float) -> None:
     web = crawled(Attack(hosts=1000, domains=500, addresses=1, latency=latency), tmp_path)
     times = sorted(entry.start for entry in web.log if entry.host.startswith("h"))
     assert min(b - a for a, b in pairwise(times)) >= 0.1 - 1e-6

@@ -84,7 +84,7 @@ def test_a_path_that_grows_with_each_page_ends(tmp_path: Path) -> None:
         assert dropped(crawl) == {"repeated_segments": 1}
 
 
-def test_no_page_is_fetched_before_a_robots_txt_that_fails_has_recovered(tmp_path: Path) -> None:
+def test_no_page_is_fetched_while_robots_txt_fails(tmp_path: Path) -> None:
     spec = [
         {"path": "/robots.txt", "status": 500, "first": 2},
         page("/robots.txt", "User-agent: *\nDisallow: /no"),
@@ -124,9 +124,10 @@ def test_a_robots_txt_that_is_a_page_of_html_disallows_nothing(tmp_path: Path) -
         assert paths(web.log()) == ["/", "/a"]
 
 
-def test_a_host_that_asks_for_a_year_of_rest_is_left_alone_and_keeps_its_urls(
+def test_host_that_asks_for_a_year_is_left_alone(
     tmp_path: Path,
 ) -> None:
+    """It keeps its URLs."""
     links = "".join(f"<a href=/{number}>x</a>" for number in range(5))
     spec = [
         NO_ROBOTS,
@@ -171,7 +172,7 @@ def coded() -> dict[str, tuple[bytes, bytes]]:
     }
 
 
-def test_bodies_that_cost_more_than_they_yield_hold_up_no_other_page(tmp_path: Path) -> None:
+def test_costly_bodies_hold_up_no_other_page(tmp_path: Path) -> None:
     """Each of a few bytes; four of them took 17 s each. Good hosts are crawled whole, and the loop
     is never held."""
     kinds = coded()
@@ -226,7 +227,7 @@ def resolver(names: dict[str, Any]) -> Iterator[Zone]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_while_the_resolver_is_dead_known_hosts_go_on_no_url_is_lost_and_no_host_parked(
+def test_dead_resolver_loses_no_url_and_known_hosts_go_on(
     tmp_path: Path,
 ) -> None:
     """Pages lead from host to host, so that names are looked up all the time. It is dead for a
@@ -277,9 +278,10 @@ def _links(*hrefs: str) -> str:
     return "".join(f"<a href={href}>x</a>" for href in hrefs)
 
 
-def test_a_name_that_does_not_exist_is_asked_of_the_resolver_once_and_others_go_on(
+def test_missing_name_is_looked_up_once(
     tmp_path: Path,
 ) -> None:
+    """Other hosts go on."""
     names: dict[str, Any] = {"good.test": (300, ["127.0.0.1"]), "gone.test": NXDOMAIN}
     with SimulatedWeb(spec=[NO_ROBOTS, page("^/", "x")]) as web, resolver(names) as zone:
         settings = {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
@@ -364,7 +366,8 @@ def good_rate(folder: Path, hostile: list[str]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_good_hosts_keep_four_fifths_of_their_rate_beside_all_hostile_ones(tmp_path: Path) -> None:
+def test_good_hosts_keep_their_rate_beside_all_hostile_ones(tmp_path: Path) -> None:
+    """Four fifths of it."""
     ratios: list[float] = []
     # What else a machine does takes from one of the two: the best of three is the crawl's.
     while len(ratios) < 3 and max(ratios, default=0.0) < 0.8:

@@ -57,7 +57,8 @@ def anchors(*hrefs: str) -> str:
     return "".join(f'<a href="{href}">x</a>' for href in hrefs)
 
 
-def test_paths_extensions_and_calendars_are_counted_with_their_reasons(tmp_path: Path) -> None:
+def test_trapped_urls_are_counted_with_their_reasons(tmp_path: Path) -> None:
+    """By path, extension and calendar."""
     deep = "/1/2/3/4/5"
     start = anchors(
         "mailto:me@a.test",
@@ -82,9 +83,10 @@ def test_paths_extensions_and_calendars_are_counted_with_their_reasons(tmp_path:
         assert frontier_view(done.jobdir)["dropped"] == dropped(done)
 
 
-def test_a_seed_is_fetched_whatever_its_path_and_0_or_no_extensions_are_no_limit(
+def test_seed_is_fetched_whatever_its_path(
     tmp_path: Path,
 ) -> None:
+    """Limits of 0, and no extensions, are no limits."""
     start = anchors("/" + "1/" * 30, "/x/x/x/x/x", "/b.zip")
     with SimulatedWeb(spec=[ROBOTS, page("/a.zip", start), page("^/", "")]) as web:
         none = {"KROWL_PATH_DEPTH_MAX": 0, "KROWL_REPEATED_SEGMENTS_MAX": 0}
@@ -107,9 +109,10 @@ def test_an_endless_calendar_ends_a_year_ahead(tmp_path: Path) -> None:
         assert dropped(done) == {"calendar": 1}
 
 
-def test_a_page_behind_session_ids_is_fetched_once_at_the_url_it_was_found_by(
+def test_page_behind_session_ids_is_fetched_once(
     tmp_path: Path,
 ) -> None:
+    """At the URL by which it was found."""
     start = anchors(
         "/p;jsessionid=1?q", "/p;jsessionid=2?q", "/p?q", "/q?PHPSESSID=a", "/q?PHPSESSID=b"
     )
@@ -176,9 +179,10 @@ NOFOLLOW = [
         ("1", ["/1", "/2", "/3", "/4", "/rel"], {"nofollow": 0, "scheme": 0}),
     ],
 )
-def test_nofollow_of_headers_pages_and_links_is_kept_unless_set_otherwise(
+def test_nofollow_is_kept_unless_set_otherwise(
     tmp_path: Path, follow: str, found: list[str], left: dict[str, int]
 ) -> None:
+    """Of headers, pages and links."""
     with SimulatedWeb(spec=NOFOLLOW) as web:
         done = crawl(web, tmp_path, "/", KROWL_FOLLOW_NOFOLLOW=follow).run()
         assert fetched(web) == sorted(["/", "/all", "/meta", "/other", "/tag", *found])
@@ -209,7 +213,8 @@ def test_link_headers_are_links_and_the_canonical_url_is_told(tmp_path: Path) ->
         }
 
 
-def test_an_item_tells_the_chain_that_led_to_it_and_loops_end_with_a_reason(tmp_path: Path) -> None:
+def test_item_has_the_chain_of_its_redirects(tmp_path: Path) -> None:
+    """Loops end with a reason."""
     moved = {"/0": "/1", "/1": "/2", "/2": "/end", "/a": "/b", "/b": "/a", "/self": "/self#x"}
     spec = [{"path": path, "redirect": target} for path, target in moved.items()]
     with SimulatedWeb(spec=[ROBOTS, *spec, page("/end", "x")]) as web:
@@ -257,9 +262,10 @@ def exclusions(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_is_excluded_is_not_fetched_a_seed_neither_and_its_host_is_not_even_asked(
+def test_excluded_urls_are_not_fetched(
     tmp_path: Path,
 ) -> None:
+    """Not even a seed, and an excluded host is not asked for robots.txt."""
     exclude = exclusions(tmp_path, "# b complained\n^https?://b[.]test[:/]\n/no\n")
     with SimulatedWeb(spec=[ROBOTS, page("/", anchors("/no", "/yes")), page("/yes", "")]) as web:
         done = crawl_of(
@@ -284,7 +290,7 @@ def test_an_expression_that_excludes_nothing_stops_the_start(tmp_path: Path, tex
         assert web.log() == []
 
 
-def test_robots_of_others_are_not_asked_of_a_host_that_is_excluded(tmp_path: Path) -> None:
+def test_excluded_host_is_not_asked_for_others_robots_txt(tmp_path: Path) -> None:
     exclude = exclusions(tmp_path, "//away[.]test[:/]\n")
     to = {"path": "/robots.txt", "redirect": "http://away.test:{port}/robots.txt"}
     with SimulatedWeb(spec=[{"host": "a.test", **to}, page("^/", "x")]) as web:
@@ -294,7 +300,7 @@ def test_robots_of_others_are_not_asked_of_a_host_that_is_excluded(tmp_path: Pat
         assert frontier_view(done.jobdir)["queued"] == 1
 
 
-def test_a_host_that_is_excluded_while_the_crawl_runs_is_left_alone_within_seconds(
+def test_host_excluded_during_a_crawl_is_left_alone_soon(
     tmp_path: Path,
 ) -> None:
     """What is queued of it is dropped and counted; a file that goes missing afterwards changes
@@ -321,9 +327,10 @@ def test_a_host_that_is_excluded_while_the_crawl_runs_is_left_alone_within_secon
         assert "is not a file that is there" in again.log
 
 
-def test_a_file_that_goes_missing_leaves_its_expressions_and_is_complained_of_once(
+def test_missing_exclude_file_keeps_its_last_expressions(
     tmp_path: Path,
 ) -> None:
+    """The log says so once."""
     exclude = exclusions(tmp_path, "/no$\n")
     spec = [ROBOTS, page("/", anchors("/1")), page("/3", anchors("/no"))]
     spec += [page(f"/{number}", anchors(f"/{number + 1}"), latency=2) for number in (1, 2)]
@@ -339,7 +346,7 @@ def test_a_file_that_goes_missing_leaves_its_expressions_and_is_complained_of_on
         assert running.log.count("cannot be read, so what it said last holds") == 1
 
 
-def test_a_new_version_of_the_file_counts_when_two_looks_have_seen_it(tmp_path: Path) -> None:
+def test_new_exclude_file_counts_after_two_looks(tmp_path: Path) -> None:
     path = exclusions(tmp_path, "one\n")
     file = PatternFile(path)
     assert [pattern.pattern for pattern in file.read().patterns] == ["one"]
@@ -354,7 +361,7 @@ def test_a_new_version_of_the_file_counts_when_two_looks_have_seen_it(tmp_path: 
     assert file.look() is None
 
 
-def test_a_file_of_the_same_size_and_time_in_another_place_is_a_new_version(tmp_path: Path) -> None:
+def test_replaced_file_of_equal_size_and_time_is_new(tmp_path: Path) -> None:
     path = exclusions(tmp_path, "one\n")
     before = path.stat()
     file = PatternFile(path)
@@ -365,9 +372,10 @@ def test_a_file_of_the_same_size_and_time_in_another_place_is_a_new_version(tmp_
     assert file.look() is not None
 
 
-def test_a_file_that_is_missing_or_too_large_raises_and_is_read_when_it_is_back(
+def test_unreadable_exclude_file_is_read_when_it_is_back(
     tmp_path: Path,
 ) -> None:
+    """Missing or too large, it raises."""
     path = exclusions(tmp_path, "one\n")
     file = PatternFile(path)
     file.read()
@@ -382,7 +390,7 @@ def test_a_file_that_is_missing_or_too_large_raises_and_is_read_when_it_is_back(
     assert [file.look() is None, file.look() is None] == [True, False]
 
 
-def test_a_pipe_in_the_place_of_the_file_leaves_its_expressions_and_holds_nothing_up(
+def test_pipe_as_exclude_file_holds_nothing_up(
     tmp_path: Path,
 ) -> None:
     """To open it would wait for somebody who writes."""
