@@ -316,7 +316,7 @@ LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
     scope="module",
     params=[
         "500 in memory",
-        pytest.param("5000 in memory", marks=LONG),
+        pytest.param("2000 in memory", marks=LONG),
         # An hour has 3,600 commits, each of which waits for the disk.
         pytest.param("500 on disk", marks=LONG),
     ],
