@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-HERE = Path(__file__).parent / "replay"
+HERE = Path(__file__).parent
 # Seconds to start pywb or to look at three pages; both take a few.
 PATIENCE = 120
 

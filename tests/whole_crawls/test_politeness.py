@@ -140,9 +140,20 @@ def real(tmp_path: Path) -> Crawled:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("crawled", "seconds"), [(simulated, LONG), (real, SHORT)])
+@pytest.mark.parametrize(
+    ("crawled", "seconds", "adaptive"),
+    [
+        (simulated, LONG, Adaptive(5, 30)),
+        # A busy machine's server and crawler measure other latencies.
+        (real, SHORT, None),
+    ],
+    ids=["simulated", "real"],
+)
 def test_a_crawl_of_500_hosts_has_no_violation(
-    tmp_path: Path, crawled: Callable[[Path], Crawled], seconds: float
+    tmp_path: Path,
+    crawled: Callable[[Path], Crawled],
+    seconds: float,
+    adaptive: Adaptive | None,
 ) -> None:
     """Through two restarts and a kill."""
     entries, deaths = crawled(tmp_path)
@@ -151,7 +162,7 @@ def test_a_crawl_of_500_hosts_has_no_violation(
         min_delay=lambda host: CRAWL_DELAY if host.startswith("127.27.") else 0.25,
         allowed=lambda _, path: path != "/no",
         crowds=[Crowd("domain", by_domain, 2), Crowd("address", by_address, 8)],
-        adaptive=Adaptive(5, 30),
+        adaptive=adaptive,
         deaths=deaths,
     )
     print(f"{len(entries)} requests in {entries[-1].end - entries[0].start:.0f} s")
