@@ -40,10 +40,10 @@ demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.support.demo
 
 test: $(DEV) ## the quick tests, in three minutes
-	@$(PYTEST) -n 2 --dist worksteal -m 'not slow'
+	@$(PYTEST) -n 4 --dist worksteal --few-examples -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
-	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone'
+	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone or hypothesis'
 	@$(PYTEST) -m alone
 
 fuzz: $(FUZZ) ## look for inputs that take too long: ARGS="--target links --seconds 60"

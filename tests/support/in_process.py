@@ -89,6 +89,8 @@ def _state_kept() -> Iterator[None]:
     environment, root = dict(os.environ), logging.getLogger()
     logging_before = root.level, root.handlers[:]
     observers = list(twisted_log.theLogPublisher.observers)
+    # The command has a handler of its own; those of the test would format each line again.
+    root.handlers.clear()
     try:
         yield
     finally:
