@@ -13,6 +13,9 @@ RUNTIME := $(VENV)/requirements.stamp
 DEV := $(VENV)/requirements-dev.stamp
 BENCH := $(VENV)/requirements-bench.stamp
 # Without a cache of bytecode, each process that tests start takes seconds longer.
+# A file system in memory, where there is one of 2 GB: quick tests sync ten thousand files.
+IN_MEMORY = $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }')" -gt 2000000 ] && \
+	echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q --no-header --durations=10 --durations-min=1
 FUZZ := .cache/fuzz/requirements.stamp
 
@@ -40,7 +43,7 @@ demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.support.demo
 
 test: $(DEV) ## the quick tests, in three minutes
-	@$(PYTEST) -n 4 --dist worksteal --few-examples -m 'not slow'
+	@$(IN_MEMORY) $(PYTEST) -n 3 --dist worksteal --few-examples -o tmp_path_retention_policy=failed -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
 	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone or hypothesis'
