@@ -12,6 +12,11 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/requirements.stamp
 DEV := $(VENV)/requirements-dev.stamp
 BENCH := $(VENV)/requirements-bench.stamp
+# Without a cache of bytecode, each process that tests start takes seconds longer.
+# A file system in memory, where there is one of 2 GB: quick tests sync ten thousand files.
+IN_MEMORY = $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }')" -gt 2000000 ] && \
+	echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q --no-header --durations=10 --durations-min=1
 FUZZ := .cache/fuzz/requirements.stamp
 
 # They reach the shell by its environment, so that spaces and quotes in them stand.
@@ -35,14 +40,14 @@ crawl-arguments:
 	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you: give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
 
 demo: $(DEV) ## crawl a small web on this machine and check what was archived
-	@$(BIN)/python -m tests.demo
+	@$(BIN)/python -m tests.support.demo
 
-test: $(DEV) ## the quick tests
-	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
+test: $(DEV) ## the quick tests, in three minutes
+	@$(IN_MEMORY) $(PYTEST) -n 3 --dist worksteal --few-examples -o tmp_path_retention_policy=failed -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'slow and not alone'
-	$(BIN)/pytest -m alone
+	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone or hypothesis'
+	@$(PYTEST) -m alone
 
 fuzz: $(FUZZ) ## look for inputs that take too long: ARGS="--target links --seconds 60"
 	@.cache/fuzz/bin/python -m tests.fuzz $(ARGS)
@@ -53,7 +58,7 @@ check: $(DEV) ## ruff and mypy
 	$(BIN)/mypy
 
 docs: $(DEV) ## docs/settings.md, from krowlspider/settings.py
-	@$(BIN)/python -m tests.settingsdoc
+	@$(BIN)/python -m tests.support.settingsdoc
 
 bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an hour
 	@$(BIN)/python -m bench $(ARGS)

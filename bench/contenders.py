@@ -22,7 +22,7 @@ from krowlspider.archive.write.capture import Capture
 from krowlspider.archive.write.records import record_id, warc_date
 from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 from krowlspider.archive.write.writer import WarcWriter
-from tests.realdocs import documentation
+from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

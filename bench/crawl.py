@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.crawlers import CRAWLERS, Task
 from bench.web import BenchWeb
-from tests.crawling import write_seeds
+from tests.support.crawling import write_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from bench import web as webserver
 from bench.process import Usage, measured
 from bench.venvs import python_of
-from tests.crawling import CONTACT, ROOT
-from tests.debian import program
+from tests.support.crawling import CONTACT, ROOT
+from tests.support.debian import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

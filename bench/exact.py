@@ -12,7 +12,7 @@ from bench.crawlers import Task, krowlspider_command
 from bench.pages import Pages, Shape
 from bench.process import measured
 from bench.web import BenchWeb
-from tests.crawling import write_seeds
+from tests.support.crawling import write_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.store import LevelStore
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,7 +35,7 @@ from krowlspider.frontier.outbox import Outbox
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.host import host_of
 from tests.cluster.servers import Server, redis_server
-from tests.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawling import Crawl, frontier_view, write_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

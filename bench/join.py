@@ -27,7 +27,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.urls.canonical import IdentityHasher
 from tests.cluster.servers import consul_agent, free_port, redis_server
-from tests.crawling import ROOT, Crawl
+from tests.support.crawling import ROOT, Crawl
 
 HOSTS, URLS = 200_000, 4_000_000
 # Of its rate, what the first node is to keep.

@@ -25,7 +25,7 @@ from typing import Any
 from bench.filled import HOSTS_A_BATCH, any_web, filling
 from bench.frontier import Web
 from krowlspider.urls.canonical import IdentityHasher
-from tests.crawling import ROOT, Crawl
+from tests.support.crawling import ROOT, Crawl
 
 FIRST, SECOND = 500, 30_000
 FEW_HOSTS = 10_000

@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 
 import lxml.html
 
-from tests.realdocs import documentation
+from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bench.crawlers import Task, cpu_seconds_of, krowlspider_command, redis_server
 from bench.process import measured
 from bench.web import BenchWeb
-from tests.crawling import write_seeds
+from tests.support.crawling import write_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

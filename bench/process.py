@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from bench import web as webserver
 from bench.crawlers import Task, krowlspider_command
 from bench.process import CORE
 from bench.web import BenchWeb
-from tests.crawling import ROOT, write_seeds
+from tests.support.crawling import ROOT, write_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

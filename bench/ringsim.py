@@ -30,7 +30,7 @@ from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.forwarder import BATCH
 from krowlspider.crawl.nodes.node import BEAT
 from krowlspider.urls.canonical import normalise
-from tests.domains import real_domains
+from tests.support.domains import real_domains
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

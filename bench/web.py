@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, cast
 import uvloop
 
 from bench.pages import ROBOTS, Pages, Shape, address, is_private, path
-from tests.crawling import ROOT
 from tests.fetch.nameserver import nameserver
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
-from tests import warm
-from tests.crawling import end_all
+from tests.support import warm
+from tests.support.crawling import end_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,26 @@ if TYPE_CHECKING:
 settings.register_profile("krowlspider", deadline=None)
 settings.load_profile("krowlspider")
 
+# A quick run tries one in so many examples of a property.
+FEWER = 3
+
 warm.enabled = True
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--few-examples", action="store_true", help=f"try one in {FEWER} examples of a property"
+    )
+
+
+def _examples(item: pytest.Item) -> tuple[Any, str] | None:
+    """Return the object and the attribute that hold the settings of a property."""
+    if item.get_closest_marker("hypothesis") is None:
+        return None
+    machine, function = getattr(item, "cls", None), getattr(item, "obj", None)
+    if machine is not None and hasattr(machine, "settings"):
+        return machine, "settings"
+    return getattr(function, "__func__", function), "_hypothesis_internal_use_settings"
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +45,23 @@ def _no_crawl_outlives_its_test() -> Iterator[None]:
     end_all()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """With ``-q`` tests that pass are counted only."""
+    if config.get_verbosity() < 0 and report.passed:
+        return "passed" if report.when == "call" else "", "", ""
+    return None
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The ten minutes of politeness begin first: the others go on beside them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the minutes of politeness: the others go on beside them."""
+    if config.getoption("few_examples"):
+        # The items of a parametrised test share its function.
+        for owner, name in {_examples(item) for item in items} - {None}:
+            found: settings = getattr(owner, name)
+            fewer = settings(found, max_examples=max(found.max_examples // FEWER, 5))
+            setattr(owner, name, fewer)
     items.sort(key=lambda item: item.path.name != "test_politeness.py")

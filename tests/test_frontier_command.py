@@ -25,13 +25,13 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.views.frontier import repaired
-from tests import warm
-from tests.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import DELAY, crawl_of, pages
+from tests.support import warm
+from tests.support.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
+from tests.support.crawls import DELAY, crawl_of, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,11 +16,11 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, mark_of
-from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import crawl_of, page, pages
-from tests.test_restart import GRAPH, fetched
+from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawls import crawl_of, page, pages
+from tests.whole_crawls.test_restart import GRAPH, fetched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def deadly_crawl(web: MockWeb, folder: Path, way: str, **settings: object) -> Cr
         folder / "job",
         spider="deadly",
         arguments={"roots": roots, "way": way},
-        settings={"SPIDER_MODULES": "tests.spiders", **settings},
+        settings={"SPIDER_MODULES": "tests.support.spiders", **settings},
     )
 
 

@@ -11,7 +11,6 @@ from redis import Redis
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.crawl.folder import JobFolder
 from tests.cluster.servers import redis_server
-from tests.crawling import frontier_view, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -19,7 +18,8 @@ from tests.mockweb.identity import identity
 from tests.mockweb.oracle import reachable
 from tests.powerloss.disk import BUFFER, SMALL_BUFFER, Loss, WatchedCrawl, lose_power
 from tests.powerloss.survivors import Survivors
-from tests.test_crawl import DELAY, pages
+from tests.support.crawling import frontier_view, scrapy, write_seeds
+from tests.support.crawls import DELAY, pages
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,9 +23,9 @@ from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
 from krowlspider.commands.ring import Command
-from tests import warm
 from tests.cluster.servers import consul_agent, free_port, redis_server
-from tests.crawling import CONTACT
+from tests.support import warm
+from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -31,17 +31,18 @@ from tests.archive.s3 import (
     noise,
     s3_server,
 )
-from tests.crawling import ROOT, frontier_view
 from tests.mockweb import MockWeb
-from tests.test_crawl import assert_archived, crawl_of, page, pages
-from tests.test_settings import project_settings
+from tests.support.archived import assert_archived
+from tests.support.crawling import ROOT, frontier_view
+from tests.support.crawls import crawl_of, page, pages
+from tests.support.settings import project_settings
 from tests.test_warc_command import warc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.crawling import Crawl
+    from tests.support.crawling import Crawl
 
 PAGES = 12
 BUCKET = "archive"

@@ -28,10 +28,10 @@ from krowlspider.archive.write.capture import NameAnswer
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.folder import JobFolder
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
-from tests.crawling import ROOT, scrapy
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
-from tests.test_crawl import crawl_of
+from tests.support.crawling import ROOT, scrapy
+from tests.support.crawls import crawl_of
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture

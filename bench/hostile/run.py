@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bench.hostile.attacks import ATTACKS
 from bench.hostile.web import HostileWeb, good_names
 from bench.process import CORE
-from tests.crawling import CONTACT, ROOT
+from tests.support.crawling import CONTACT, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,7 +21,7 @@ import uvloop
 
 from bench.hostile.attacks import ATTACKS, BLACK_HOLE, Attack, Reply, Request, Web, page
 from bench.hostile.tls import TLSWeb
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from typing import Self

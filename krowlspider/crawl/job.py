@@ -17,6 +17,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import make_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
+from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
     from krowlspider.frontier.robots.cache import RobotsCache
@@ -83,6 +83,10 @@ class Job:
     client: Client
     decoders: Decoders
     hasher: IdentityHasher
+    # The clocks, in seconds, and the writer's class. A simulation has its own.
+    wall = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+    writer = WarcWriter
 
     def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
@@ -91,8 +95,6 @@ class Job:
         self.rule = delay_policy(settings)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
-        # Returns the time in epoch seconds.
-        self.wall = time.time
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
@@ -189,7 +191,7 @@ class Job:
         # Pages that the last process was working on when it died, with their strikes counted.
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
         self.blamed = [entry for entry in strikes if entry is not None]
-        self.holds = settle_holds(self.store, self.folder.path / NOTES, time.time())
+        self.holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)
         seen = SeenSet(
@@ -203,7 +205,7 @@ class Job:
             seen,
             frontier_limits(settings),
             self.rule,
-            monotonic=time.monotonic,
+            monotonic=self.monotonic,
             wall=self.wall,
             boot=boot,
             may_fetch=None if self.node is None else self.node.may_fetch,
@@ -212,9 +214,11 @@ class Job:
         archive = warc_folder(settings, self.folder.path)
         payloads = self._payloads(archive)
         about = warcinfo(settings, self.contact, self.user_agent)
-        self.archive = warc_writer(settings, archive, head.seed, about, payloads)
+        self.archive = warc_writer(
+            self.writer, settings, archive, seed=head.seed, about=about, payloads=payloads
+        )
         self.notes = Provenance(settings, self.archive)
-        self._loop_clock = LoopClock(asyncio.get_running_loop())
+        self._loop_clock = LoopClock(asyncio.get_running_loop(), self.monotonic)
         self._loop_clock.start()
         on_answer = self.notes.name if settings.getbool("KROWL_WARC_DNS") else None
         self._resolver = resolver(settings, self._loop_clock, on_answer)

@@ -131,14 +131,16 @@ def resolver(
 
 
 def warc_writer(
+    kind: type[WarcWriter],
     settings: BaseSettings,
     folder: Path,
+    *,
     seed: int,
     about: dict[str, str],
     payloads: PayloadIndex | None,
 ) -> WarcWriter:
     """Return the writer of the WARC files in ``folder``, each of which begins with ``about``."""
-    return WarcWriter(
+    return kind(
         folder,
         SeriesOptions(
             prefix=settings["KROWL_WARC_PREFIX"],

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from extensions.upload import Upload
 from krowlspider.archive.upload.upload import Destination
 from krowlspider.archive.upload.uploader import upload_folder
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 from .syscalls import be_watched
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.tools.check import check_folder
-from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import QUICK, stored
+from tests.support.archived import stored
+from tests.support.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawls import QUICK
 
 from .faultpoints import (
     PAGES,

@@ -428,7 +428,7 @@ def test_a_note_for_which_there_is_no_room_leaves_no_trace(tmp_path: Path) -> No
 
 def test_notes_are_not_closed_under_a_line(tmp_path: Path) -> None:
     """When they are closed, each line is durable, or not begun and refused."""
-    files = [a_file(f"{number:03}.warc.gz") for number in range(200)]
+    files = [a_file(f"{number:04}.warc.gz") for number in range(3000)]
     with ThreadPoolExecutor(4) as threads:
         for _ in range(5):
             (tmp_path / NOTES).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ import uvloop
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.cluster.transport.redis_connection import redis_client
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence

@@ -10,16 +10,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.tools.check import check_folder
-from tests.crawling import CONTACT
 from tests.mockweb.identity import identity
-from tests.test_crawl import is_archived, pages, stored
+from tests.support.archived import is_archived, stored
+from tests.support.crawling import CONTACT
+from tests.support.crawls import pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from tests.crawling import Crawl
     from tests.mockweb.log import Entry
+    from tests.support.crawling import Crawl
 
 
 @dataclass

@@ -26,8 +26,8 @@ from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.store import LevelStore
-from tests.crawling import ROOT
 from tests.frontier.conftest import LIMITS, World
+from tests.support.crawling import ROOT
 
 from .forwarding import SPIDER, running
 

@@ -15,12 +15,12 @@ from redis import Redis
 
 from tests.cluster.judges import Run, early_ends, node_of, not_archived, repeated, too_often
 from tests.cluster.servers import consul_agent, redis_server
-from tests.crawling import DEADLINE, Crawl, frontier_view, write_seeds
 from tests.mockweb.audit import violations
 from tests.mockweb.log import Entry
 from tests.mockweb.oracle import reachable
 from tests.mockweb.robots import allowed_at, delay_at
-from tests.test_crawl import pages
+from tests.support.crawling import DEADLINE, Crawl, frontier_view, write_seeds
+from tests.support.crawls import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

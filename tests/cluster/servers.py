@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tests.crawling import ROOT
-from tests.debian import program
+from tests.support.crawling import ROOT
+from tests.support.debian import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ from tests.cluster.nodes import NAME, TTL, Cluster
 from tests.cluster.partition import Denial
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
-from tests.test_crawl import QUICK
+from tests.support.crawls import QUICK
 
 if TYPE_CHECKING:
     from pathlib import Path

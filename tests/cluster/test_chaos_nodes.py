@@ -15,7 +15,7 @@ from tests.cluster.judges import node_of
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
-from tests.test_crawl import QUICK
+from tests.support.crawls import QUICK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from tests.cluster.nodes import NAME, TTL, Cluster
 from tests.cluster.partition import Network
 from tests.cluster.test_chaos_nodes import GRAPH, NODES, UNCOMMITTED, owner
 from tests.mockweb import MockWeb
-from tests.test_crawl import page, pages
+from tests.support.crawls import page, pages
 
 if TYPE_CHECKING:
     from pathlib import Path

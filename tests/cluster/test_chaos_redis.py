@@ -17,7 +17,7 @@ from krowlspider.urls.host import domain_of
 from tests.cluster.nodes import Cluster
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
-from tests.test_crawl import QUICK
+from tests.support.crawls import QUICK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,12 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.judges import Run, early_ends, node_of, not_archived, repeated, too_often
 from tests.cluster.nodes import Cluster
-from tests.crawling import CONTACT
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import QUICK, page, pages
+from tests.support.crawling import CONTACT
+from tests.support.crawls import QUICK, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

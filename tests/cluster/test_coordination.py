@@ -13,11 +13,11 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.nodes import TTL
 from tests.cluster.servers import consul_agent, redis_server
-from tests.crawling import CONTACT, Crawl, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import QUICK, pages
+from tests.support.crawling import CONTACT, Crawl, scrapy, write_seeds
+from tests.support.crawls import QUICK, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

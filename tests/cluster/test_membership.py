@@ -40,8 +40,8 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import RedisBoard
 from krowlspider.cluster.transport.redis_connection import shown
 from tests.cluster.forwarding import LATE
-from tests.crawling import ROOT
-from tests.test_settings import refusal
+from tests.support.crawling import ROOT
+from tests.support.settings import refusal
 
 from .servers import consul_agent, free_port, relay
 

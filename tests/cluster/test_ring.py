@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.cluster.ring.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
-from tests.domains import real_domains
+from tests.support.domains import real_domains
 
 
 def nodes(count: int, form: str = "node-{}") -> list[Member]:

@@ -14,12 +14,12 @@ from krowlspider.cluster.ring.ring import Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import Server, redis_server
 from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers, site_of
-from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import identity, reachable
-from tests.test_crawl import QUICK, page, pages
+from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawls import QUICK, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

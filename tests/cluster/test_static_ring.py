@@ -17,11 +17,12 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.crawl.nodes.static import StaticNode
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import redis_server
-from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
-from tests.test_crawl import QUICK, assert_archived, impolite, page, pages
+from tests.support.archived import assert_archived
+from tests.support.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawls import QUICK, impolite, page, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -327,7 +328,7 @@ def test_a_start_url_pushed_to_a_crawl_that_runs_brings_its_depth_its_priority_a
             spider="starting",
             arguments={"urls": seed},
             settings={
-                "SPIDER_MODULES": "tests.spiders",
+                "SPIDER_MODULES": "tests.support.spiders",
                 "KROWL_STATIC_NODES": ",".join(ring_setting(servers)),
                 "KROWL_NODE_ID": "a",
             },
@@ -358,7 +359,7 @@ def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
                 spider="starting",
                 arguments={"urls": " ".join(urls)},
                 settings={
-                    "SPIDER_MODULES": "tests.spiders",
+                    "SPIDER_MODULES": "tests.support.spiders",
                     "KROWL_STATIC_NODES": ",".join(ring_setting(servers)),
                     "KROWL_NODE_ID": node,
                 },

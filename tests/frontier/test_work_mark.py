@@ -20,7 +20,7 @@ from krowlspider.frontier.work_mark import (
     left_key,
     mark_of,
 )
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

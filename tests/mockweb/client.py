@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests import warm
 from tests.mockweb.folder import FolderSite
 from tests.mockweb.log import Entry, read_log
 from tests.mockweb.protocol import CONTROL_HOST
+from tests.support import warm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,11 +7,11 @@ import hashlib
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
-from tests.mockweb.log import Entry, LogWriter
+from tests.mockweb.log import Entry
 from tests.mockweb.reply import DRIPS_PER_S, PIECE, Reply, Site, pieces
 
 if TYPE_CHECKING:
@@ -24,17 +24,35 @@ _CONTROL = Reply(204, latency=0.02)
 """A lost connection that the kernel knew of before the request is logged before the answer."""
 
 
+class Clocks:
+    """Those of this machine, in seconds."""
+
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+
+
+class RequestLog(Protocol):
+    """Where entries go."""
+
+    def add(self, entry: Entry) -> None:
+        """Takes an entry."""
+
+    def flush(self) -> None:
+        """Writes what was added."""
+
+
 class Web:
     """What all connections share: the site, how often each URL was asked for, the log."""
 
-    def __init__(self, site: Site, log: LogWriter | None) -> None:
+    def __init__(self, site: Site, log: RequestLog | None, clocks: Clocks | None = None) -> None:
         self.site = site
         self.log = log
+        self.clocks = clocks or Clocks()
         self.connections = 0
         self.open: set[asyncio.Transport] = set()
         self.idle = asyncio.Event()
         self.idle.set()
-        self._asked: dict[tuple[str, str], int] = {}
+        self.asked: dict[tuple[str, str], int] = {}
 
     def opened(self, transport: asyncio.Transport) -> None:
         """Counts a connection in; `idle` is set while there is none."""
@@ -52,8 +70,8 @@ class Web:
         if host == CONTROL_HOST:
             return _CONTROL
         key = (host, target)
-        nth = self._asked.get(key, 0)
-        self._asked[key] = nth + 1
+        nth = self.asked.get(key, 0)
+        self.asked[key] = nth + 1
         return self.site.answer(host.rpartition(":")[0] or host, target, nth)
 
 
@@ -101,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._web.opened(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        self._read_at = time.monotonic()
+        self._read_at = self._web.clocks.monotonic()
         if self._transport.is_closing():
             return
         try:
@@ -174,7 +192,7 @@ class Connection(asyncio.Protocol):
         head_only = exchange.method == "HEAD"
         wire = exchange.reply.wire() if exchange.keep_alive and not head_only else None
         if wire is not None:
-            self._wrote_at = time.monotonic()
+            self._wrote_at = self._web.clocks.monotonic()
             self._transport.write(wire.data)
             exchange.sent, exchange.sha1 = len(wire.data), wire.sha1
             self._finish(exchange)
@@ -196,7 +214,7 @@ class Connection(asyncio.Protocol):
                 self._finish(exchange)
                 return
             # Before the write: a client may have the last byte before this process runs on.
-            self._wrote_at = time.monotonic()
+            self._wrote_at = self._web.clocks.monotonic()
             self._transport.write(piece)
             self._digest.update(piece)
             exchange.sent += len(piece)
@@ -223,7 +241,9 @@ class Connection(asyncio.Protocol):
         log.add(
             Entry(
                 start=exchange.start,
-                end=max(self._wrote_at, exchange.start) if complete else time.monotonic(),
+                end=max(self._wrote_at, exchange.start)
+                if complete
+                else self._web.clocks.monotonic(),
                 host=exchange.host,
                 path=exchange.target,
                 method=exchange.method,
@@ -235,7 +255,9 @@ class Connection(asyncio.Protocol):
                 peer=f"{self._peer[0]}:{self._peer[1]}",
                 tls=self._tls,
                 complete=complete,
-                retry_after=reply.retry_after(time.time()) if reply is not None else 0.0,
+                retry_after=reply.retry_after(self._web.clocks.wall())
+                if reply is not None
+                else 0.0,
                 address=self._local[0],
             )
         )

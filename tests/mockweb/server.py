@@ -42,7 +42,7 @@ async def serve(
     if tls:
         servers.append(
             await loop.create_server(
-                lambda: Connection(web, tls=True), sock=sockets[1], ssl=_certificate()
+                lambda: Connection(web, tls=True), sock=sockets[1], ssl=certificate()
             )
         )
     stop = _stopper(loop)
@@ -61,7 +61,8 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _certificate() -> ssl.SSLContext:
+def certificate() -> ssl.SSLContext:
+    """A context with the certificate of a throw-away authority."""
     import trustme  # noqa: PLC0415 - a quarter of the start, and few webs have TLS
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.crawling import Crawl
+from tests.support.crawling import Crawl
 
 if TYPE_CHECKING:
     from random import Random

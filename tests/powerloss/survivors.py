@@ -20,7 +20,7 @@ from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.store import LevelStore, Store
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.conftest import counted
-from tests.test_crawl import stored
+from tests.support.archived import stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

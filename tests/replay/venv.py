@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from tests.crawling import ROOT
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

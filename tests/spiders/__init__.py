@@ -1,1 +1,0 @@
-"""Spiders that tests run on the project's scheduler."""

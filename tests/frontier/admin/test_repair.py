@@ -28,8 +28,8 @@ from krowlspider.frontier.store.schema import NEW_KEYS, new_keys_key
 from krowlspider.frontier.store.store import LevelStore, StoreError
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
-from tests.crawling import ROOT
 from tests.frontier.conftest import World
+from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,297 @@
+"""Secrets: read from files and the environment, in no log, and out of reach of others on the
+machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pprint
+import socket
+import stat
+import subprocess
+import sys
+from configparser import ConfigParser, InterpolationMissingOptionError
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy.settings import Settings
+
+from extensions.telnet import PASSWORD
+from krowlspider.cluster.membership import ClusterError, seal_of, static_seed
+from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
+from krowlspider.config.validation import validate
+from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.nodes.static import StaticNode
+from krowlspider.errors import JobError
+from tests.mockweb import MockWeb
+from tests.support.crawling import ROOT
+from tests.support.crawls import crawl_of, page
+from tests.support.settings import project_settings, refusal
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "s3cret/of-the_crawl+1"
+URL = f"redis://:{SECRET}@127.0.0.1:6379/0"
+RING = ["a=redis://127.0.0.1:1/0", "b=redis://127.0.0.1:1/1"]
+
+
+def secret_file(folder: Path, text: str) -> Path:
+    path = folder / "secret"
+    path.write_text(text)
+    return path
+
+
+# --- where they come from ---
+
+
+@pytest.mark.parametrize("name", IN_FILES)
+def test_a_secret_is_read_from_the_file_that_is_named(name: str, tmp_path: Path) -> None:
+    value = {"REDIS_URL": URL, "KROWL_STATIC_NODES": RING[0]}.get(name, SECRET)
+    settings = project_settings(**{f"{name}_FILE": str(secret_file(tmp_path, f"{value}\n"))})
+    for _ in range(2):
+        # `scrapy crawl` checks them, and the add-on does again.
+        validate(settings)
+        assert settings[name] == value
+
+
+def test_the_members_of_a_ring_may_have_a_line_each(tmp_path: Path) -> None:
+    settings = project_settings(
+        KROWL_STATIC_NODES_FILE=str(secret_file(tmp_path, f"{RING[0]}\n{RING[1]}\n"))
+    )
+    read_files(settings)
+    assert settings.getlist("KROWL_STATIC_NODES") == RING
+
+
+def test_a_secret_and_its_file_together_stop_the_start(tmp_path: Path) -> None:
+    path = str(secret_file(tmp_path, URL))
+    said = refusal(REDIS_URL=URL, REDIS_URL_FILE=path)
+    assert said == "REDIS_URL and REDIS_URL_FILE are both given: give one of them"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "No such file"), ("  \n", "is empty"), (b"\xff\xfe", "it is not text")],
+)
+def test_a_file_without_a_secret_stops_the_start(
+    tmp_path: Path, content: str | bytes | None, reason: str
+) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    said = refusal(KROWL_CONSUL_TOKEN_FILE=str(path))
+    assert f"KROWL_CONSUL_TOKEN_FILE={path}" in said
+    assert reason in said
+
+
+def test_a_wrong_secret_is_refused_without_being_told(tmp_path: Path) -> None:
+    said = refusal(REDIS_URL_FILE=str(secret_file(tmp_path, f"http://{SECRET}")))
+    assert said.startswith("REDIS_URL is not the URL of a Redis")
+    assert SECRET not in said
+
+
+def test_the_environment_is_the_least_of_their_sources(tmp_path: Path) -> None:
+    program = """
+from krowlspider.config.validation import validate
+from scrapy.settings import Settings
+import json, sys
+from tests.support.simulated_web import SimulatedWeb
+settings = Settings()
+settings.setmodule("krowlspider.settings")
+settings.setdict({"KROWL_CONTACT": "you@example.org", **json.loads(sys.argv[1])}, "cmdline")
+validate(settings)
+print(json.dumps([settings["REDIS_URL"], settings["KROWL_CONSUL_TOKEN"]]))
+"""
+
+    def read(given: dict[str, str], **environment: str) -> Any:
+        command = [sys.executable, "-c", program, json.dumps(given)]
+        found = {**os.environ, **environment}
+        done = subprocess.run(command, cwd=ROOT, env=found, capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    path = str(secret_file(tmp_path, SECRET))
+    environment = {"REDIS_URL": URL, "KROWL_CONSUL_TOKEN_FILE": path}
+    assert read({}, **environment) == [URL, SECRET]
+    other = "redis://127.0.0.1:1/0"
+    assert read({"REDIS_URL": other}, **environment) == [other, SECRET]
+
+
+# --- where they do not go ---
+
+
+@pytest.mark.parametrize("secret", [SECRET, "it's", 'say "so"', "both ' and \"", "two words " * 20])
+def test_scrapys_list_of_settings_is_logged_without_secrets(
+    secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"AWS_SECRET_ACCESS_KEY": secret, "BOT_NAME": "b", "TELNETCONSOLE_PASSWORD": secret}
+    keep_out_of_logs()
+    keep_out_of_logs()
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("scrapy.crawler").info(
+            "Overridden settings:\n%(settings)s", {"settings": pprint.pformat(settings)}
+        )
+    for part in (secret, repr(secret)[1:-1], "two words"):
+        assert part not in caplog.text
+    assert "'BOT_NAME': 'b'" in caplog.text
+    assert "'TELNETCONSOLE_PASSWORD': '...'" in caplog.text.replace("(", "").replace(")", "")
+
+
+def test_nothing_that_a_crawl_leaves_has_a_secret_in_it(tmp_path: Path) -> None:
+    """Log, stats, status and WARC files; the folder is closed to others."""
+    settings = {
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "TELNETCONSOLE_PASSWORD": SECRET,
+        "TELNETCONSOLE_ENABLED": 1,
+        "TELNETCONSOLE_PORT": "0,0",
+        "KROWL_CONSUL_TOKEN": SECRET,
+        "KROWL_STATIC_NODES_SECRET": SECRET,
+        "REDIS_URL_FILE": secret_file(tmp_path, URL),
+        "LOG_LEVEL": "DEBUG",
+        "STATS_DUMP": 1,
+        "KROWL_WARC_COMPRESSION": "isal-0",
+    }
+    with MockWeb(spec=[page("^/", "a page")]) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
+    assert "Overridden settings" in crawl.log
+    assert SECRET not in crawl.log
+    assert SECRET not in json.dumps(crawl.stats)
+    for path in crawl.jobdir.rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+    assert not (crawl.jobdir / PASSWORD).exists()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_telnet_password_is_in_a_file_for_its_owner_alone(tmp_path: Path) -> None:
+    with MockWeb(spec=[page("/robots.txt", ""), page("^/", "late", latency=60)]) as web:
+        settings = {"TELNETCONSOLE_ENABLED": 1, "TELNETCONSOLE_PORT": "0,0"}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).start()
+        crawl.wait_until(lambda: "The telnet console takes the user" in crawl.log)
+        path = crawl.jobdir / PASSWORD
+        assert (mode(crawl.jobdir), mode(path)) == (0o700, 0o600)
+        password = path.read_text().strip()
+        assert len(password) == 32
+        assert password not in crawl.log
+        assert str(path) in crawl.log
+        (line,) = [line for line in crawl.log.splitlines() if "Telnet console listening" in line]
+        assert ">>>" in telnet(int(line.rpartition(":")[2]), password)
+        crawl.interrupt()
+        assert not path.exists()
+
+
+def telnet(port: int, password: str) -> str:
+    """What the console says to one who has the password."""
+    said = b""
+    steps = [
+        (b"Username: ", b"scrapy\r\n"),
+        # It echoes no more: IAC DO ECHO; and then does again: IAC DONT ECHO.
+        (b"Password: ", b"\xff\xfd\x01" + password.encode() + b"\r\n"),
+        (b"\xff\xfc\x01", b"\xff\xfe\x01"),
+        (b">>>", b""),
+    ]
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        for expected, answer in steps:
+            while expected not in said:
+                received = connection.recv(4096)
+                assert received, said
+                said += received
+            connection.sendall(answer)
+    return said.decode(errors="replace")
+
+
+def test_a_jobdir_that_is_there_keeps_its_mode_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job").chmod(0o755)
+    with SimulatedWeb(spec=[page("^/", "a page")]) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")]).run()
+        (warning,) = crawl.complaints
+        assert f"Others can get into JOBDIR {crawl.jobdir}, which has mode 755" in warning
+        assert mode(crawl.jobdir) == 0o755
+
+
+# --- the seed of a static ring ---
+
+
+def static_node(secret: str) -> StaticNode:
+    settings = Settings()
+    settings.setmodule("krowlspider.settings")
+    settings.setdict(
+        {"KROWL_STATIC_NODES": RING, "KROWL_NODE_ID": "a", "KROWL_STATIC_NODES_SECRET": secret}
+    )
+    return StaticNode(settings, "broad")
+
+
+def test_the_seed_of_a_ring_cannot_be_made_from_its_name() -> None:
+    public = int.from_bytes(static_seed("krowlspider"), "big")
+    assert static_node(SECRET).seed == static_node(SECRET).seed != public
+    assert static_node(SECRET + "x").seed != static_node(SECRET).seed
+    assert static_seed("one", SECRET) != static_seed("other", SECRET)
+    assert seal_of(static_seed("one", SECRET)) < 2**53
+
+
+def take(folder: Path, node: StaticNode) -> int:
+    """The seed of a folder that a node takes."""
+    job = JobFolder(folder)
+    try:
+        return job.take(seed=node.seed, ring=node.place, may_begin=node.may_begin).seed
+    finally:
+        job.leave()
+
+
+def test_new_folder_of_a_ring_needs_the_secret(tmp_path: Path) -> None:
+    """A folder that an older version made goes on without it."""
+    folder = tmp_path / "job"
+    with pytest.raises(JobError, match="KROWL_STATIC_NODES_SECRET is not set"):
+        take(folder, static_node(""))
+    # As a version without secrets made it.
+    public = take(folder, static_node("none"))
+    assert public == int.from_bytes(static_seed("krowlspider"), "big")
+    assert take(folder, static_node("")) == public
+    with pytest.raises(
+        JobError, match="the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with which"
+    ):
+        take(folder, static_node(SECRET))
+
+
+@pytest.mark.parametrize("secret", ["short", "with blanks in it all", "x" * 15])
+def test_a_secret_that_is_easily_guessed_is_refused(secret: str) -> None:
+    said = refusal(KROWL_STATIC_NODES_SECRET=secret)
+    assert (
+        said == "KROWL_STATIC_NODES_SECRET is not at least 16 plain printable characters, or none"
+    )
+
+
+def test_a_node_with_another_secret_is_refused() -> None:
+    ours, other = static_node(SECRET), static_node(SECRET + "x")
+    word = {"start": 2.0, "beat": 1, "ring": other._number, "seed": other._seal}
+    with pytest.raises(ClusterError, match=r"node b .* has another KROWL_STATIC_NODES_SECRET"):
+        ours._refuse({"b": word}, {"b": {**word, "beat": 2}})
+    # As one that has ours, or is of a version that says nothing of it.
+    for known in ({"seed": ours._seal}, {}):
+        heard = {"start": 2.0, "beat": 1, "ring": other._number, **known}
+        ours._refuse({"b": heard}, {"b": {**heard, "beat": 2}})
+
+
+# --- deployment ---
+
+
+def test_scrapyd_listens_on_loopback_and_needs_a_password() -> None:
+    read = ConfigParser()
+    read.read(ROOT / "deploy" / "scrapyd.conf")
+    assert read.get("scrapyd", "bind_address") == "127.0.0.1"
+    assert read.get("scrapyd", "username")
+    # scrapyd reads it at the start, unless SCRAPYD_PASSWORD is there.
+    with pytest.raises(InterpolationMissingOptionError, match="set scrapyd_password in the env"):
+        read.get("scrapyd", "password")
+
+
+def test_the_deployment_guide_has_no_secret_on_a_command_line() -> None:
+    guide = (ROOT / "deploy" / "README.md").read_text()
+    for name in IN_FILES:
+        assert f"setting={name}=" not in guide
+        assert f"-s {name}=" not in guide
+        assert f"`{name}_FILE`" in guide

@@ -1,0 +1,321 @@
+"""The settings: what is there is valid and checked, and what is wrong is named before a crawl
+starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.settings import default_settings
+from scrapy.utils.conf import build_component_list
+
+from krowlspider import settings as defaults
+from krowlspider.config.table import CHECKERS, KNOWN
+from krowlspider.config.validation import RENAMED, validate
+from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.dupefilter import DupeFilter
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.errors import KrowlError
+from krowlspider.spiders.broad import BroadSpider
+from tests.support.settings import project_settings, refusal
+
+ROOT = Path(__file__).parents[2]
+
+
+class OwnScheduler(Scheduler):
+    pass
+
+
+class OwnDupeFilter(DupeFilter):
+    pass
+
+
+class OwnDownloader(Downloader):
+    pass
+
+
+def components(crawler: Crawler, name: str) -> list[Any]:
+    return build_component_list(crawler.settings.get_component_priority_dict_with_base(name))
+
+
+def test_broad_spider_passes_only_middlewares_it_needs():
+    # As `scrapy crawl` does it: a crawler is made, and then its settings are set again from the
+    # process's.
+    settings = project_settings()
+    crawler = Crawler(BroadSpider, settings)
+    crawler.settings.update(settings)
+    assert components(crawler, "SPIDER_MIDDLEWARES") == [
+        # It leaves the broad spider alone, when it is made.
+        "middlewares.joining.Joining",
+        "scrapy.spidermiddlewares.start.StartSpiderMiddleware",
+    ]
+    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == ["middlewares.retry.RetryMiddleware"]
+
+
+def test_ordinary_spider_keeps_scrapys_middlewares():
+    """Those that the broad spider leaves out."""
+    crawler = Crawler(Spider, project_settings())
+    assert "middlewares.redirect.RedirectMiddleware" in components(
+        crawler, "DOWNLOADER_MIDDLEWARES"
+    )
+    assert "scrapy.spidermiddlewares.depth.DepthMiddleware" in components(
+        crawler, "SPIDER_MIDDLEWARES"
+    )
+
+
+def test_default_settings_are_valid_with_a_contact():
+    validate(project_settings())
+
+
+def test_every_krowl_setting_has_exactly_one_checker():
+    defined = {name for name in vars(defaults) if name.startswith("KROWL_")}
+    assert defined == KNOWN
+    assert {name for name in CHECKERS if name.startswith("KROWL_")} == defined
+
+
+def test_every_other_setting_is_one_that_scrapy_knows():
+    # Those of Prometheus and Redis have the names that scrapy-prometheus-exporter and scrapy-redis
+    # gave them.
+    own = ("KROWL_", "PROMETHEUS_", "REDIS_URL")
+    ours = {name for name in vars(defaults) if name.isupper() and not name.startswith(own)}
+    assert ours - set(vars(default_settings)) == set()
+    assert {name for name in CHECKERS if not name.startswith(own)} - set(
+        vars(default_settings)
+    ) == set()
+
+
+def test_every_krowl_setting_named_in_the_source_is_defined():
+    sources = [
+        p
+        for room in ("krowlspider", "extensions", "middlewares")
+        for p in ROOT.glob(f"{room}/**/*.py")
+    ]
+    named = {
+        name
+        for path in sources
+        for name in re.findall(r"[\"'](KROWL_[A-Z0-9_]+)[\"']", path.read_text(encoding="utf-8"))
+    }
+    assert named - KNOWN - {"KROWL_"} == RENAMED.keys()
+
+
+@pytest.mark.parametrize("absent", [None, "", "  "])
+def test_without_a_contact_the_message_says_why_and_how(absent: str | None):
+    assert refusal(KROWL_CONTACT=absent) == (
+        "KROWL_CONTACT is not set: site owners must be able to reach you;"
+        " give -s KROWL_CONTACT=you@example.org (or a URL)"
+    )
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        "you@example.org",
+        "first.last+crawl@sub.example.co.uk",
+        "https://example.org/bot?x=1",
+        "http://[::1]/",
+    ],
+)
+def test_a_contact_is_an_address_or_a_web_page(contact: str):
+    validate(project_settings(KROWL_CONTACT=contact))
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        "you",
+        "you@localhost",
+        "@example.org",
+        "you@@example.org",
+        "you@example..org",
+        "you@example.org, me@example.org",
+        "ftp://example.org/",
+        "https://",
+        "https://[::1",
+        "https://example.org/a b",
+        "you@example.org\r\nX-Other: header",
+        "https://example.org/\n",
+        "you@example.org\x7f",
+        "you@exämple.org",
+        7,
+    ],
+)
+def test_any_other_contact_is_refused_by_name_and_value(contact: object):
+    message = refusal(KROWL_CONTACT=contact)
+    assert message.startswith("KROWL_CONTACT=")
+    assert repr(contact) in message
+    assert len(message.splitlines()) == 1
+
+
+def test_unknown_setting_is_refused_with_the_nearest_name():
+    assert (
+        refusal(KROWL_DELAY_MN="1")
+        == "KROWL_DELAY_MN is not a setting: did you mean KROWL_DELAY_MIN?"
+    )
+    assert refusal(KROWL_QQ="1") == "KROWL_QQ is not a setting"
+
+
+def test_a_renamed_setting_is_refused_with_its_new_name(monkeypatch: pytest.MonkeyPatch):
+    said = "KROWL_RING has been renamed: use KROWL_STATIC_NODES"
+    assert refusal(KROWL_RING="a=redis://h/0") == said
+    monkeypatch.setenv("KROWL_RING", "a=redis://h/0")
+    assert refusal() == said
+
+
+def test_settings_of_others_are_left_alone():
+    validate(project_settings(SOMEONE_ELSES="x", DOWNLOAD_DELAY="not looked at"))
+
+
+def test_all_problems_are_told_at_once():
+    problems = refusal(
+        KROWL_DELAY_MIN="fast", KROWL_SEEN_VERIFY="perhaps", KROWL_NONE_SUCH=1, DOWNLOAD_TIMEOUT="0"
+    ).split("; ")
+    assert sorted(problems) == [
+        "DOWNLOAD_TIMEOUT='0' is out of range: more than 0 seconds",
+        "KROWL_DELAY_MIN='fast' is not a number of seconds",
+        "KROWL_NONE_SUCH is not a setting",
+        "KROWL_SEEN_VERIFY='perhaps' is neither True nor False",
+    ]
+
+
+# As text, the way the command line and scrapyd give them.
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KROWL_DELAY_MIN", "0"),
+        ("KROWL_DELAY_MIN", "0.5"),
+        ("KROWL_DELAY_FACTOR", "1e1"),
+        ("KROWL_DOMAIN_CONCURRENCY", "1"),
+        ("KROWL_IP_DELAY_MIN", "0"),
+        ("KROWL_ROBOTS_TTL", "86400"),
+        ("KROWL_COMMIT_INTERVAL", "0.05"),
+        ("KROWL_SEEN_VERIFY", "true"),
+        ("KROWL_SEEN_VERIFY", "0"),
+        ("KROWL_ALLOW_ADDRESSES", ""),
+        ("KROWL_ALLOW_ADDRESSES", "127.0.0.0/8,fd00::/8"),
+        ("KROWL_ALLOW_ADDRESSES", ["10.1.2.3"]),
+        ("KROWL_RESOLVE", '{"*.test": "127.0.0.1", "one.example": "::1"}'),
+        ("KROWL_RESOLVE", {"*.test": "127.0.0.1"}),
+        ("KROWL_PORTS", ""),
+        ("KROWL_PORTS", "80,443, 8080,1024-65535"),
+        ("KROWL_PORTS", [8080, "1-65535"]),
+        ("KROWL_DNS_SERVERS", "1.2.3.4,1.2.3.4:53,2001:db8::1,[2001:db8::1]:5353"),
+        ("KROWL_WARC_DIR", "/data/my warcs"),
+        ("KROWL_WARC_DIR", Path("warcs")),
+        ("KROWL_WARC_PREFIX", "crawl-2026.07_a"),
+        ("RETRY_HTTP_CODES", "500, 502"),
+        ("RETRY_HTTP_CODES", [500, "502"]),
+        ("RETRY_HTTP_CODES", []),
+        ("URLLENGTH_LIMIT", "0"),
+        ("SCHEDULER", Scheduler),
+        ("SCHEDULER", "tests.config.test_settings.OwnScheduler"),
+        ("DUPEFILTER_CLASS", OwnDupeFilter),
+        ("DOWNLOADER", "tests.config.test_settings.OwnDownloader"),
+    ],
+)
+def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
+    validate(project_settings(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("KROWL_DELAY_MIN", "-1", "is out of range: 0 or more seconds"),
+        ("KROWL_DELAY_MIN", "nan", "is out of range"),
+        ("KROWL_DELAY_MAX", "inf", "is out of range"),
+        ("KROWL_DNS_TIMEOUT", "0", "is out of range: more than 0 seconds"),
+        ("KROWL_ROBOTS_TTL", "86401", "is out of range: more than 0, at most 86400 seconds"),
+        ("KROWL_COMMIT_INTERVAL", "61", "is out of range"),
+        ("KROWL_DOMAIN_CONCURRENCY", "0", "is out of range: 1 or more requests"),
+        ("KROWL_IP_DELAY_MIN", "61", "is out of range: 0 or more, at most 60 seconds"),
+        ("KROWL_HOST_QUEUE_MAX", "1.5", "is not a whole number of URLs"),
+        ("KROWL_HOST_QUEUE_MAX", 1.5, "is not a whole number of URLs"),
+        ("KROWL_HOST_QUEUE_MAX", "9" * 400, "is not a whole number of URLs"),
+        ("KROWL_FRONTIER_MAX", [1], "is not a whole number of URLs"),
+        ("KROWL_SEEN_VERIFY", "yes", "is neither True nor False"),
+        ("KROWL_SEEN_VERIFY", [], "is neither True nor False"),
+        ("KROWL_ALLOW_ADDRESSES", "10.0.0.1/8", "has '10.0.0.1/8'"),
+        ("KROWL_ALLOW_ADDRESSES", "10.0.0.0/8, fd00::/8", "has ' fd00::/8'"),
+        ("KROWL_ALLOW_ADDRESSES", 10, "is not a list"),
+        ("KROWL_PORTS", "80,http", "is no list of ports and ranges: 'http' is neither a port nor"),
+        ("KROWL_PORTS", "65536", "is no list of ports and ranges: '65536'"),
+        ("KROWL_PORTS", "1-2-3", "is no list of ports and ranges: '1-2-3'"),
+        ("KROWL_PORTS", "9-8", "is no list of ports and ranges: '9-8' is no range"),
+        ("KROWL_PORTS", "80,22", "is no list of ports and ranges: '22' is a port of another"),
+        ("KROWL_PORTS", 8080, "is no list of ports and ranges: "),
+        ("KROWL_RESOLVE", "*.test=127.0.0.1", "is not a mapping"),
+        ("KROWL_RESOLVE", "[1]", "is not a mapping"),
+        ("KROWL_RESOLVE", '{"*.test": "localhost"}', "has 'localhost' for '*.test'"),
+        ("KROWL_RESOLVE", '{"a.*.test": "127.0.0.1"}', "has 'a.*.test'"),
+        ("KROWL_RESOLVE", '{"http://a.test": "127.0.0.1"}', "has 'http://a.test'"),
+        ("KROWL_DNS_SERVERS", "dns.example", "has 'dns.example'"),
+        ("KROWL_DNS_SERVERS", "1.2.3.4:0", "has '1.2.3.4:0'"),
+        ("KROWL_DNS_SERVERS", "1.2.3.4:65536", "has '1.2.3.4:65536'"),
+        ("KROWL_DNS_SERVERS", "[1.2.3.4]:53", "has '[1.2.3.4]:53'"),
+        ("KROWL_DNS_SERVERS", "[::1]", "has '[::1]'"),
+        ("KROWL_WARC_DIR", "", "is not a folder's path"),
+        ("KROWL_WARC_DIR", "a\0b", "is not a folder's path"),
+        ("KROWL_WARC_PREFIX", "../krowl", "is not of letters"),
+        ("KROWL_WARC_PREFIX", ".hidden", "is not of letters"),
+        ("KROWL_WARC_PREFIX", "-x", "is not of letters"),
+        ("KROWL_WARC_PREFIX", "krowl\n", "is not of letters"),
+        (
+            "TWISTED_REACTOR",
+            "twisted.internet.epollreactor.EPollReactor",
+            "is not twisted.internet.asyncioreactor",
+        ),
+        ("CONCURRENT_REQUESTS", "0", "is out of range"),
+        ("RETRY_HTTP_CODES", "500,fast", "has 'fast', which is not one of the status codes"),
+        ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
+        ("RETRY_HTTP_CODES", 500, "is not a list"),
+        ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
+        ("URLLENGTH_LIMIT", "-1", "is out of range: 0 or more characters"),
+        (
+            "SCHEDULER",
+            "scrapy.core.scheduler.Scheduler",
+            "is neither krowlspider.engine.scheduler.Scheduler nor derived from it",
+        ),
+        ("SCHEDULER", "krowlspider.nosuch.Scheduler", "cannot be loaded: No module named"),
+        ("SCHEDULER", "krowlspider.engine.scheduler.Nosuch", "cannot be loaded: Module"),
+        ("SCHEDULER", "Scheduler", "cannot be loaded: Error loading object"),
+        ("SCHEDULER", 7, "cannot be loaded: "),
+        ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "is neither krowlspider."),
+        ("DOWNLOADER", "scrapy.core.downloader.Downloader", "is neither krowlspider."),
+        ("DOWNLOAD_TIMEOUT", "-1", "is out of range"),
+        ("DOWNLOAD_MAXSIZE", "0", "is out of range"),
+        ("KROWL_MEMORY_LIMIT", "-1", "is out of range: 0 or more bytes"),
+        ("KROWL_MEMORY_LIMIT", "2 GB", "is not a whole number of bytes"),
+        ("KROWL_MEMORY_LIMIT", 40_000_000, "is less than four times DOWNLOAD_MAXSIZE"),
+        ("USER_AGENT", "", "must be plain printable ASCII"),
+        ("USER_AGENT", "Mozilla/5.0", "must hold {contact}"),
+        ("USER_AGENT", "bot\r\nX: y", "must be plain printable ASCII"),
+        ("ROBOTSTXT_USER_AGENT", "krowl spider", "is not a product token"),
+        ("ROBOTSTXT_OBEY", "no", "is neither True nor False"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: object, reason: str):
+    assert refusal(**{name: value}).startswith(f"{name}={value!r} {reason}")
+
+
+# None says that there is none.
+OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
+
+
+@pytest.mark.parametrize("name", sorted(CHECKERS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
+def test_none_is_refused_where_a_value_is_needed(name: str):
+    assert refusal(**{name: None}) == f"{name} is None: it must have a value"
+
+
+def test_a_least_delay_above_the_greatest_is_refused():
+    assert refusal(KROWL_DELAY_MIN="31") == "KROWL_DELAY_MIN=31 is more than KROWL_DELAY_MAX=30"
+
+
+def test_the_add_on_stops_a_crawler_of_wrong_settings_and_lets_one_of_right_settings_be():
+    right = project_settings()
+    Crawler(Spider, right).addons.load_settings(right)
+    wrong = project_settings(KROWL_CONTACT=None)
+    with pytest.raises(KrowlError, match="KROWL_CONTACT is not set"):
+        Crawler(Spider, wrong).addons.load_settings(wrong)

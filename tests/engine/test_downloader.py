@@ -1,0 +1,49 @@
+"""The downloader seam says when nothing more is to be popped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scrapy.crawler import Crawler
+from scrapy.settings import Settings
+from scrapy.statscollectors import MemoryStatsCollector
+
+from krowlspider.crawl.job import Job
+from krowlspider.engine.downloader import Downloader
+from krowlspider.spiders.broad import BroadSpider
+from tests.archive.captures import capture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_nothing_is_popped_while_the_archive_queue_is_full(
+    tmp_path: Path,
+) -> None:
+    """Bodies count; what is written does not."""
+    size = capture(1).size
+    assert size == sum(
+        map(len, (capture(1).payload, capture(1).response_bytes, capture(1).request_bytes))
+    )
+
+    async def main() -> None:
+        settings = Settings()
+        settings.setmodule("krowlspider.settings")
+        changes = {"JOBDIR": str(tmp_path / "job"), "KROWL_WARC_QUEUE": 2 * size}
+        settings.setdict({"KROWL_CONTACT": "a@b.example", "ADDONS": {}, **changes})
+        crawler = Crawler(BroadSpider, settings)
+        crawler.stats = MemoryStatsCollector(crawler)
+        downloader = Downloader(crawler)
+        job = Job.of(crawler)
+        archive = job.archive
+        archive.write(capture(1))
+        assert not downloader.needs_backout()
+        archive.write(capture(2))
+        # The loop has not had a turn in which to hear that they are written.
+        assert downloader.needs_backout()
+        await archive.sync()
+        assert not downloader.needs_backout()
+        await job.close()
+
+    asyncio.run(main())

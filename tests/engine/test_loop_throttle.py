@@ -1,0 +1,50 @@
+"""However much is ready at once, the loop comes round between a few."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from krowlspider.engine.loop_throttle import LoopThrottle
+
+
+def run(count: int, most: int, cancelled: tuple[int, ...] = ()) -> tuple[list[int], list[int]]:
+    """Who came through, in order, and how many in each turn of the loop."""
+    order: list[int] = []
+    turns: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop_throttle = LoopThrottle(loop, most)
+
+        async def one(number: int) -> None:
+            await loop_throttle()
+            order.append(number)
+
+        tasks = [asyncio.create_task(one(number)) for number in range(count)]
+        while not all(task.done() for task in tasks):
+            before = len(order)
+            await asyncio.sleep(0)
+            turns.append(len(order) - before)
+            for number in cancelled:
+                tasks[number].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+    return order, turns
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 4), (1, 4), (4, 4), (5, 4), (1000, 16)])
+def test_callers_pass_in_order_and_few_in_a_turn(count: int, most: int) -> None:
+    order, turns = run(count, most)
+    assert order == list(range(count))
+    assert max(turns, default=0) <= most
+    # Nor does it dawdle.
+    assert len(turns) <= count // most + 4
+
+
+def test_one_that_is_cancelled_takes_nobodys_place() -> None:
+    order, turns = run(40, 4, cancelled=tuple(range(10, 30)))
+    assert order == [number for number in range(40) if not 10 <= number < 30]
+    assert max(turns) <= 4

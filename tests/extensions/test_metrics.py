@@ -1,0 +1,572 @@
+"""Metrics for Prometheus: what a stat becomes, who may ask and how, and the numbers of a real
+crawl."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.misc import build_from_crawler
+from scrapy.utils.test import get_crawler
+
+from extensions.metrics import Metrics
+from krowlspider import __version__
+from krowlspider import settings as defaults
+from krowlspider.config.checks import port_range
+from krowlspider.crawl.monitoring.endpoint import Endpoint, Page
+from krowlspider.crawl.monitoring.metrics import HELP, SERIES_MAX, registry, text
+from tests.mockweb import MockWeb
+from tests.support.crawling import CONTACT
+from tests.support.crawls import crawl_of, page
+from tests.support.debian import program
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from typing import Self
+
+    from scrapy.crawler import Crawler
+
+    from tests.support.crawling import Crawl
+
+
+def exposed(stats: Mapping[str, Any]) -> str:
+    return text(registry(lambda: stats, {"spider": "broad", "version": "1"})).decode()
+
+
+def series(said: str) -> dict[str, float]:
+    """Each series, as ``name`` or ``name{label="value"}``, without what is of the process; read by
+    the client's own parser, which refuses what is no metric."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(said):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            key = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert key not in found
+            if not key.startswith(("process_", "krowl_crawl_info")):
+                found[key] = sample.value
+    return found
+
+
+# --- what a stat becomes ---
+
+
+@pytest.mark.parametrize(
+    ("stat", "value", "metric", "exposed_value"),
+    [
+        ("krowl/frontier/done_count", 3, "krowl_frontier_done_total", 3),
+        (
+            "krowl/frontier/dropped_count/robots",
+            2,
+            'krowl_frontier_dropped_total{reason="robots"}',
+            2,
+        ),
+        ("krowl/frontier/queued", 7, "krowl_frontier_queued", 7),
+        ("krowl/dns/wait_seconds", 1.5, "krowl_dns_wait_seconds_total", 1.5),
+        ("krowl/loop/lag_p99_ms", 12.5, "krowl_loop_lag_p99_seconds", 0.0125),
+        ("downloader/request_count", 1, "scrapy_downloader_request_total", 1),
+        (
+            "downloader/response_status_count/200",
+            4,
+            'scrapy_downloader_response_status_total{status="200"}',
+            4,
+        ),
+        ("log_count/WARNING", 1, 'scrapy_log_total{level="WARNING"}', 1),
+        ("scheduler/enqueued", 5, "scrapy_scheduler_enqueued_total", 5),
+        ("retry/count", 5, "scrapy_retry_total", 5),
+        (
+            "retry/reason_count/504 Gateway Time-out",
+            1,
+            'scrapy_retry_reason_total{reason="504 Gateway Time-out"}',
+            1,
+        ),
+        (
+            "downloader/exception_type_count/scrapy.exceptions.DownloadTimeoutError",
+            1,
+            'scrapy_downloader_exception_type_total{reason="scrapy.exceptions.DownloadTimeoutError"}',
+            1,
+        ),
+        ("spider_exceptions/count", 2, "scrapy_spider_exceptions_total", 2),
+        (
+            "spider_exceptions/ValueError",
+            2,
+            'scrapy_spider_exceptions_type_total{reason="ValueError"}',
+            2,
+        ),
+        ("memusage/max", 1e8, "scrapy_memusage_max", 1e8),
+        ("mine/shops_count", 1, "scrapy_mine_shops_total", 1),
+    ],
+)
+def test_stat_becomes_a_prometheus_metric(
+    stat: str, value: float, metric: str, exposed_value: float
+) -> None:
+    """Its name, its labels and its unit are those that Prometheus wants."""
+    assert series(exposed({stat: value})) == {metric: exposed_value, "krowl_metrics_left_out": 0}
+
+
+@pytest.mark.parametrize("value", ["finished", None, True, [1]])
+def test_what_is_no_number_is_no_metric(value: object) -> None:
+    assert series(exposed({"finish_reason": value})) == {"krowl_metrics_left_out": 0}
+
+
+@pytest.mark.parametrize(
+    "stat",
+    [
+        "mine/page_count/a.example",
+        "mine/page_count/a.example:80",
+        "mine/page_count/http://a.example/x",
+        "mine/page_count/127.0.0.1",
+        "mine/page_count/[::1]",
+        "mine/page_count/x\n# TYPE y counter",
+        "mine/page_count/",
+        "a.example/page_count",
+        "http://a.example/",
+        "a.example",
+    ],
+)
+def test_stat_that_names_a_host_is_left_out_and_counted(stat: str) -> None:
+    said = exposed({stat: 1})
+    assert series(said) == {"krowl_metrics_left_out": 1}
+    assert "example" not in said
+
+
+def test_stats_over_the_cap_are_left_out_and_counted() -> None:
+    stats = {f"mine/word_count/w{number}": 1 for number in range(SERIES_MAX + 70)}
+    found = series(exposed(stats))
+    assert found.pop("krowl_metrics_left_out") == 70
+    assert len(found) == SERIES_MAX
+
+
+def test_of_two_stats_with_one_metric_the_first_has_it() -> None:
+    assert series(exposed({"a/b": 1, "a_b": 2, "a/c_count": 3, "a/c_total": 4})) == {
+        "scrapy_a_b": 1,
+        "scrapy_a_c_total": 3,
+        "krowl_metrics_left_out": 2,
+    }
+
+
+PART = st.text("ab_/. \"'\\\n{}0:", min_size=1, max_size=6)
+NAMES = st.one_of(
+    PART,
+    st.builds("{}_count/{}".format, PART, PART),
+    st.builds("krowl/{}_ms".format, PART),
+    st.sampled_from(sorted(HELP)),
+)
+
+
+@given(st.dictionaries(NAMES, st.integers() | st.floats(), max_size=40))
+def test_any_stat_name_is_readable_or_counted_as_left_out(
+    stats: dict[str, float],
+) -> None:
+    found = series(exposed(stats))
+    assert len(found) - 1 + found["krowl_metrics_left_out"] == len(stats)
+
+
+def test_what_crawl_it_is_and_what_its_process_takes_is_said_too() -> None:
+    said = exposed({})
+    assert 'krowl_crawl_info{spider="broad",version="1"} 1.0' in said
+    assert re.search(r"^process_resident_memory_bytes \d", said, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_prometheus_own_tool_finds_nothing_to_complain_of() -> None:
+    subprocess.run(
+        [program("promtool"), "check", "metrics"],
+        input=exposed(dict.fromkeys(HELP, 1)),
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+
+
+# --- one request ---
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK"),
+        (b"GET /metrics?a=b HTTP/1.0\r\n\r\n", b"200 OK"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"404 Not Found"),
+        (b"GET /metrics/ HTTP/1.1\r\nHost: x\r\n\r\n", b"404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"405 Method Not Allowed"),
+        (b"GET /metrics  HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400 Bad Request"),
+    ],
+)
+def test_only_a_get_of_the_path_has_the_page(
+    head: bytes, status: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who asks for something else fills no log."""
+
+    async def main(port: int) -> None:
+        said = await said_to(port, head)
+        assert said.partition(b" ")[2].startswith(status + b"\r\n")
+        assert said.endswith(b"the page\n") == (status == b"200 OK")
+
+    serving(main)
+    assert caplog.records == []
+
+
+def test_a_head_has_the_length_of_the_page_and_no_page() -> None:
+    async def main(port: int) -> None:
+        said = await said_to(port, b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"Content-Length: 9\r\n" in said
+        assert said.endswith(b"\r\n\r\n")
+
+    serving(main)
+
+
+def test_a_page_that_cannot_be_made_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> bytes:
+        raise RuntimeError("no figures")
+
+    async def main(port: int) -> None:
+        assert b"500 Internal Server Error" in await said_to(port, ASK)
+
+    serving(main, broken)
+    assert "no figures" in caplog.text
+
+
+def test_the_page_is_made_once_a_second_however_many_ask() -> None:
+    times = [0.0]
+    made: list[bytes] = []
+
+    def make() -> bytes:
+        made.append(b"%d" % len(made))
+        return made[-1]
+
+    cached = Page(make, lambda: times[0])
+    seen = []
+    for times[0] in (5.0, 5.0, 5.9, 6.0, 6.5, 7.1):
+        seen.append(cached.get())
+    assert seen == [b"0", b"0", b"0", b"1", b"1", b"2"]
+
+
+# --- the server and who comes to it ---
+
+# Seconds that no test of these takes; who is given as much patience is cut for another reason.
+LONG = 30.0
+# More than the kernel takes off the server's hands; no real page has so much.
+LARGE = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def serving(
+    main: Any, page: Callable[[], bytes] = lambda: b"the page\n", patience: float = 5.0
+) -> None:
+    """Run ``main(port)`` on the loop that serves."""
+
+    async def run() -> None:
+        endpoint = Endpoint("/metrics", page, patience)
+        _, port = await endpoint.open("127.0.0.1", range(1))
+        try:
+            async with asyncio.timeout(LONG):
+                await main(port)
+        finally:
+            endpoint.close()
+
+    run_on_uvloop(run())
+
+
+def run_on_uvloop(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+async def said_to(port: int, request: bytes) -> bytes:
+    """All that comes until the server ends the connection; nothing is what one has that is cut."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    said = b""
+    with suppress(ConnectionError):
+        said = await reader.read()
+    writer.transport.abort()
+    return said
+
+
+@LARGE
+def test_the_page_is_sent_whole_and_the_connection_ended() -> None:
+    async def main(port: int) -> None:
+        said = await said_to(port, ASK)
+        head, _, body = said.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"text/plain; version=0.0.4; charset=utf-8" in head
+        assert body == whole
+
+    whole = b"x" * 50_000_000
+    serving(main, lambda: whole)
+
+
+def test_client_that_sends_no_whole_request_is_dropped() -> None:
+    async def main(port: int) -> None:
+        requests = (b"", ASK[:-2], b"GET ")
+        assert await asyncio.gather(*(said_to(port, request) for request in requests)) == [b""] * 3
+
+    serving(main, patience=0.2)
+
+
+def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
+    async def main(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ASK[:-2] + b"A: ")
+        while not reader.at_eof() and reader.exception() is None:
+            writer.write(b"x")
+            await asyncio.sleep(0.02)
+        writer.transport.abort()
+
+    serving(main, patience=0.3)
+
+
+@LARGE
+def test_client_that_reads_nothing_is_dropped() -> None:
+    async def main(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), timeout=LONG) as idle:
+            idle.sendall(ASK)
+            await run_in_thread(send_until_cut, idle)
+
+    serving(main, lambda: b"x" * 50_000_000, patience=0.3)
+
+
+def send_until_cut(idle: socket.socket) -> None:
+    """Return when the other side is gone; nothing is read.
+
+    :raises TimeoutError: it stays, and takes no more
+    """
+    with suppress(ConnectionError):
+        while True:
+            idle.sendall(b"x")
+
+
+def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
+    async def main(port: int) -> None:
+        for endless in (b"GET /" + b"a" * 1_000_000, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000):
+            said = await said_to(port, endless)
+            assert said == b"" or said.startswith(b"HTTP/1.0 400 Bad Request\r\n")
+        assert b"200 OK" in await said_to(port, ASK)
+
+    serving(main, patience=2 * LONG)
+
+
+def test_a_body_that_is_announced_is_not_waited_for() -> None:
+    async def main(port: int) -> None:
+        said = await said_to(
+            port, b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\nHost: x\r\n\r\nx"
+        )
+        assert b"405 Method Not Allowed" in said
+        assert b"Allow: GET, HEAD" in said
+
+    serving(main)
+
+
+def test_silent_clients_keep_nobody_out() -> None:
+    """Only the last of them are kept."""
+
+    async def main(port: int) -> None:
+        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        assert b"200 OK" in await said_to(port, ASK)
+        cut = [reader.read() for reader, _ in crowd[:92]]
+        for ended in await asyncio.gather(*cut, return_exceptions=True):
+            assert ended == b"" or isinstance(ended, ConnectionError)
+        for _, writer in crowd:
+            writer.transport.abort()
+
+    serving(main, patience=2 * LONG)
+
+
+def test_taken_port_leads_to_the_next() -> None:
+    """Without a free one there is an error."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            endpoint = Endpoint("/metrics", lambda: b"")
+            address, found = await endpoint.open("127.0.0.1", range(port, port + 11))
+            assert address == "127.0.0.1"
+            assert port < found <= port + 10
+            endpoint.close()
+            with pytest.raises(OSError, match="in use"):
+                await Endpoint("/metrics", lambda: b"").open("127.0.0.1", range(port, port + 1))
+
+    run_on_uvloop(main())
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize(
+    ("value", "ports"),
+    [
+        (9410, range(9410, 9411)),
+        ("9410", range(9410, 9411)),
+        ([9410], range(9410, 9411)),
+        ([9410, 9420], range(9410, 9421)),
+        ("9410,9420", range(9410, 9421)),
+        (0, range(1)),
+    ],
+)
+def test_a_port_is_a_number_or_the_first_and_the_last_of_several(
+    value: object, ports: range
+) -> None:
+    assert port_range(value) == ports
+
+
+@pytest.mark.parametrize("value", ["", [], "x", -1, 65_536, [2, 1], [1, 2, 3], "1,2,3", [None], {}])
+def test_what_is_no_port_is_refused(value: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        port_range(value)
+
+
+def test_turned_off_it_is_not_there() -> None:
+    with pytest.raises(NotConfigured):
+        build_from_crawler(Metrics, get_crawler(settings_dict={"PROMETHEUS_ENABLED": False}))
+
+
+def test_turned_off_no_web_server_is_loaded() -> None:
+    """`Metrics` loads it once it knows that it is turned on."""
+    program = "import sys; import extensions.metrics; print('aiohttp' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert said.stdout == b"False\n"
+
+
+def test_as_it_comes_it_listens_on_this_machine_only() -> None:
+    assert defaults.PROMETHEUS_HOST == "127.0.0.1"
+
+
+# --- whole crawls ---
+
+# All numbers must be fresh because somebody asks, not because it is time.
+UNSEEN = {"KROWL_STATUS_INTERVAL": 1000, "PROMETHEUS_PORT": 0}
+URL = re.compile(r"Metrics for Prometheus at (http://127\.0\.0\.1:\d+/\S+)")
+SITE = [
+    page("/robots.txt", "User-agent: *\nDisallow: /no"),
+    page("/", "".join(f"<a href=/{path}>x</a>" for path in ("a", "b", "no", "missing", "a"))),
+    page("/a", "<a href=/>home</a>"),
+    page("/b", "x" * 5000),
+    page("/slow", "slow", latency=20),
+]
+
+
+def scrape(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as response:
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        said: str = response.read().decode()
+    return said
+
+
+def url_of(crawl: Crawl) -> str:
+    crawl.wait_until(lambda: URL.search(crawl.log) is not None)
+    found = URL.search(crawl.log)
+    assert found is not None
+    return found[1]
+
+
+def test_while_a_crawl_runs_its_metrics_are_its_numbers_of_now(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        seeds = [web.url("a.test"), web.url("b.test", "/slow")]
+        crawl = crawl_of(web, tmp_path, seeds, settings=UNSEEN).start()
+        url = url_of(crawl)
+        seen: dict[str, float] = {}
+
+        def held() -> bool:
+            """All is done but the slow page."""
+            seen.update(series(scrape(url)))
+            return seen["krowl_frontier_done_total"] == 4
+
+        crawl.wait_until(held)
+        said = scrape(url)
+        asked = len(web.log())
+        crawl.kill()
+    assert seen["krowl_frontier_in_flight"] == 1
+    assert seen["krowl_frontier_queued"] == 0
+    assert seen["scrapy_scheduler_enqueued_total"] == 6
+    assert seen['krowl_frontier_dropped_total{reason="robots"}'] == 1
+    assert seen["scrapy_downloader_request_total"] == asked
+    assert seen['scrapy_downloader_response_status_total{status="404"}'] == 1
+    assert seen["krowl_loop_lag_max_seconds"] < 10
+    assert seen["krowl_metrics_left_out"] == 0
+    assert f'krowl_crawl_info{{spider="broad",version="{__version__}"}} 1.0' in said
+    # Neither a host nor a URL, nor who crawls, is in it.
+    for secret in ("a.test", "b.test", "http", CONTACT):
+        assert secret not in said.replace("# HELP", "").replace("krowl_crawl", "")
+
+
+class LastScrape:
+    """An extension that asks its own crawl for its metrics when the spider is closed, by HTTP."""
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        crawler.signals.connect(self._closed, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def _closed(self) -> None:
+        folder = Path(self._crawler.settings["JOBDIR"])
+        found = URL.search(next(folder.parent.glob("*.log")).read_text())
+        assert found is not None
+        (folder / "metrics.txt").write_text(await run_in_thread(scrape, found[1]))
+
+
+def test_at_the_end_each_number_of_the_stats_is_in_the_metrics(tmp_path: Path) -> None:
+    extensions = {f"{__name__}.LastScrape": 1000}
+    with MockWeb(spec=SITE[:-1]) as web:
+        settings = {**UNSEEN, "EXTENSIONS": json.dumps(extensions)}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
+    said = (crawl.jobdir / "metrics.txt").read_text()
+    found = {name: value for name, value in series(said).items() if name in said}
+    # What goes on changing: the loop's lag, and the lines of the log and the feed that end the
+    # crawl.
+    passing = ("krowl/loop/", "log_count/", "feedexport/")
+    numbers = {
+        name: value
+        for name, value in crawl.stats.items()
+        if isinstance(value, int | float) and not name.startswith(passing)
+    }
+    others = ("krowl_loop_", "scrapy_log_", "scrapy_feedexport_", "krowl_metrics_")
+    metrics = {name: value for name, value in found.items() if not name.startswith(others)}
+    assert sorted(metrics.values()) == sorted(map(float, numbers.values()))
+    assert metrics["krowl_frontier_done_total"] == numbers["krowl/frontier/done_count"] == 4
+    assert metrics["krowl_archive_bytes_total"] == numbers["krowl/archive/bytes_count"]
+    assert (
+        metrics['scrapy_downloader_response_status_total{status="200"}']
+        == numbers["downloader/response_status_count/200"]
+    )
+    # Each of ours says what it is.
+    ours = {name.partition("_count/")[0] for name in numbers if name.startswith("krowl/")}
+    assert {name for name in ours if name not in HELP and f"{name}_count" not in HELP} == set()
+
+
+def test_without_a_port_a_crawl_says_so_and_goes_on(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SITE[:-1]) as web, socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = {"PROMETHEUS_ENABLED": 1, "PROMETHEUS_PORT": taken.getsockname()[1]}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
+    assert crawl.stats["krowl/frontier/done_count"] == 4
+    (complaint,) = crawl.complaints
+    assert "There are no metrics for Prometheus" in complaint
+    assert "in use" in complaint
+
+
+def test_turned_off_a_crawl_listens_nowhere(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE[:-1]) as web:
+        settings = {"PROMETHEUS_ENABLED": 0}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
+    assert "Prometheus" not in crawl.log
+    assert crawl.complaints == []

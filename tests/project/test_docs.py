@@ -1,0 +1,220 @@
+"""The documentation says what is: its commands run, its names and links exist."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+import shlex
+from importlib import import_module
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy.settings import Settings, default_settings
+
+from krowlspider import settings
+from krowlspider.crawl.monitoring.metrics import HELP
+from krowlspider.spiders.broad import BroadSpider
+from tests.mockweb import MockWeb
+from tests.support import settingsdoc
+from tests.support.crawling import ROOT
+from tests.support.documented import Copy, commands, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DECISIONS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+ALL = [*pages(), ROOT / "ARCHITECTURE.md", *DECISIONS, ROOT / "docs" / "adr" / "README.md"]
+# Commands that no test runs from here, by how they begin, and why.
+NOT_RUN = {
+    "python3 -m venv": "makes an environment",
+    ".venv/bin/python -m pip install": "installs from the network",
+    "make test": "runs the tests",
+    '.venv/bin/pytest -m "not slow"': "runs the tests",
+    "make bench": "takes an hour",
+    ".venv/bin/python -m bench": "takes minutes; peers come from the network",
+    "wb-manager": "tests/replay/test_replay.py replays with pywb, in an environment of its own",
+    "wayback": "as wb-manager",
+    ".venv/bin/scrapy warc upload": "needs a bucket: tests/test_upload.py",
+    ".venv/bin/scrapy ring": "needs Consul: tests/test_ring_command.py and tests/cluster",
+    "redis-cli": "needs Redis: tests/cluster",
+    "export KROWL_STATIC_NODES": "needs Redis: tests/cluster",
+}
+# Crawls of a cluster, as above, by a setting that they have.
+_CLUSTER = ("KROWL_CONSUL=", "KROWL_NODE_ID=")
+# Pages whose commands look at a crawl that is there, and the one that they look at.
+ON_A_CRAWL = ("frontier-admin.md", "archive.md")
+CRAWL = "make crawl SEEDS=seeds/example.txt CONTACT=you@example.org"
+WEB = [
+    {"path": path, "headers": {"Content-Type": "text/html"}, "body": "<a href=/more>more</a>"}
+    for path in ("/", "/more")
+]
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_NAME = re.compile(
+    r"`((?:krowlspider|extensions|middlewares|tests|bench|docs|deploy)[/\w.-]*)(?:: ([\w.]+))?`"
+)
+
+
+def why_not(command: str) -> str:
+    """Why a command is not run; empty for one that is."""
+    if "scrapy crawl" in command and any(name in command for name in _CLUSTER):
+        return "needs Consul or Redis: tests/cluster"
+    return next((reason for start, reason in NOT_RUN.items() if command.startswith(start)), "")
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# --- commands ---
+
+
+def run_page(page: Path, folder: Path, wanted: list[str]) -> None:
+    with MockWeb(spec=WEB) as web:
+        copy = Copy(folder, web)
+        for command in [CRAWL] * (page.name in ON_A_CRAWL) + wanted:
+            copy.run(command)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    found = [each for each in commands(page) if not why_not(each) and each != "make demo"]
+    assert len(found) > 4
+    run_page(page, tmp_path, found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_runs(tmp_path: Path) -> None:
+    run_page(ROOT / "README.md", tmp_path, ["make demo"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in pages()[1:] if any(not why_not(each) for each in commands(page))],
+    ids=named,
+)
+def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path, [each for each in commands(page) if not why_not(each)])
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_each_command_and_option_exists(page: Path) -> None:
+    for command in commands(page):
+        words = shlex.split(command)
+        if words[0] == "make":
+            targets = [word for word in words[1:] if "=" not in word]
+            rules = (ROOT / "Makefile").read_text()
+            assert all(re.search(rf"^{each}:", rules, re.MULTILINE) for each in targets), command
+            arguments = next((word for word in words if word.startswith("ARGS=")), "ARGS=")
+            check_options("crawl", shlex.split(arguments.removeprefix("ARGS=")))
+        elif words[0].endswith("bin/scrapy") and words[1] != "list":
+            check_options(words[1], words[2:])
+
+
+def check_options(name: str, words: list[str]) -> None:
+    """Have the command of this name read its options, and look for the settings and arguments
+    given."""
+    command = import_module(f"krowlspider.commands.{name}").Command()
+    command.settings = Settings()
+    parser = argparse.ArgumentParser(conflict_handler="resolve", exit_on_error=False)
+    command.add_options(parser)
+    given, rest = parser.parse_known_args(words)
+    assert not [word for word in rest if word.startswith("-")], words
+    for each in given.set:
+        setting = each.partition("=")[0]
+        assert hasattr(settings, setting) or hasattr(default_settings, setting), setting
+    arguments = inspect.signature(BroadSpider).parameters
+    assert all(each.partition("=")[0] in arguments for each in getattr(given, "spargs", None) or [])
+
+
+def test_every_reason_not_to_run_is_of_a_command() -> None:
+    found = [each for page in pages() for each in commands(page)]
+    assert [start for start in NOT_RUN if not any(each.startswith(start) for each in found)] == []
+
+
+# --- names and links ---
+
+
+def test_the_page_of_settings_is_that_of_the_module() -> None:
+    assert settingsdoc.PAGE.read_text() == settingsdoc.page(), "run make docs"
+
+
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_every_name_and_link_of_a_page_exists(page: Path) -> None:
+    text = page.read_text()
+    for target in _LINK.findall(text):
+        assert "://" in target or (page.parent / target).exists(), target
+    for setting in re.findall(r"\bKROWL_[A-Z_]+\b", text):
+        assert hasattr(settings, setting) or setting.startswith("KROWL_TEST"), setting
+    for path, member in _NAME.findall(text):
+        found = ROOT / path
+        if not found.exists() and "/" not in path:
+            found = ROOT / (path.replace(".", "/") + ".py")
+            found = found if found.exists() else found.with_suffix("")
+        assert found.exists() or "*" in path, path
+        if member:
+            assert member in members(found), f"{path}: {member}"
+
+
+def members(path: Path) -> set[str]:
+    """Functions and classes of a module, with the methods of the classes."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}.{each.name}"
+                for each in node.body
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+    return found
+
+
+def test_the_page_of_stats_names_those_of_the_code_and_no_others() -> None:
+    page = (ROOT / "docs" / "stats.md").read_text()
+    listed = set(re.findall(r"`(krowl/[a-z_0-9]+/[a-z_0-9]+)", page)) - {
+        "krowl/a/b_count",
+        "krowl/a/b_ms",
+        "krowl/a/b",
+    }
+    folders = (ROOT / name for name in ("krowlspider", "extensions", "middlewares"))
+    source = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    written = set(re.findall(r'"(krowl/[a-z_0-9]+/[a-z_0-9]+)', source))
+    assert {*written, *(name for name in HELP if name.startswith("krowl/"))} <= listed
+    # Some parts are put together.
+    assert [
+        name
+        for name in listed
+        if f'"{name.rpartition("/")[2]}' not in source and name not in written
+    ] == []
+
+
+# --- shape ---
+
+
+def test_readme_and_architecture_are_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 700
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1300
+
+
+def test_each_decision_has_its_number_and_three_parts() -> None:
+    for number, path in enumerate(DECISIONS, 1):
+        text = path.read_text()
+        assert path.name.startswith(f"{number:04d}-")
+        assert text.startswith(f"# {number}. ")
+        parts = [text.index(f"\n## {part}\n") for part in ("Context", "Decision", "Cost")]
+        assert all(first < second for first, second in pairwise(parts))
+    index = (ROOT / "docs" / "adr" / "README.md").read_text()
+    assert [path.name for path in DECISIONS if f"({path.name})" not in index] == []
+
+
+def test_the_picture_of_a_crawl_is_small() -> None:
+    assert (ROOT / "docs" / "images" / "crawl.svg").stat().st_size < 150_000

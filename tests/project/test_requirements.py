@@ -1,0 +1,47 @@
+"""What make installs is what was looked at: each file by its hash."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.pins import FILES, pins_in, with_hashes
+from tests.support.crawling import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PINNED = [ROOT / name for name in FILES]
+
+
+@pytest.mark.parametrize("path", PINNED, ids=FILES)
+def test_every_requirement_has_its_hashes_and_no_index(path: Path) -> None:
+    text = path.read_text()
+    pins = pins_in(text)
+    assert len(pins) > 5
+    assert all(pins.values())
+    rest = re.sub(r" \\\n    --hash=sha256:[0-9a-f]{64}", "", text)
+    lines = [line for line in rest.splitlines() if line and line[0] != "#"]
+    assert all(re.fullmatch(r"-r [a-z./-]+|[\w.-]+==[\w.]+( ; .+)?", line) for line in lines)
+
+
+def test_make_installs_nothing_without_a_hash() -> None:
+    installs = [
+        line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line
+    ]
+    # The last one is what `make fuzz` takes.
+    assert len(installs) == len(FILES) + 1
+    assert all("--require-hashes" in line for line in installs)
+
+
+def test_renewed_hashes_leave_all_else_as_it_was() -> None:
+    one, two = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+    text = f"# A comment.\n-r other.txt\n\nPy_A.b==1.0 ; x \\\n    --hash={one}\n# Another.\nc==2\n"
+    compiled = f"c==2 \\\n    --hash={one}\npy-a-b==1.0 \\\n    --hash={one} \\\n    --hash={two}\n"
+    renewed = with_hashes(text, pins_in(compiled))
+    assert pins_in(renewed) == pins_in(compiled)
+    assert re.sub(r" \\\n    --hash=\S+", "", renewed) == re.sub(r" \\\n    --hash=\S+", "", text)
+    with pytest.raises(KeyError, match="c"):
+        with_hashes(text, pins_in(compiled[70:]))

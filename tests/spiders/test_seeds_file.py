@@ -1,0 +1,97 @@
+"""Seeds are read in chunks, however many there are, and each bad line is named."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.spiders.seeds_file import SeedsFile
+from tests.support.crawling import frontier_view, write_seeds
+from tests.support.crawls import page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# As strings they take 100 bytes each.
+LINES = 60_000
+
+
+def test_many_lines_are_never_in_memory_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "seeds.txt.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for start in range(0, LINES, 1000):
+            file.write(b"".join(b"host%d.example\n" % n for n in range(start, start + 1000)))
+    seeds = SeedsFile(path)
+    tracemalloc.start()
+    count = sum(len(urls) for urls, _ in seeds.chunks())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (count, seeds.good, seeds.bad) == (LINES, LINES, 0)
+    assert peak < 3_000_000 < 100 * LINES
+
+
+def test_bad_lines_keep_their_numbers_after_an_endless_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "seeds.txt"
+    path.write_bytes(b"a.test\n" + b"x" * 300_000 + b"\nb.test\nftp://c.test/\n")
+    seeds = SeedsFile(path)
+    with caplog.at_level(logging.WARNING):
+        assert [urls for urls, _ in seeds.chunks()] == [["https://a.test/", "https://b.test/"]]
+    named = [record.getMessage().split(" skipped")[0] for record in caplog.records]
+    assert named == [f"{path} line 2", f"{path} line 4"]
+
+
+def test_after_twenty_bad_lines_one_more_says_where_the_rest_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "seeds.txt"
+    path.write_text("no dots\n" * 25)
+    with caplog.at_level(logging.WARNING):
+        assert list(SeedsFile(path).chunks()) == []
+    assert len(caplog.records) == 21
+    assert "further bad lines are logged with LOG_LEVEL=DEBUG" in caplog.records[-1].getMessage()
+
+
+def test_a_gzip_that_breaks_off_is_read_as_far_as_it_goes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "seeds.txt.gz"
+    lines = b"".join(b"host%d.example\n" % n for n in range(50_000))
+    path.write_bytes(gzip.compress(lines)[:-5000])
+    seeds = SeedsFile(path)
+    with caplog.at_level(logging.ERROR):
+        count = sum(len(urls) for urls, _ in seeds.chunks())
+    assert 10_000 < count == seeds.good < 50_000
+    assert "breaks off" in caplog.text
+
+
+@pytest.mark.parametrize("lines", [[], ["# a comment", ""], ["no dots", "ftp://c.test/"]])
+def test_a_file_without_a_seed_is_a_mistake_and_told_in_one_line(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    path = write_seeds(tmp_path / "seeds.txt", lines)
+    crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
+    assert crawl.stats["finish_reason"] == "nothing_to_crawl"
+    told = f"Nothing to crawl: no line of {path} is a seed, and no URL is queued"
+    assert crawl.log.count(told) == 1
+    assert "Traceback" not in crawl.log
+
+
+def test_file_without_a_seed_is_fine_when_urls_are_queued(tmp_path: Path) -> None:
+    spec = [page("/robots.txt", "", status=404), page("/", "<a href=/a>a</a>"), page("/a", "x")]
+    path = tmp_path / "seeds.txt"
+    with SimulatedWeb(spec=spec) as web:
+        write_seeds(path, [web.url("a.test")])
+        SimulatedCrawl(tmp_path / "job", arguments={"seeds": path, "max_pages": 1}).run()
+        write_seeds(path, [])
+        crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run()
+        assert [entry.path for entry in pages(web.log())] == ["/", "/a"]
+        assert frontier_view(crawl.jobdir)["queued"] == 0

@@ -1,0 +1,377 @@
+"""Sitemaps in whole crawls: found with robots.txt, read politely, and what they name is fetched
+once."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.spiders.sitemaps import NAMED_MAX
+from tests.mockweb.audit import violations
+from tests.support.archived import assert_archived
+from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawls import DELAY, crawl_of, page, pages
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tests.mockweb import MockWeb
+
+
+ON = {"KROWL_SITEMAPS": 1}
+HOME = page("/", "home")
+LEAF = page("^/p", "leaf")
+NO_ROBOTS = page("/robots.txt", "", status=404)
+
+
+def robots(*lines: str, **more: Any) -> dict[str, Any]:
+    return page("/robots.txt", "\n".join(lines), **more)
+
+
+def here(host: str, path: str) -> str:
+    """A URL on a host of the mock web, whose port its rules fill in."""
+    return f"http://{host}:{{port}}{path}"
+
+
+def urlset(urls: Iterable[str]) -> str:
+    places = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
+    return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>'
+
+
+def index(urls: Iterable[str]) -> str:
+    places = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls)
+    return f"<sitemapindex>{places}</sitemapindex>"
+
+
+def xml(path: str, body: str, **more: Any) -> dict[str, Any]:
+    return {"path": path, "headers": {"Content-Type": "text/xml"}, "body": body, **more}
+
+
+def crawled(web: MockWeb, folder: Path, seeds: list[str] | None = None, **more: Any) -> Crawl:
+    """A crawl with sitemaps from the root of a.site.test."""
+    settings = ON | more.pop("settings", {})
+    seeds = seeds or [web.url("a.site.test")]
+    return crawl_of(web, folder, seeds, settings=settings, **more).run()
+
+
+def fetched(web: MockWeb) -> Counter[str]:
+    """What was asked for, host (no port) and path, robots.txt left out."""
+    return Counter(f"{e.host.partition(':')[0]}{e.path}" for e in pages(web.log()))
+
+
+def once(*names: str) -> Counter[str]:
+    return Counter(f"a.site.test{name}" if name[0] == "/" else name for name in names)
+
+
+def counted(crawl: Crawl) -> dict[str, int]:
+    """What was counted of sitemaps, and of what was dropped."""
+    parts = ("krowl/sitemaps/", "krowl/frontier/dropped_count/")
+    return {
+        name.rpartition("/")[2]: count
+        for name, count in crawl.stats.items()
+        if name.startswith(parts)
+    }
+
+
+def test_urls_of_sitemaps_are_fetched_once_and_archived(
+    tmp_path: Path,
+) -> None:
+    """/sitemap.xml is asked for as well, and that it is not there is nobody's concern."""
+    rules = robots("Sitemap: " + here("a.site.test", "/maps/1.xml"), "Sitemap: /maps/2.xml")
+    one = urlset(here("a.site.test", path) for path in ("/", "/p1", "/p2"))
+    two = urlset(here("a.site.test", path) for path in ("/p2", "/p3"))
+    spec = [rules, HOME, LEAF, xml("/maps/1.xml", one), xml("/maps/2.xml", two)]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        asked = ("/", "/maps/1.xml", "/maps/2.xml", "/sitemap.xml", "/p1", "/p2", "/p3")
+        assert fetched(web) == once(*asked)
+        assert counted(crawl) == {"read_count": 2, "url_count": 5}
+        assert crawl.stats["krowl/frontier/done_count"] == 7
+        assert [(item["url"][-3:], item["depth"]) for item in crawl.items] == [
+            (f"{web.port}/"[-3:], 0),
+            ("/p1", 1),
+            ("/p2", 1),
+            ("/p3", 1),
+        ]
+        assert violations(web.log(), min_delay=DELAY) == []
+        assert_archived(crawl.jobdir, web.log())
+        assert crawl.complaints == []
+
+
+def test_sitemap_xml_is_read_where_no_robots_txt_is(tmp_path: Path) -> None:
+    spec = [NO_ROBOTS, HOME, LEAF, xml("/sitemap.xml", urlset([here("a.site.test", "/p1")]))]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        assert fetched(web) == once("/", "/sitemap.xml", "/p1")
+        assert counted(crawl) == {"read_count": 1, "url_count": 1}
+
+
+def test_an_index_leads_to_sitemaps_of_every_form(tmp_path: Path) -> None:
+    """gzip as a file and as a coding, text, RSS; one beyond DOWNLOAD_MAXSIZE; one that breaks off;
+    an image."""
+    names = ("a.gz", "b.xml", "c.txt", "d.rss", "e.xml", "f.xml", "g.png")
+    with SimulatedWeb(spec=[NO_ROBOTS]) as web:
+        port = web.port
+    packed = gzip.compress(urlset([f"http://a.site.test:{port}/pa"]).encode())
+    places = {name: here("a.site.test", f"/p{name[0]}") for name in names}
+    spec = [
+        NO_ROBOTS,
+        HOME,
+        LEAF,
+        xml("/sitemap.xml", index(here("a.site.test", f"/{name}") for name in names)),
+        {"path": "/a.gz", "body_base64": base64.b64encode(packed).decode()},
+        xml("/b.xml", urlset([places["b.xml"]]), gzip=True),
+        {"path": "/c.txt", "body": places["c.txt"] + "\n"},
+        xml("/d.rss", f"<rss><channel><item><link>{places['d.rss']}</link></item></channel></rss>"),
+        xml("/e.xml", urlset([places["e.xml"]]) + "<!--" + " " * 60_000 + "-->"),
+        xml("/f.xml", f"<urlset><url><loc>{places['f.xml']}</loc></url><url><loc>http"),
+        {"path": "/g.png", "body": "\x89PNG", "headers": {"Content-Type": "image/png"}},
+    ]
+    with SimulatedWeb(spec=spec, port=port) as web:
+        crawl = crawled(web, tmp_path, settings={"DOWNLOAD_MAXSIZE": 50_000})
+        maps = ["/sitemap.xml", *(f"/{name}" for name in names)]
+        assert fetched(web) == once("/", *maps, *(f"/p{letter}" for letter in "abcdef"))
+        assert counted(crawl) == {"read_count": 7, "url_count": 6, "bad_count": 2}
+        assert violations(web.log(), min_delay=DELAY) == []
+        assert crawl.complaints == []
+
+
+def test_a_sitemap_speaks_for_its_own_domain_only(tmp_path: Path) -> None:
+    urls = [here("b.site.test", "/p1"), here("c.other.test", "/p1"), here("c.other.test", "/p2")]
+    children = [here("c.other.test", "/map.xml"), here("b.site.test", "/map.xml")]
+    spec = [
+        robots("Sitemap: /index.xml"),
+        HOME,
+        LEAF,
+        xml("/sitemap.xml", urlset(urls)),
+        xml("/index.xml", index(children)),
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        own = ("/", "/index.xml", "/sitemap.xml")
+        others = ("/p1", "/map.xml", "/index.xml", "/sitemap.xml")
+        assert fetched(web) == once(*own, *(f"b.site.test{path}" for path in others))
+        # Both hosts have all of these rules: two pages and a child each.
+        assert counted(crawl)["sitemap_domain"] == 6
+        assert {entry.host.partition(":")[0] for entry in web.log()} == {
+            "a.site.test",
+            "b.site.test",
+        }
+
+
+def test_sitemap_elsewhere_speaks_for_the_naming_domain(
+    tmp_path: Path,
+) -> None:
+    """It is fetched by the rules of the host it is on, and so are the sitemaps in it."""
+    cdn = "maps.cdn.test"
+    urls = [here("a.site.test", "/p1"), here("x.third.test", "/p1")]
+    spec = [
+        robots("Sitemap: " + here(cdn, "/i.xml"), host="a.site.test"),
+        robots("User-agent: *", "Disallow: /no", host=cdn),
+        HOME,
+        LEAF,
+        xml("/i.xml", index([here(cdn, "/yes.xml"), here(cdn, "/no.xml")]), host=cdn),
+        xml("/yes.xml", urlset(urls), host=cdn),
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        maps = (f"{cdn}/i.xml", f"{cdn}/yes.xml", f"{cdn}/sitemap.xml")
+        assert fetched(web) == once("/", "/sitemap.xml", "/p1", *maps)
+        assert counted(crawl) == {
+            "read_count": 2,
+            "url_count": 2,
+            "sitemap_domain": 1,
+            "robots": 1,
+        }
+        assert violations(web.log(), min_delay=DELAY) == []
+
+
+@pytest.mark.parametrize("argument", ["same_host", "same_domain"])
+def test_sitemap_line_stays_in_scope_as_a_link_does(tmp_path: Path, argument: str) -> None:
+    spec = [robots("Sitemap: " + here("b.other.test", "/map.xml")), HOME]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, arguments={argument: 1})
+        assert {entry.host for entry in web.log()} == {f"a.site.test:{web.port}"}
+        assert counted(crawl) == {argument.removeprefix("same_"): 1}
+
+
+def test_sitemaps_are_read_no_deeper_than_max_depth(tmp_path: Path) -> None:
+    """They are as deep as the links of the page that led to their site."""
+    names = ("b.two.test", "c.three.test")
+    links = f"<a href={here('b.two.test', '/')}>x</a>"
+    spec = [
+        NO_ROBOTS,
+        page("/", links, host="a.site.test"),
+        page("/", f"<a href={here('c.three.test', '/')}>x</a>", host="b.two.test"),
+        HOME,
+        *(
+            xml("/sitemap.xml", urlset([here(host, "/p1")]), host=host)
+            for host in ("a.site.test", *names)
+        ),
+        LEAF,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, arguments={"max_depth": 1})
+        assert fetched(web) == once("/", "/sitemap.xml", "/p1", "b.two.test/")
+        assert counted(crawl) == {"read_count": 1, "url_count": 1, "depth": 2}
+
+
+def test_an_index_in_an_index_in_an_index_is_the_end(tmp_path: Path) -> None:
+    spec = [NO_ROBOTS, HOME, LEAF, xml("/sitemap.xml", index([here("a.site.test", "/2.xml")]))]
+    spec += [xml("/2.xml", index([here("a.site.test", "/3.xml")]))]
+    spec += [xml("/3.xml", index([here("a.site.test", f"/4{x}.xml") for x in "ab"]))]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path)
+        assert fetched(web) == once("/", "/sitemap.xml", "/2.xml", "/3.xml")
+        assert counted(crawl) == {"read_count": 3, "url_count": 0, "sitemap_depth": 2}
+
+
+def test_an_index_of_itself_is_read_once(tmp_path: Path) -> None:
+    spec = [NO_ROBOTS, HOME, xml("/sitemap.xml", index([here("a.site.test", "/sitemap.xml")]))]
+    with SimulatedWeb(spec=spec) as web:
+        crawled(web, tmp_path)
+        assert fetched(web) == once("/", "/sitemap.xml")
+
+
+def test_robots_txt_and_errors_hold_for_sitemaps_as_for_pages(tmp_path: Path) -> None:
+    rules = robots("User-agent: *", "Disallow: /sitemap.xml", "Sitemap: /s.xml", "Sitemap: /t.xml")
+    names = urlset([here("a.site.test", "/p1")])
+    spec = [rules, HOME, LEAF, xml("/s.xml", names, status=500, first=1), xml("/s.xml", names)]
+    spec += [xml("/t.xml", names, status=500)]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, settings={"RETRY_TIMES": 1})
+        assert fetched(web) == once("/", "/s.xml", "/s.xml", "/t.xml", "/t.xml", "/p1")
+        assert counted(crawl) == {"read_count": 1, "url_count": 1, "robots": 1}
+        assert violations(web.log(), min_delay=DELAY) == []
+
+
+def test_redirected_sitemap_is_read_as_a_sitemap(tmp_path: Path) -> None:
+    """A host that sends everything unknown to its home page does not lose it."""
+    spec = [
+        robots("Sitemap: /old.xml"),
+        {"path": "/old.xml", "redirect": "/new.xml", "status": 301},
+        xml("/new.xml", urlset([here("a.site.test", "/p1")])),
+        {"path": "/sitemap.xml", "redirect": "/home"},
+        page("/home", "<title>Home</title><a href=/p2>x</a>"),
+        LEAF,
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, [web.url("a.site.test", "/p")])
+        asked = ("/p", "/old.xml", "/new.xml", "/sitemap.xml", "/home", "/p1", "/p2")
+        assert fetched(web) == once(*asked)
+        assert counted(crawl) == {"read_count": 1, "url_count": 1, "bad_count": 1}
+        assert [item["title"] for item in crawl.items if item["title"]] == ["Home"]
+
+
+@pytest.mark.parametrize("setting", [{"KROWL_SITEMAPS": 0}, {"ROBOTSTXT_OBEY": 0}])
+def test_no_sitemap_is_asked_for_without_robots_txt(
+    tmp_path: Path, setting: dict[str, object]
+) -> None:
+    """Nor where sitemaps are off."""
+    spec = [robots("Sitemap: /s.xml"), HOME]
+    with SimulatedWeb(spec=spec) as web:
+        crawled(web, tmp_path, settings=setting)
+        assert fetched(web) == once("/")
+
+
+def test_an_ordinary_spider_asks_for_no_sitemap(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[robots("Sitemap: /s.xml"), page("^/", "page")]) as web:
+        SimulatedCrawl(
+            tmp_path / "job",
+            spider="ordinary",
+            arguments={"root": web.url("a.site.test", "")},
+            settings=ON | {"SPIDER_MODULES": "tests.support.spiders"},
+        ).run()
+        assert fetched(web)["a.site.test/urgent"] == 1
+        assert [path for path in fetched(web) if path.endswith(".xml")] == []
+
+
+def test_what_the_caps_refuse_of_sitemaps_is_counted(tmp_path: Path) -> None:
+    lines = [f"Sitemap: /{number}.xml" for number in range(NAMED_MAX + 7)]
+    # One that is named again is no other.
+    spec = [robots(*lines[:9], *lines), HOME, LEAF]
+    spec += [xml("/0.xml", urlset(here("a.site.test", f"/p{n}") for n in range(50)))]
+    with SimulatedWeb(spec=spec) as web:
+        crawl = crawled(web, tmp_path, settings={"KROWL_HOST_QUEUE_MAX": 4})
+        # The seed, 3 sitemaps beside it, and the pages that find room where they were.
+        refused = NAMED_MAX + 1 - 3 + 50 - 2
+        assert fetched(web) == once("/", "/0.xml", "/1.xml", "/2.xml", "/p0", "/p1")
+        assert counted(crawl) == {
+            "read_count": 1,
+            "url_count": 50,
+            "sitemap_count": 7,
+            "host_queue": refused,
+        }
+
+
+def test_expired_robots_txt_brings_no_sitemap_again(tmp_path: Path) -> None:
+    urls = [here("a.site.test", f"/p{number}") for number in range(8)]
+    spec = [robots("Sitemap: /s.xml"), HOME, LEAF, xml("/s.xml", urlset(urls))]
+    with SimulatedWeb(spec=spec) as web:
+        crawled(web, tmp_path, settings={"KROWL_ROBOTS_TTL": 0.5, "KROWL_DELAY_MIN": 0.2})
+        assert len(web.log()) - len(pages(web.log())) >= 3
+        paths = ("/", "/s.xml", "/sitemap.xml", *(f"/p{number}" for number in range(8)))
+        assert fetched(web) == once(*paths)
+
+
+def test_after_kill_9_no_url_of_a_sitemap_is_lost(tmp_path: Path) -> None:
+    """Killed as its robots.txt, its index and its sitemaps have just been sent, and among its
+    pages."""
+    hosts = [f"h{number}.site.test" for number in range(8)]
+    urls = [here(host, f"/p{number}") for number in range(40) for host in hosts]
+    maps = [here("a.site.test", f"/{number}.xml") for number in range(4)]
+    spec = [robots("Sitemap: /i.xml"), HOME, LEAF, xml("/i.xml", index(maps))]
+    spec += [xml(f"/{number}.xml", urlset(urls[number::4])) for number in range(4)]
+    settings = ON | {
+        "KROWL_DELAY_MIN": 0.02,
+        "KROWL_DELAY_FACTOR": 0,
+        "KROWL_DOMAIN_CONCURRENCY": 9,
+    }
+
+    with SimulatedWeb(spec=spec) as web:
+
+        def sent(path: str, times: int) -> bool:
+            return sum(entry.path.startswith(path) for entry in web.log()) >= times
+
+        for path, times in (("/robots", 1), ("/i.xml", 1), ("/2.xml", 1), ("/p", 100)):
+            crawl = crawl_of(web, tmp_path, [web.url("a.site.test")], settings=settings)
+            crawl.run_until_killed(web, lambda path=path, times=times: sent(path, times))
+        crawl = crawl_of(web, tmp_path, [web.url("a.site.test")], settings=settings).run()
+        expected = {url.replace("{port}", str(web.port)) for url in urls}
+        found = Counter(entry.url for entry in web.log() if entry.path.startswith("/p"))
+        assert set(found) == expected
+        assert frontier_view(crawl.jobdir)["queued"] == 0
+        assert violations(web.log(), min_delay=0.02) == []
+
+
+@pytest.mark.parametrize("packed", [pytest.param("a coding", marks=pytest.mark.slow), "a file"])
+def test_a_domain_has_so_many_bytes_of_sitemaps_read_and_no_more(
+    tmp_path: Path, packed: str
+) -> None:
+    """Six of 45 MB, which come in 0.2 MB: five are read. What is refused is fetched, archived and
+    counted."""
+    names = [f"/s{number}.xml{'.gz' if packed == 'a file' else ''}" for number in range(6)]
+    robots = "".join(f"Sitemap: http://a.test:{{port}}{name}\n" for name in names)
+    spec = [page("/robots.txt", robots), page("/", "x"), page("/sitemap.xml", "", status=404)]
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
+        port = web.port
+    for number, name in enumerate(names):
+        url = f"http://a.test:{port}/of{number}"
+        body = f"<urlset>{' ' * 45_000_000}<url><loc>{url}</loc></url></urlset>"
+        content = base64.b64encode(gzip.compress(body.encode(), 1)).decode()
+        coding = {"Content-Encoding": "gzip"} if packed == "a coding" else {}
+        spec.append({"path": name, "body_base64": content, "headers": coding})
+    with SimulatedWeb(spec=[*spec, page("^/of", "x")], port=port) as web:
+        crawl = crawled(web, tmp_path)
+        read = {entry.path for entry in web.log() if entry.path.startswith("/of")}
+        assert len(read) == 5
+        assert {entry.path for entry in web.log()} >= set(names)
+        assert crawl.stats["krowl/sitemaps/read_count"] == 5
+        assert crawl.stats["krowl/frontier/dropped_count/sitemap_count"] == 1

@@ -1,0 +1,119 @@
+"""Small webs, crawls of them, and what is asked of both in many tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
+from tests.mockweb.graph import DEFAULT_FEATURES
+from tests.mockweb.robots import allowed_at, delay_at
+from tests.support.crawling import Crawl, write_seeds
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tests.mockweb.log import Entry
+
+AnyWeb = MockWeb | SimulatedWeb
+# Seconds, as in `tests.support.crawling.SETTINGS`.
+DELAY = 0.05
+QUICK = DEFAULT_FEATURES - {"crawl_delay", "busy"}
+AT_ONCE = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
+
+
+def page(path: str, body: str, **more: Any) -> dict[str, Any]:
+    """Return the rule of a mock web for a page."""
+    return {"path": path, "headers": {"Content-Type": "text/html"}, "body": body, **more}
+
+
+ROBOTS = page("/robots.txt", "", status=404)
+
+
+def anchors(*urls: object) -> str:
+    """Return the HTML of links to these URLs."""
+    return "".join(f"<a href={url}>x</a>" for url in urls)
+
+
+def crawl_of(web: AnyWeb, folder: Path, seeds: list[str] | None = None, **more: Any) -> Crawl:
+    """Return a crawl of a mock web from its seeds; simulated if the web is.
+
+    ``arguments`` and ``settings`` are those of `Crawl`.
+    """
+    arguments = dict(more.pop("arguments", {}))
+    arguments["seeds"] = write_seeds(folder / "seeds.txt", seeds or web.seeds())
+    return crawl_class(web)(folder / "job", arguments=arguments, **more)
+
+
+def crawl_class(web: AnyWeb) -> type[Crawl]:
+    """Return the class of crawls that can reach a web."""
+    return SimulatedCrawl if isinstance(web, SimulatedWeb) else Crawl
+
+
+def one_page(web: AnyWeb, folder: Path, path: str, **settings: Any) -> Crawl:
+    """Crawl from one page, without retries."""
+    return crawl_of(
+        web, folder, [web.url("a.test", path)], settings={"RETRY_TIMES": 0, **settings}
+    ).run()
+
+
+def crawl_raw(folder: Path, seeds: Iterable[str], **settings: Any) -> Crawl:
+    """A crawl of these seeds, without trying again and without delays."""
+    quick = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
+    return SimulatedCrawl(
+        folder / "job",
+        arguments={"seeds": write_seeds(folder / "seeds.txt", seeds)},
+        settings={**quick, **settings},
+    ).run()
+
+
+def refused(crawl: Crawl, code: int = 2) -> str:
+    """Run a crawl that must not start; return the one line that it ends with."""
+    crawl.run(code=code)
+    assert "Traceback" not in crawl.log, crawl.log
+    errors = [line for line in crawl.log.splitlines() if line.startswith("krowlspider: ")]
+    assert len(errors) == 1, crawl.log
+    return errors[0]
+
+
+def pages(entries: list[Entry]) -> list[Entry]:
+    """Return the requests other than for robots.txt."""
+    return [entry for entry in entries if entry.path != "/robots.txt"]
+
+
+def paths(entries: list[Entry]) -> list[str]:
+    """Return the paths of the requests other than for robots.txt."""
+    return [entry.path for entry in pages(entries)]
+
+
+def impolite(web: AnyWeb, delay: float = DELAY) -> list[str]:
+    """Return the violations in the log of a web that is a graph."""
+    return violations(
+        web.log(),
+        min_delay=lambda host: delay_at(web.graph, host, delay),
+        allowed=lambda host, path: allowed_at(web.graph, host, path),
+    )
+
+
+def failures(crawl: Crawl) -> dict[str, int]:
+    """Return the number of failed fetches by their reason."""
+    return _under("krowl/fetch/failed_count/", crawl.stats)
+
+
+def dropped(crawl: Crawl) -> dict[str, int]:
+    """Return the number of dropped URLs by their reason."""
+    return _under("krowl/frontier/dropped_count/", crawl.stats)
+
+
+def _under(prefix: str, stats: dict[str, Any]) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count for name, count in stats.items() if name.startswith(prefix)
+    }
+
+
+def status_lines(crawl: Crawl) -> int:
+    """Return the number of status lines that say that the crawl is paused."""
+    return crawl.log.count("| paused: no room in ")

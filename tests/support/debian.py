@@ -1,0 +1,191 @@
+"""Programs out of Debian's packages: the one on PATH, or one fetched once and unpacked, not
+installed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from tests.support.warm import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Removed by hand, it is made anew from the packages of the day.
+CACHE = ROOT / ".cache" / "debian"
+# Seconds; the longest step fetches 124 MB.
+_PATIENCE = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package, where its program stands in it, and the suite that has it when the machine's own
+    has not."""
+
+    name: str
+    program: str
+    suite: str | None = None
+
+
+PACKAGES = {
+    # Debian's usr/bin/chromium is a script that looks for the rest in /usr/lib.
+    "chromium": Package("chromium", "usr/lib/chromium/chromium"),
+    "redis-server": Package("redis-server", "usr/bin/redis-server"),
+    "nginx": Package("nginx", "usr/sbin/nginx"),
+    "promtool": Package("prometheus", "usr/bin/promtool"),
+    # The last one that Debian made: 1.8.7.
+    "consul": Package("consul", "usr/bin/consul", "bullseye"),
+}
+
+
+class MissingProgram(Exception):
+    """A program is neither on PATH nor to be fetched; the message says what to do."""
+
+
+# Servers stand in /usr/sbin, which is not on everybody's PATH.
+_SERVERS = "/usr/sbin"
+
+
+def program(name: str, cache: Path = CACHE, path: str | None = None) -> Path:
+    """Return the program of this name, one of `PACKAGES`, ready to be run.
+
+    It is looked for on ``path``, by default PATH and where servers stand. Several processes may ask
+    at once: one fetches, the others wait.
+
+    :raises MissingProgram: it is not on PATH, and apt cannot fetch it
+    """
+    if path is None:
+        path = f"{os.environ['PATH']}:{_SERVERS}"
+    if found := shutil.which(name, path=path):
+        return Path(found)
+    launcher = cache / name / name
+    if not launcher.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache / "lock"):
+            if not launcher.exists():
+                _make(name, cache)
+    return launcher
+
+
+def _make(name: str, cache: Path) -> None:
+    package = PACKAGES[name]
+    unfinished = cache / f"{name}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    root = unfinished / "root"
+    root.mkdir(parents=True)
+    try:
+        for archive in _fetched(package, unfinished / "apt"):
+            _output("dpkg-deb", "-x", archive, root)
+        if not (root / package.program).exists():
+            raise FileNotFoundError(f"what apt-get fetched holds no {package.program}")
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).strip()
+        raise MissingProgram(
+            f"no {name} on PATH, and Debian's package {package.name} is not to be had:\n{said}\n"
+            f"Install {name} so that it is on PATH, or see to it that apt-get fetches packages here"
+        ) from error
+    shutil.rmtree(unfinished / "apt")
+    _write_launcher(unfinished / name, root, package.program)
+    unfinished.rename(cache / name)
+
+
+def _fetched(package: Package, folder: Path) -> list[Path]:
+    """The package, and of those that it depends on the ones that are not installed."""
+    apt = Apt(folder / "own")
+    apt.update()
+    if package.suite is not None and not apt.knows(package.name):
+        apt = apt.of_suite(package.suite, folder)
+        apt.update()
+    return apt.download(package.name)
+
+
+class Apt:
+    """apt with the machine's configuration and list of what is installed, and all that it writes in
+    ``folder``.
+
+    So it needs no root, leaves the machine as it is, and its lists are never older than what it
+    asks for.
+    """
+
+    def __init__(self, folder: Path, more: Iterable[str] = ()):
+        self._folder = folder
+        self._complaints = ""
+        for each in ("lists", "archives"):
+            (folder / each / "partial").mkdir(parents=True)
+        self._options = [
+            *("-o", f"Dir::State={folder}", "-o", f"Dir::State::lists={folder / 'lists'}"),
+            *("-o", f"Dir::Cache={folder}", "-o", f"Dir::Cache::archives={folder / 'archives'}"),
+            *("-o", f"Dir::State::status={_installed()}"),
+            # The locks are those of the machine, which only root may take.
+            *("-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root"),
+            *("-o", "Acquire::Languages=none"),
+            *("-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"),
+            *more,
+        ]
+
+    def update(self) -> None:
+        """Fetch the lists; what cannot be fetched is told only when something is missing for it."""
+        done = subprocess.run(
+            ["apt-get", *self._options, "update"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+        self._complaints = done.stderr
+
+    def knows(self, package: str) -> bool:
+        return package in _output("apt-cache", *self._options, "pkgnames", package).split()
+
+    def download(self, package: str) -> list[Path]:
+        how = ("install", "--yes", "--download-only", "--no-install-recommends", package)
+        try:
+            _output("apt-get", *self._options, *how)
+        except subprocess.CalledProcessError as error:
+            raise OSError(f"{self._complaints}{error.stderr}") from error
+        return sorted(self._folder.glob("archives/*.deb"))
+
+    def of_suite(self, suite: str, folder: Path) -> Apt:
+        """One for another suite, from where the machine has Debian's own archive."""
+        archive = _output(
+            *("apt-get", *self._options, "indextargets", "--format", "$(REPO_URI)"),
+            *("Created-By: Packages", "Origin: Debian", "Label: Debian"),
+        ).split()
+        if not archive:
+            raise OSError(f"{self._complaints}the sources of apt do not name Debian's archive")
+        sources = folder / f"{suite}.list"
+        sources.write_text(f"deb {archive[0]} {suite} main\n")
+        more = ("-o", f"Dir::Etc::SourceList={sources}", "-o", "Dir::Etc::SourceParts=-")
+        return Apt(folder / suite, more)
+
+
+def _installed() -> str:
+    """The machine's list of what is installed."""
+    said = _output("apt-config", "shell", "file", "Dir::State::status/f")
+    return shlex.split(said)[0].partition("=")[2]
+
+
+def _write_launcher(path: Path, root: Path, program: str) -> None:
+    """A script that runs a program with the libraries that were fetched with it, wherever the
+    folder stands."""
+    folders = {library.parent.relative_to(root) for library in root.rglob("lib*.so*")}
+    libraries = ":".join(f"$root/{folder}" for folder in sorted({Path("usr/lib"), *folders}))
+    path.write_text(
+        '#!/bin/sh\nroot=$(dirname "$(readlink -f "$0")")/root\n'
+        f'export LD_LIBRARY_PATH="{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
+        f'exec "$root/{program}" "$@"\n'
+    )
+    path.chmod(0o755)
+
+
+def _output(*command: str | Path) -> str:
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=_PATIENCE
+    ).stdout

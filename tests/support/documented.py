@@ -1,0 +1,105 @@
+"""The commands of README.md and docs/, and a copy of the project in which a test runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.crawling import DEADLINE, ROOT, SETTINGS, write_seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.mockweb import MockWeb
+
+_FENCE = re.compile(r"^ *```(?:sh|console)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+# What a copy has of the project, as links.
+_PARTS = (
+    *("krowlspider", "extensions", "middlewares", "tests", "Makefile"),
+    *("requirements.txt", "requirements-dev.txt"),
+)
+
+
+def pages() -> list[Path]:
+    """README.md and the pages of docs/, without the decisions."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of a page, each on one line, in their order."""
+    joined = (re.sub(r" \\\n *", " ", block) for block in _FENCE.findall(page.read_text()))
+    lines = (line.strip().removeprefix("$ ") for block in joined for line in block.splitlines())
+    return [line for line in lines if line]
+
+
+class Copy:
+    """A copy of the project whose crawls reach the mock web.
+
+    In a command, https://example.org/ becomes the mock web's URL, and names of hosts have its port.
+    """
+
+    def __init__(self, folder: Path, web: MockWeb):
+        self.folder = folder
+        self._web = web
+        for name in _PARTS:
+            (folder / name).symlink_to(ROOT / name)
+        self._make_venv()
+        hosts = ("example.org", "example.com", "example.net")
+        write_seeds(folder / "seeds" / "example.txt", [web.url(host) for host in hosts])
+        (folder / "scrapy.cfg").write_text("[settings]\ndefault = mock_settings\n")
+        lines = (f"{name} = {value!r}" for name, value in SETTINGS.items() if name != "STATS_CLASS")
+        text = "\n".join(
+            [
+                "from krowlspider.settings import *",
+                *lines,
+                "KROWL_RESOLVE = dict.fromkeys(['*.org', '*.com', '*.net'], '127.0.0.1')",
+            ]
+        )
+        (folder / "mock_settings.py").write_text(f"{text}\n")
+
+    def _make_venv(self) -> None:
+        """One that make takes for complete."""
+        venv = self.folder / ".venv"
+        venv.mkdir()
+        for path in Path(sys.prefix).iterdir():
+            if path.suffix != ".stamp":
+                (venv / path.name).symlink_to(path)
+        for name in ("requirements", "requirements-dev"):
+            (venv / f"{name}.stamp").touch()
+
+    def run(self, command: str) -> None:
+        """Run a command, which must end with exit code 0."""
+        done = subprocess.run(
+            ["/bin/sh", "-c", self._put(command)],
+            cwd=self.folder,
+            env=dict(self._environment()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert done.returncode == 0, (
+            f"{command}\nexit code {done.returncode}:\n{done.stdout[-5000:]}"
+        )
+
+    def _put(self, command: str) -> str:
+        """The command for the mock web."""
+        # Scrapy's own components look names up elsewhere.
+        host = "127.0.0.1" if "scrapy fetch" in command else "example.org"
+        command = command.replace("https://example.org/", self._web.url(host))
+        return re.sub(r"(--[a-z-]+ example\.\w+)", rf"\1:{self._web.port}", command)
+
+    def _environment(self) -> Iterator[tuple[str, str]]:
+        """Without what a make that runs the tests tells its children."""
+        for name, value in os.environ.items():
+            if not name.startswith(("MAKE", "MFLAGS", "PYTEST")):
+                yield name, value
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        yield "TMPDIR", str(self.folder / "tmp")

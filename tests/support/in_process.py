@@ -1,0 +1,107 @@
+"""Commands of the project, run in the process of the test: no start, and no imports."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING
+
+from scrapy.cmdline import execute
+from scrapy.utils.log import _uninstall_scrapy_root_handler
+from twisted.python import log as twisted_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_here(
+    words: Sequence[str],
+    *,
+    given: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    merged: bool = False,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run ``scrapy`` with these words, with ``given`` as its input; return its exit code, output
+    and errors. ``merged``: errors are among the output, as `subprocess.STDOUT` has them."""
+    with ExitStack() as stack:
+        stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        stdin.write(given)
+        stdin.seek(0)
+        code = execute_here(words, stdin, stdout, stdout if merged else stderr, environment)
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(list(words), code, stdout.read(), stderr.read())
+
+
+def execute_here(
+    words: Sequence[str],
+    stdin: IO[bytes],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run ``scrapy`` with these words on these files; return its exit code."""
+    with _state_kept(), _streams(stdin, stdout, stderr):
+        os.environ.update(environment or {})
+        try:
+            execute(["scrapy", *words])
+        except SystemExit as end:
+            if end.code is None or isinstance(end.code, int):
+                return end.code or 0
+            print(end.code, file=sys.stderr)
+            return 1
+        finally:
+            sys.stdout.flush()
+    raise AssertionError("scrapy ends with an exit code")
+
+
+@contextmanager
+def _streams(*files: IO[bytes]) -> Iterator[None]:
+    """Have standard input, output and errors be these files, for the interpreter and for C."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    kept = [os.dup(number) for number in range(3)]
+    for number, file in enumerate(files):
+        os.dup2(file.fileno(), number)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", 1, closefd=False)
+    try:
+        yield
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+        for number, file in enumerate(kept):
+            os.dup2(file, number)
+            os.close(file)
+
+
+@contextmanager
+def _state_kept() -> Iterator[None]:
+    """Undo what a command does to its process."""
+    handlers = [signal.getsignal(number) for number in _SIGNALS]
+    environment, root = dict(os.environ), logging.getLogger()
+    logging_before = root.level, root.handlers[:]
+    observers = list(twisted_log.theLogPublisher.observers)
+    # The command has a handler of its own; those of the test would format each line again.
+    root.handlers.clear()
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        gc.unfreeze()
+        for observer in set(twisted_log.theLogPublisher.observers) - set(observers):
+            twisted_log.removeObserver(observer)
+        _uninstall_scrapy_root_handler()
+        logging.captureWarnings(False)
+        root.level, root.handlers[:] = logging_before[0], logging_before[1]
+        os.environ.clear()
+        os.environ.update(environment)
+        for number, handler in zip(_SIGNALS, handlers, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,81 @@
+"""``make demo 2>&1 | python -m tests.support.screenshot FILE.svg``: draws the output as a terminal shows
+it.
+
+Lines of Scrapy's start, and all but the first status lines, are left out; an ellipsis stands for
+them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_COLUMNS = 118
+# Status lines that are shown.
+_STATUS = 6
+_WIDTH, _HEIGHT, _MARGIN = 7.8, 18, 16
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[([\w.]+)\] ")
+_SHOWN = {
+    *("extensions.status", "krowlspider.crawl.status", "krowlspider.spiders.broad"),
+    "krowlspider.crawl.monitoring.endpoint",
+}
+_ELLIPSIS = "[...]"
+
+
+def shown(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that are drawn."""
+    status, dropping = 0, False
+    for line in lines:
+        if match := _STAMP.match(line):
+            is_status = "pages/s" in line
+            status += is_status
+            drop = match[1] not in _SHOWN or (is_status and status > _STATUS)
+        else:
+            # A line that belongs to the one before.
+            drop = dropping and bool(line.strip())
+        if drop and not dropping:
+            yield _ELLIPSIS
+        if not drop:
+            yield line
+        dropping = drop
+
+
+def draw(lines: Iterable[str]) -> str:
+    """An SVG of lines, long ones broken as a terminal breaks them."""
+    rows: list[str] = []
+    for line in lines:
+        rows += wrap(line, _COLUMNS, drop_whitespace=False, break_on_hyphens=False) or [""]
+    width, height = _COLUMNS * _WIDTH + 2 * _MARGIN, len(rows) * _HEIGHT + 2 * _MARGIN
+    text = "\n".join(
+        f'<text x="{_MARGIN}" y="{_MARGIN + _HEIGHT * (at + 0.75):.0f}"{_style(row)}>{escape(row)}</text>'
+        for at, row in enumerate(rows)
+        if row.strip()
+    )
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img"
+ aria-label="A terminal in which make demo crawls a web on this machine">
+<rect width="100%" height="100%" rx="8" fill="#1e1e1e"/>
+<g font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13" fill="#d4d4d4"
+ xml:space="preserve">
+{text}
+</g>
+</svg>
+"""
+
+
+def _style(row: str) -> str:
+    if row.startswith("$"):
+        return ' fill="#8fd18f"'
+    return ' fill="#808080"' if row == _ELLIPSIS else ""
+
+
+if __name__ == "__main__":
+    output = [line.rstrip("\n") for line in sys.stdin]
+    Path(sys.argv[1]).write_text(draw(["$ make demo", *shown(output)]))

@@ -1,0 +1,155 @@
+"""Whole crawls by the real command, in the process of the test and in simulated time.
+
+All of the crawler is real but its clocks, its network and what watches its process from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from krowlspider.archive.write.writer import WarcWriter
+from krowlspider.config.table import CHECKERS
+from krowlspider.crawl.job import Job, _jobs
+from tests.support.crawling import Crawl
+from tests.support.in_process import execute_here
+from tests.support.simulated_loop import SimulatedLoop, clocks, scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scrapy.crawler import Crawler
+
+    from tests.support.simulated_loop import Script
+    from tests.support.simulated_web import SimulatedWeb
+
+
+class _Writer(WarcWriter):
+    """Knows how many of its orders its thread has not answered."""
+
+    at_work = 0
+
+    def _hand_over(self) -> None:
+        self.at_work += len(self._waiting)
+        super()._hand_over()
+
+    def _settle(self, outcomes: list[Callable[[], None]], size: int) -> None:
+        self.at_work -= len(outcomes)
+        super()._settle(outcomes, size)
+
+
+class SimulatedJob(Job):
+    """A job on the simulated clocks."""
+
+    writer = _Writer
+    wall = staticmethod(clocks.wall)
+    monotonic = staticmethod(clocks.monotonic)
+
+    def open(self) -> None:
+        super().open()
+        loop, archive = asyncio.get_running_loop(), self.archive
+        assert isinstance(loop, SimulatedLoop)
+        assert isinstance(archive, _Writer)
+        # On a full disk its thread tries again every second.
+        loop.wait_for(lambda: archive.at_work > 0 and not archive.stalled, lambda: archive.stalled)
+
+
+class SimulatedJobs:
+    """The extension that makes the job of a crawl a simulated one, before anybody asks for it."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        _jobs[crawler] = SimulatedJob(crawler.settings, crawler.spidercls.name)
+        return cls()
+
+
+_HANDLER = "krowlspider.engine.handler.DownloadHandler"
+_SETTINGS: Mapping[str, object] = {
+    "TWISTED_REACTOR_ENABLED": 0,
+    "ASYNCIO_EVENT_LOOP": "tests.support.simulated_loop.SimulatedLoop",
+    # Without a reactor, Scrapy would put its own in their place.
+    "DOWNLOAD_HANDLERS": f'{{"http": "{_HANDLER}", "https": "{_HANDLER}"}}',
+    "PROMETHEUS_ENABLED": 0,
+}
+# What watches or tunes a process has no place in that of a test.
+_EXTENSIONS = {
+    "tests.support.simulated_crawl.SimulatedJobs": -1000,
+    "extensions.watchdog.Watchdog": None,
+    "extensions.gc_tuning.GcTuning": None,
+    "extensions.loop_lag.LoopLag": None,
+}
+
+
+def interrupt() -> None:
+    """Send SIGINT to the crawl that runs."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def interrupted_when(condition: Callable[[], bool]) -> Script:
+    """The script of a crawl that SIGINT ends once a condition is true."""
+    yield condition
+    interrupt()
+
+
+@dataclass
+class SimulatedCrawl(Crawl):
+    """One run of ``scrapy crawl``.
+
+    ``script`` is what happens meanwhile, ``longest_turn`` what the run finds of that of its loop.
+    """
+
+    script: Script | None = None
+    longest_turn: float = 0.0
+
+    def run_until_killed(
+        self, web: SimulatedWeb, condition: Callable[[], bool], *, code: int = 0
+    ) -> Self:
+        """Run until a condition is true, as if the process was killed then.
+
+        The folder and the web are afterwards what they were at that moment. SIGINT ends the crawl
+        with ``code``.
+        """
+        copy = self.jobdir.with_name(f"{self.jobdir.name}.killed")
+
+        def die() -> Script:
+            yield condition
+            shutil.copytree(self.jobdir, copy)
+            web.hold()
+            interrupt()
+
+        self.script = die()
+        self.run(code=code)
+        web.go_back()
+        shutil.rmtree(self.jobdir)
+        copy.rename(self.jobdir)
+        return self
+
+    def start(self) -> NoReturn:
+        raise AssertionError("a simulated crawl only runs to its end: give it a script")
+
+    def run(self, *, code: int = 0) -> Self:
+        own = json.loads(str(self.settings.get("EXTENSIONS", "{}")))
+        extensions = json.dumps({**_EXTENSIONS, **own})
+        self.settings = {**_SETTINGS, **self.settings, "EXTENSIONS": extensions}
+        scripts[:] = [] if self.script is None else [self.script]
+        # Scrapy would make one only after it has made one of asyncio's own.
+        loop = SimulatedLoop()
+        asyncio.set_event_loop(loop)
+        environment = {"STATS_FILE": str(self.stats_path)}
+        # A start refuses to run without Twisted's reactor.
+        refuse = CHECKERS.pop("TWISTED_REACTOR_ENABLED")
+        try:
+            with self.log_path.open("w+b") as log, self.log_path.open("rb") as nothing:
+                found = execute_here(self.words(), nothing, log, log, environment)
+        finally:
+            CHECKERS["TWISTED_REACTOR_ENABLED"] = refuse
+            loop.close()
+        self.longest_turn = loop.longest_turn
+        if loop.failure is not None:
+            raise loop.failure
+        assert found == code, f"exit code {found}:\n{self.log[-5000:]}"
+        return self

@@ -1,0 +1,170 @@
+"""An event loop in simulated time: it jumps to its next timer when there is nothing else to do.
+
+A crawl on it takes the CPU of its work, and none of its waits. The servers that it asks are on the
+same loop, behind a network in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from tests.support.simulated_net import HOP, join
+
+if TYPE_CHECKING:
+    from asyncio import BaseProtocol, BaseTransport, Future
+
+_LOOK_AT_CLOCK = 1e-5
+# That with which threads wake the loop.
+_OWN_SOCKETS = 1
+# Seconds that a thread may take for what the loop waits for, and those between two looks at it.
+_PATIENCE = 60.0
+_LOOK_AT_THREADS = 0.05
+
+
+class Clocks:
+    """The clocks of the simulated machine, in seconds. They go on over all of its processes.
+
+    Each look at one takes a moment, so that no two times are the same.
+    """
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+        self._epoch = time.time() - self.now
+
+    def monotonic(self) -> float:
+        self.now += _LOOK_AT_CLOCK
+        return self.now
+
+    def wall(self) -> float:
+        return self.monotonic() + self._epoch
+
+
+clocks = Clocks()
+# Makes the server's end of a connection to a port of any address.
+Server = Callable[[], "BaseProtocol"]
+servers: dict[int, Server] = {}
+# What happens while the next loop runs: a script goes on once the condition that it yields is true.
+Script = Iterator[Callable[[], bool]]
+scripts: list[Script] = []
+# Seconds between two looks at a condition.
+_LOOK = 0.01
+_ports = count(32_768)
+
+
+class _Selector(selectors.DefaultSelector):
+    """Let time pass while nothing is ready.
+
+    ``threads_work`` is whether threads have work that ends soon, ``is_real`` whether something is
+    waited for that takes real time. ``longest_turn`` is the longest time that the loop
+    has worked without a look at its sockets, in CPU seconds, which a busy machine does not change.
+    """
+
+    threads_work: Callable[[], bool]
+    is_real: Callable[[], bool]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest_turn = 0.0
+        self._begun = time.thread_time()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.longest_turn = max(self.longest_turn, time.thread_time() - self._begun)
+        try:
+            return self._select(timeout)
+        finally:
+            self._begun = time.thread_time()
+
+    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        begun = time.monotonic()
+        # Only a thread can go on.
+        while not ready and (timeout is None or self.threads_work()):
+            assert time.monotonic() - begun < _PATIENCE, "a thread has not answered the loop"
+            ready = super().select(_LOOK_AT_THREADS)
+        if ready or timeout is None:
+            return ready
+        # A socket of the real network may be that of a name server.
+        if self.is_real() or len(self.get_map()) > _OWN_SOCKETS:
+            begun = time.monotonic()
+            ready = super().select(timeout)
+            clocks.now += time.monotonic() - begun
+        else:
+            clocks.now += timeout
+        return ready
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """``failure`` is the assertion of a script that failed."""
+
+    def __init__(self) -> None:
+        self._jumping = _Selector()
+        self._calls = 0
+        self.wait_for(lambda: False, lambda: False)
+        self.failure: AssertionError | None = None
+        super().__init__(self._jumping)
+        while scripts:
+            self.call_later(_LOOK, self._go_on, scripts.pop())
+
+    def wait_for(self, has_work: Callable[[], bool], is_real: Callable[[], bool]) -> None:
+        """Wait for threads of others: see `_Selector`."""
+        self._jumping.threads_work = lambda: self._calls > 0 or has_work()
+        self._jumping.is_real = is_real
+
+    @property
+    def longest_turn(self) -> float:
+        """Return the longest time between two looks at the sockets, in CPU seconds."""
+        return self._jumping.longest_turn
+
+    def _go_on(self, script: Script) -> None:
+        try:
+            condition = next(script, None)
+        except AssertionError as error:
+            self.failure = error
+            signal.raise_signal(signal.SIGINT)
+        else:
+            self._wait(condition, script)
+
+    def _wait(self, condition: Callable[[], bool] | None, script: Script) -> None:
+        if condition is None:
+            return
+        if condition():
+            self._go_on(script)
+        else:
+            self.call_later(_LOOK, self._wait, condition, script)
+
+    def close(self) -> None:
+        """Let the servers learn of the connections that were closed last."""
+        if not self.is_closed():
+            self.wait_for(lambda: False, lambda: False)
+            self.run_until_complete(asyncio.sleep(3 * HOP))
+        super().close()
+
+    def time(self) -> float:
+        return clocks.now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Future[Any]:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self._calls += 1
+        future.add_done_callback(self._called)
+        return future
+
+    def _called(self, _: Future[Any]) -> None:
+        self._calls -= 1
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Server, host: str, port: int, **_: Any
+    ) -> tuple[BaseTransport, BaseProtocol]:
+        await asyncio.sleep(HOP)
+        server = servers.get(port)
+        if server is None:
+            raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")
+        ends = ("127.0.0.1", next(_ports)), (host, port)
+        return join(self, protocol_factory, server, ends)

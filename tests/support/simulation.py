@@ -1,0 +1,437 @@
+"""A crawl in simulated time: the real scheduler, downloader, middlewares, robots gate and frontier,
+on a web, an engine and clocks that are played. An hour of it takes seconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from heapq import heappop, heappush
+from ipaddress import ip_address
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Request, Response
+from scrapy.settings import Settings
+from scrapy.signalmanager import SignalManager
+from scrapy.statscollectors import MemoryStatsCollector
+from scrapy.utils.defer import maybe_deferred_to_future
+
+import krowlspider.crawl.job
+from krowlspider.crawl.answers.failures import as_scrapy
+from krowlspider.crawl.answers.outages import Outages
+from krowlspider.crawl.job import Job
+from krowlspider.crawl.parts import frontier_limits, robots_fetches
+from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.fetch.dns.resolver import ResolverStats
+from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
+from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.work_mark import WorkMark
+from krowlspider.spiders.broad import BroadSpider
+from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.urls.host import host_of
+from tests.frontier.memory import MemoryStore
+from tests.mockweb.log import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterable
+    from pathlib import Path
+
+    from krowlspider.frontier.store.store import Store
+
+COMMIT_S = 1.0
+# What a request takes the loop.
+SEND_S = 0.0002
+DATE = "date"
+
+
+@dataclass(slots=True)
+class Clocks:
+    """Of one machine: a wall clock that may be set, and a monotonic one that never is. Seconds."""
+
+    monotonic: float = 1000.0
+    wall: float = 1_700_000_000.0
+
+    def pass_(self, seconds: float) -> None:
+        self.monotonic += seconds
+        self.wall += seconds
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a host does with a request, ``latency`` seconds after it came: an answer, or a failure
+    of that class.
+
+    ``retry_after`` is what the header of that name says, in its own words, or `DATE` for a date;
+    ``rest`` what it means, in seconds.
+    """
+
+    latency: float
+    status: int = 200
+    body: bytes = b""
+    location: str | None = None
+    retry_after: str | None = None
+    rest: float = 0.0
+    failure: type[FetchError] | None = None
+
+    def headers(self, wall: float) -> dict[str, str]:
+        """Those of an answer that is sent at this time of the wall clock."""
+        after = self.retry_after
+        if after == DATE:
+            # A date has whole seconds.
+            after = formatdate(wall + self.rest + 1, usegmt=True)
+        given = {"Location": self.location, "Retry-After": after}
+        if after is not None:
+            given["Date"] = formatdate(wall, usegmt=True)
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class Web:
+    """What is crawled. ``log`` is what its servers wrote down."""
+
+    def __init__(self) -> None:
+        self.log: list[Entry] = []
+
+    def answer(self, host: str, path: str, now: float) -> Answer:
+        """``now`` is in monotonic seconds."""
+        raise NotImplementedError
+
+    def address(self, host: str) -> str:
+        """Where a host lives."""
+        raise NotImplementedError
+
+    def links(self, host: str, path: str) -> list[str]:
+        """What a page links to."""
+        raise NotImplementedError
+
+
+class _Pause:
+    """What a coroutine awaits until the simulation has come to a time."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+
+    def __await__(self) -> Generator[_Pause, None, None]:
+        yield self
+
+
+class SimulatedHandler(BaseDownloadHandler):
+    """In the place of the download handler: asks the played web."""
+
+    def __init__(self, crawler: SimulatedCrawler):
+        super().__init__(crawler)
+        self._crawl = crawler.simulation
+
+    async def download_request(self, request: Request) -> Response:
+        crawl, clocks = self._crawl, self._crawl.clocks
+        in_flight = crawl.scheduler.flights.get(request)
+        assert in_flight is not None
+        host = in_flight.host.name
+        path = "/" + in_flight.url.split("/", 3)[3]
+        start = clocks.monotonic
+        address = crawl.web.address(host)
+        if not crawl.scheduler.flights.reserve_address(in_flight, address):
+            raise AddressBusy(address)
+        answer = crawl.web.answer(host, path, start)
+        entry = Entry(
+            start, 0.0, host, path, "GET", answer.status, 0, "", "", 0, "", False, True, 0
+        )
+        entry.address = address
+        crawl.open[request] = entry
+        await _Pause(answer.latency)
+        del crawl.open[request]
+        entry.end, entry.retry_after = clocks.monotonic, answer.rest
+        crawl.web.log.append(entry)
+        nameless = answer.failure is not None and issubclass(answer.failure, NameFailed)
+        if not nameless or answer.failure is NameNotFound:
+            crawl.job.names.answered += 1
+        if answer.failure is not None:
+            entry.status, entry.complete = 0, False
+            error = answer.failure(f"{host} as played")
+            raise as_scrapy(error) from error
+        request.meta["download_latency"] = entry.end - start
+        return Response(
+            in_flight.url,
+            status=answer.status,
+            headers=answer.headers(clocks.wall),
+            body=answer.body,
+            request=request,
+            ip_address=ip_address(address),
+        )
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Slot:
+    """The engine's: it forgets requests, and is asked to look for more."""
+
+    closing = None
+
+    def __init__(self) -> None:
+        self.nextcall = self
+        self.wanted = False
+
+    def schedule(self, delay: float = 0) -> None:
+        self.wanted = True
+
+    def remove_request(self, request: Request) -> None:
+        """The scheduler puts itself in front of this."""
+
+
+class _Scraper:
+    concurrent_items = 16
+
+    async def _scrape(self, result: object, request: Request) -> None:
+        raise AssertionError("pages are played")
+
+
+class _Engine:
+    def __init__(self) -> None:
+        self._slot = _Slot()
+        self.scraper = _Scraper()
+        self.scheduler: Scheduler
+
+
+class SimulatedCrawler:
+    """What the parts ask of a crawler."""
+
+    def __init__(self, simulation: Simulation, settings: Settings):
+        self.simulation = simulation
+        self.settings = settings
+        self.signals = SignalManager(self)
+        self.stats = MemoryStatsCollector(self)  # type: ignore[arg-type]
+        self.engine = _Engine()
+        self.spider = BroadSpider()
+
+
+class _Room:
+    """A disk with room, and nothing on it: in the place of folder, archive and what a mend found."""
+
+    temporary = stalled = full = False
+    open_to_others = ""
+    files = bytes_cut = 0
+    damaged = ()
+    path = "simulated"
+
+
+class SimulatedJob(Job):
+    """A job with the clocks and the store of a simulation, and no archive."""
+
+    def __init__(self, simulation: Simulation, settings: Settings):
+        super().__init__(settings)
+        self._simulation = simulation
+        self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
+        self.blamed: list[object] = []
+        self.mark = WorkMark(simulation.folder / "mark", b"boot")
+        self.holds = []
+        self.wall = lambda: simulation.clocks.wall
+
+    def open(self) -> None:
+        """As the downloader does it."""
+        settings, clocks = self._settings, self._simulation.clocks
+        self.store = self._simulation.store  # type: ignore[assignment]
+        self.hasher = IdentityHasher(1)
+        self.frontier = Frontier(
+            self._simulation.store,
+            SeenSet(self._simulation.store, 200_000),
+            frontier_limits(settings),
+            self.rule,
+            monotonic=lambda: clocks.monotonic,
+            wall=self.wall,
+            boot=b"boot",
+        )
+        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
+        self.names = ResolverStats()
+        self.outages = Outages(self.frontier, self.names)
+
+    def run(self, **calls: object) -> None:
+        """The simulation has the clock."""
+
+    @property
+    def stalled(self) -> None:
+        return None
+
+    @property
+    def full(self) -> None:
+        return None
+
+    def commit_now(self) -> None:
+        commit = self.frontier.begin_commit()
+        commit.write()
+        self.frontier.end_commit(commit)
+
+    async def close(self) -> None:
+        self.commit_now()
+        self.frontier.close()
+
+
+@dataclass(eq=False)
+class Simulation:
+    """One crawl of a web, over a store that outlives its processes.
+
+    ``reopen`` gives the store of the next process, after an end in order (True) or a death (False).
+    """
+
+    web: Web
+    reopen: Callable[[bool], Store]
+    folder: Path
+    overrides: dict[str, Any] = field(default_factory=dict)
+    clocks: Clocks = field(default_factory=Clocks)
+    job_class: type[SimulatedJob] = SimulatedJob
+
+    def __post_init__(self) -> None:
+        self._numbers = count()
+        self.dropped: Counter[str] = Counter()
+        # When processes were killed, in monotonic seconds.
+        self.deaths: list[float] = []
+        # Most requests in flight at a time.
+        self.busiest = 0
+        self._start(in_order=True)
+
+    # --- processes ---
+
+    def _start(self, *, in_order: bool) -> None:
+        settings = Settings()
+        settings.setmodule("krowlspider.settings")
+        handlers = dict.fromkeys(("http", "https"), "tests.support.simulation.SimulatedHandler")
+        settings.setdict({"DOWNLOAD_HANDLERS": handlers, "KROWL_CONTACT": "t@example.org"})
+        settings.setdict(self.overrides)
+        self.store = self.reopen(in_order)
+        self.open: dict[Request, Entry] = {}
+        self._events: list[tuple[float, int, Coroutine[Any, Any, Any], Request]] = []
+        self.crawler = SimulatedCrawler(self, settings)
+        self.job = self.job_class(self, settings)
+        krowlspider.crawl.job._jobs[self.crawler] = self.job  # type: ignore[index]
+        self.scheduler = self.crawler.engine.scheduler = Scheduler(self.crawler)  # type: ignore[arg-type]
+        self.downloader = Downloader(self.crawler)  # type: ignore[arg-type]
+        self.scheduler.open(self.crawler.spider)
+
+    async def restart(self, down: float, wall_jump: float = 0.0) -> None:
+        """SIGINT: requests in flight come to their end; then another process. The machine's wall
+        clock is set meanwhile."""
+        while self._events:
+            self._advance(self._events[0][0])
+        await maybe_deferred_to_future(self.scheduler.close("shutdown"))
+        self._again(down, wall_jump, in_order=True)
+
+    def crash(self, down: float, wall_jump: float = 0.0) -> None:
+        """SIGKILL: connections break, and the disk keeps what was written."""
+        self.deaths.append(self.clocks.monotonic)
+        for entry in self.open.values():
+            entry.end, entry.complete, entry.status = self.clocks.monotonic, False, 0
+            self.web.log.append(entry)
+        old, events = self.store, self._events
+        self._again(down, wall_jump, in_order=False)
+        # What the dead process still does, in this one, goes to a store that nobody reads.
+        for _, _, work, _ in events:
+            work.close()
+        old.close()
+
+    def _again(self, down: float, wall_jump: float, *, in_order: bool) -> None:
+        self.dropped += self.scheduler.counted()
+        self.clocks.pass_(down)
+        self.clocks.wall += wall_jump
+        self._start(in_order=in_order)
+
+    # --- time ---
+
+    def run_until(self, end: float) -> None:
+        """Crawl until a time, in monotonic seconds."""
+        commit_at = self.clocks.monotonic + COMMIT_S
+        while (now := self.clocks.monotonic) < end:
+            self._send(end)
+            due = self.job.frontier.schedule.next_due()
+            wait = end if due is None else max(due - self.job.frontier.now(), 0.001)
+            if self.job.outages.paused:
+                wait = max(wait, self.job.outages.next_probe())
+            wake = now + wait
+            if self.downloader.needs_backout():
+                wake = end
+            first = self._events[0][0] if self._events else end
+            self._advance(min(first, wake, commit_at, end))
+            if self.clocks.monotonic >= commit_at:
+                self.job.commit_now()
+                commit_at += COMMIT_S
+
+    def _advance(self, to: float) -> None:
+        """What is ready until then goes on at its time, or now when that has passed."""
+        while self._events and self._events[0][0] <= to:
+            at, _, work, request = heappop(self._events)
+            self._pass_until(at)
+            self._step(work, request)
+        self._pass_until(to)
+
+    def _pass_until(self, to: float) -> None:
+        self.clocks.pass_(max(0.0, to - self.clocks.monotonic))
+
+    def _send(self, end: float) -> None:
+        slot = self.crawler.engine._slot
+        while not self.downloader.needs_backout() and self.clocks.monotonic < end:
+            slot.wanted = False
+            request = self.scheduler.next_request()
+            if request is None and not slot.wanted:
+                break
+            if request is None:
+                # The scheduler's turn of the loop is over, which takes time; then come the others.
+                self._advance(self.clocks.monotonic + 0.001)
+            else:
+                self.clocks.pass_(SEND_S)
+                self.downloader.active.add(request)
+                self._step(self.downloader.download(request), request)
+        self.busiest = max(self.busiest, len(self.downloader.active))
+
+    def _step(self, work: Coroutine[Any, Any, Any], request: Request) -> None:
+        """Go on with a download until it waits again, and with what the engine does after it."""
+        try:
+            while not isinstance(pause := work.send(None), _Pause):
+                pass
+        except StopIteration as end:
+            self._ended(request, end.value)
+        except Exception as error:
+            # The engine hands these to the errback; anything else is a fault.
+            if not isinstance(error, IgnoreRequest) and not isinstance(error.__cause__, FetchError):
+                raise
+            self._ended(request, None)
+        else:
+            at = self.clocks.monotonic + pause.seconds
+            heappush(self._events, (at, next(self._numbers), work, request))
+
+    def _ended(self, request: Request, result: Response | Request | None) -> None:
+        if isinstance(result, Request):
+            self.scheduler.enqueue_request(result)
+        elif result is not None:
+            host = host_of(result.url)
+            path = "/" + result.url.split("/", 3)[3]
+            self.discover(self.web.links(host, path), via=host)
+        self.crawler.engine._slot.remove_request(request)
+
+    def discover(self, urls: Iterable[str], via: str | None = None) -> int:
+        """Hand URLs over, as the spider does with seeds and links."""
+        return self.scheduler.intake.discover(urls, depth=int(via is not None), via=via)
+
+
+def in_memory() -> Callable[[bool], Store]:
+    """A store whose content outlives processes; after a death it is another one, as it was."""
+    data: dict[bytes, bytes] = {}
+
+    class Kept(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self._data = data
+            self.get = data.get
+
+        def close(self) -> None:
+            pass
+
+    def reopen(in_order: bool) -> Store:
+        nonlocal data
+        if not in_order:
+            data = dict(data)
+        return Kept()
+
+    return reopen

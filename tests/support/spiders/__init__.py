@@ -1,0 +1,1 @@
+"""Spiders that tests run on the project's scheduler."""

@@ -1,0 +1,270 @@
+"""Processes that begin with their imports done: ``python -m scrapy ...`` without the second of CPU
+that these take.
+
+A server, which this module is when run, imports what the modules of `SERVED` need, and forks for
+each order. In all else it is a process of its own, as one by `subprocess`: its number, environment,
+files, signals and end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVED = ("scrapy", "tests.mockweb", "tests.powerloss.child")
+
+# With all that is in them. None may install a reactor.
+_PACKAGES = (
+    *("krowlspider", "extensions", "middlewares"),
+    *("scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares"),
+)
+_MODULES = (
+    *("scrapy.cmdline", "scrapy.core.scraper", "scrapy.extensions.feedexport", "scrapy.squeues"),
+    *("scrapy.extensions.closespider", "scrapy.extensions.memusage", "scrapy.extensions.telnet"),
+    *("tests.mockweb.render", "tests.mockweb.server", "tests.mockweb.spec", "uvloop"),
+    *("argparse", "tests.support.statsdump"),
+)
+# Read when an interpreter starts, or by the dynamic linker.
+_OF_THE_START = ("PYTHON", "LC_", "LANG", "LD_")
+_ORDER_MAX = 2**17
+_INT = 4
+
+_File = int | IO[bytes]
+
+
+class _Order(NamedTuple):
+    module: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+
+
+class WarmProcess:
+    """What `subprocess.Popen` has of a process without pipes; ``status`` has its number, and at its
+    end how it ended."""
+
+    def __init__(self, status: int):
+        self._status = status
+        self.pid = self._read()
+        self.returncode: int | None = None
+
+    def _read(self) -> int:
+        found = os.read(self._status, _INT)
+        assert found, "the server of warm processes has ended"
+        return int.from_bytes(found, "big", signed=True)
+
+    def poll(self) -> int | None:
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return code
+
+    def _look(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
+            self.returncode = self._read()
+            os.close(self._status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+Process = subprocess.Popen[bytes] | WarmProcess
+
+
+class _Server:
+    """It ends, with all that it has started, when this process does."""
+
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
+                cwd=ROOT,
+                pass_fds=[theirs.fileno()],
+            )
+        self.environment = _of_the_start(os.environ)
+        atexit.register(self._end)
+
+    def start(self, order: _Order, files: Sequence[int]) -> WarmProcess:
+        ours, theirs = os.pipe()
+        try:
+            socket.send_fds(self._orders, [json.dumps(order).encode()], [*files, theirs])
+        finally:
+            os.close(theirs)
+        return WarmProcess(ours)
+
+    def _end(self) -> None:
+        self._orders.close()
+        self._process.wait()
+
+
+def _of_the_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in environment.items() if k.startswith(_OF_THE_START)}
+
+
+# Set by conftest.py: what is no test starts each process from nothing.
+enabled = False
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    cold: bool = False,
+    cwd: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+    stdin: _File | None = None,
+    stdout: _File | None = None,
+    stderr: _File | None = None,
+) -> Process:
+    """Start a command: warm when it is ``python -m`` one of `SERVED`, else as `subprocess.Popen`
+    does."""
+    words = [str(word) for word in command]
+    given = dict(os.environ if environment is None else environment)
+    warm = (
+        enabled
+        and not cold
+        and words[:2] == [sys.executable, "-m"]
+        and words[2] in SERVED
+        and cwd == ROOT
+    )
+    if not warm or _of_the_start(given) != _server().environment:
+        return subprocess.Popen(
+            words, cwd=cwd, env=given, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+    files = [
+        number if file is None else file if isinstance(file, int) else file.fileno()
+        for number, file in enumerate(
+            (stdin, stdout, stdout if stderr == subprocess.STDOUT else stderr)
+        )
+    ]
+    return _server().start(_Order(words[2], words[3:], given), files)
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    given: bytes = b"",
+    cwd: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, with ``given`` as its input; returns its exit code, output and
+    errors."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        files[0].write(given)
+        files[0].seek(0)
+        process = start(
+            command,
+            cwd=cwd,
+            environment=environment,
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
+        )
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+            process.wait()
+        for file in files[1:]:
+            file.seek(0)
+        return subprocess.CompletedProcess(list(command), code, files[1].read(), files[2].read())
+
+
+# --- the server ---
+
+
+def _serve(orders: socket.socket) -> _Order | None:
+    """Fork for each order. Returns in the child with its order, and here when nobody gives orders
+    any more."""
+    running: dict[int, tuple[int, int]] = {}
+    while True:
+        ready, _, _ = select.select([orders, *running], [], [])
+        for each in ready:
+            if each is not orders:
+                pid, status = running.pop(each)
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                _tell(status, code)
+                os.close(each)
+                os.close(status)
+                continue
+            text, files, _, _ = socket.recv_fds(orders, _ORDER_MAX, 4)
+            if not text:
+                for pid, _ in running.values():
+                    os.kill(pid, signal.SIGKILL)
+                return None
+            pid = os.fork()
+            if not pid:
+                for number, file in enumerate(files[:3]):
+                    os.dup2(file, number)
+                orders.detach()
+                os.closerange(3, max(os.sysconf("SC_OPEN_MAX"), 4))
+                return _Order(*json.loads(text))
+            running[os.pidfd_open(pid)] = pid, files.pop()
+            _tell(running[next(reversed(running))][1], pid)
+            for file in files:
+                os.close(file)
+
+
+def _tell(status: int, number: int) -> None:
+    # Nobody may wait for it any more.
+    with suppress(BrokenPipeError):
+        os.write(status, number.to_bytes(_INT, "big", signed=True))
+
+
+def _main() -> None:
+    orders = socket.socket(fileno=int(sys.argv[1]))
+    for name in _PACKAGES:
+        for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(found.name)
+    for name in _MODULES:
+        importlib.import_module(name)
+    assert "twisted.internet.reactor" not in sys.modules
+    # Its pages stay shared.
+    gc.freeze()
+    order = _serve(orders)
+    if order is None:
+        return
+    os.environ.clear()
+    os.environ.update(order.environment)
+    sys.argv[1:] = order.arguments
+    runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()

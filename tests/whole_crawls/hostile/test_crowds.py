@@ -1,0 +1,162 @@
+"""Thousands of hosts that one page names, beside 60 good ones, in simulated time: the good ones
+keep their pace."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.fetch import errors
+from tests.frontier.memory import MemoryStore
+from tests.support.simulation import Answer, Simulation, Web
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from krowlspider.fetch.errors import FetchError
+
+GOOD, PAGES, LATENCY = 60, 80, 0.1
+# When the hub names its hosts, and from when on, and until when, the good ones are to have their
+# pace again, in seconds.
+STRUCK, SETTLED, END = 12.0, 24.0, 36.0
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What the hub names: ``hosts`` of ``domains``, at ``addresses``, and how they answer."""
+
+    hosts: int = 3_000
+    domains: int = 500
+    addresses: int = 500
+    latency: float = 0.01
+    status: int = 200
+    failure: type[FetchError] | None = None
+    retry_after: str | None = None
+
+
+class Crowded(Web):
+    def __init__(self, attack: Attack):
+        super().__init__()
+        self.attack = attack
+
+    def answer(self, host: str, path: str, now: float) -> Answer:
+        if host.startswith("good"):
+            return Answer(LATENCY, 404 if path == "/robots.txt" else 200)
+        attack = self.attack
+        # Not all at once: a burst of failures is a matter of outages.
+        latency = attack.latency * (0.8 + zlib.crc32(host.encode()) % 100 / 250)
+        return Answer(
+            latency, attack.status, failure=attack.failure, retry_after=attack.retry_after
+        )
+
+    def address(self, host: str) -> str:
+        number = int(host.partition(".test")[0].rpartition(".")[2].lstrip("abdgo"))
+        if host.startswith("good"):
+            return f"10.1.{number}.1"
+        number %= self.attack.addresses
+        return f"10.{2 + number // 250}.{number % 250}.1"
+
+    def links(self, host: str, path: str) -> list[str]:
+        return []
+
+    def rate(self, kind: str, begin: float, end: float) -> float:
+        """Requests a second to hosts of a kind that ended from a second of the crawl to another."""
+        begun = self.log[0].start
+        asked = sum(
+            begin <= entry.end - begun < end for entry in self.log if entry.host.startswith(kind)
+        )
+        return asked / (end - begin)
+
+
+class Fresh(Web):
+    """Hosts that take half a second, each in a block with few others."""
+
+    def answer(self, host: str, path: str, now: float) -> Answer:
+        return Answer(0.5, 404 if path == "/robots.txt" else 200)
+
+    def address(self, host: str) -> str:
+        number = int(host[1:-5]) * 101
+        return f"{20 + number // 65_536}.{number // 256 % 256}.{number % 256}.1"
+
+    def links(self, host: str, path: str) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("via", [None, "hub.test"])
+def test_a_crawl_that_knows_nobody_yet_uses_its_slots(tmp_path: Path, via: str | None) -> None:
+    """2,000 hosts, named by seeds or by one page: 4,000 requests of 0.5 s each in 256 slots take 8
+    s at the least."""
+
+    async def run() -> Web:
+        web = Fresh()
+        crawl = Simulation(web, lambda _: MemoryStore(), tmp_path)
+        crawl.discover((f"http://h{number}.test/" for number in range(2000)), via=via)
+        crawl.run_until(crawl.clocks.monotonic + 11.0)
+        return web
+
+    assert len(asyncio.run(run()).log) == 4000
+
+
+def crawled(attack: Attack, folder: Path) -> Crowded:
+    async def run() -> Crowded:
+        return _crawl(attack, folder)
+
+    return asyncio.run(run())
+
+
+def _crawl(attack: Attack, folder: Path) -> Crowded:
+    web = Crowded(attack)
+    crawl = Simulation(web, lambda _: MemoryStore(), folder)
+    good = [f"good{number}.test" for number in range(GOOD)]
+    crawl.discover(f"http://{host}/{page}" for host in good for page in range(PAGES))
+    start = crawl.clocks.monotonic
+    crawl.run_until(start + STRUCK)
+    crawl.discover(
+        (f"http://h{n}.bad{n % attack.domains}.test/" for n in range(attack.hosts)),
+        via="www.hub.test",
+    )
+    crawl.run_until(start + END)
+    return web
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        Attack(latency=10.0, failure=errors.ConnectionReset),
+        Attack(domains=256, addresses=32),
+        Attack(domains=256, addresses=32, latency=20.0),
+    ],
+    ids=["dead", "fast", "slow"],
+)
+def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path, attack: Attack) -> None:
+    web = crawled(attack, tmp_path)
+    before, after = web.rate("good", 4.0, STRUCK), web.rate("good", SETTLED, END)
+    assert before > 60
+    assert after >= 0.9 * before
+    # The others are not forgotten over them.
+    assert web.rate("h", SETTLED, END) > 5
+
+
+@pytest.mark.parametrize("latency", [0.01, 0.3])
+def test_address_of_many_names_is_asked_ten_times_a_second(tmp_path: Path, latency: float) -> None:
+    web = crawled(Attack(hosts=1000, domains=500, addresses=1, latency=latency), tmp_path)
+    times = sorted(entry.start for entry in web.log if entry.host.startswith("h"))
+    assert min(b - a for a, b in pairwise(times)) >= 0.1 - 1e-6
+    assert 9 <= web.rate("h", SETTLED, END) <= 10.1
+
+
+def test_a_retry_after_holds_for_all_names_of_an_address(tmp_path: Path) -> None:
+    """An hour, of which a minute holds for all; then one is asked, which says so again."""
+    attack = Attack(
+        hosts=1000, domains=500, addresses=1, latency=0.01, status=429, retry_after="3600"
+    )
+    web = crawled(attack, tmp_path)
+    asked = Counter(entry.host for entry in web.log if entry.host.startswith("h"))
+    assert len(asked) == 3
+    assert web.rate("good", SETTLED, END) >= 0.9 * web.rate("good", 4.0, STRUCK)

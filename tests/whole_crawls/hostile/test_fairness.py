@@ -1,0 +1,67 @@
+"""Attacks by number beside 60 good hosts, in real time, which takes the CPU of each host.
+
+Those keep their pace, and no address is asked more than it bears. More attacks are in
+test_crowds.py, in simulated time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.crawling import Crawl, write_seeds
+from tests.support.farm import STRIKES, Attack, Farm
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+# The pace and the shares are those of an ordinary crawl.
+DEFAULTS = {
+    "KROWL_DELAY_MIN": 0.25,
+    "KROWL_DELAY_FACTOR": 5,
+    "KROWL_IP_CONCURRENCY": 8,
+    "KROWL_IP_DELAY_MIN": 0.1,
+    "KROWL_COMMIT_INTERVAL": 1,
+    "KROWL_FIRST_BYTE_TIMEOUT": 10,
+    "KROWL_RETRY_DELAY": 30,
+}
+# Seconds after the attack within which, and until when, good hosts are to have their pace again.
+SETTLED, END = 15, 30
+
+
+def crawled(tmp_path: Path, attack: Attack) -> Farm:
+    farm = Farm(attack)
+    with farm:
+        crawl = Crawl(
+            tmp_path / "job",
+            arguments={"seeds": write_seeds(tmp_path / "seeds.txt", farm.seeds())},
+            settings={**DEFAULTS, "KROWL_RESOLVE": json.dumps(attack.names())},
+            feed=False,
+        ).start()
+        # Its start, and a hub that has to wait for its domain.
+        time.sleep(STRIKES + END + 6)
+        crawl.interrupt()
+    before, after = farm.rate("good", -5, 0), farm.rate("good", SETTLED, END)
+    print(
+        f"{attack}: good hosts {before:.0f} to {after:.0f} requests/s, the others"
+        f" {farm.rate('bad', SETTLED, END):.0f}, at most {farm.most('bad')}"
+    )
+    return farm
+
+
+def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path) -> None:
+    farm = crawled(tmp_path, Attack(pages=5, domains=256, addresses=32))
+    before = farm.rate("good", -5, 0)
+    assert before > 20
+    assert farm.rate("good", SETTLED, END) >= 0.3 * before
+
+
+def test_address_of_many_names_is_asked_ten_times_a_second(tmp_path: Path) -> None:
+    farm = crawled(tmp_path, Attack(links=5000, domains=1000, addresses=1))
+    assert 5 <= farm.rate("bad", SETTLED, END) <= 10.5
+    assert farm.most("bad") <= 11

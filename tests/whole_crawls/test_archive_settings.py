@@ -1,0 +1,566 @@
+"""Each setting of the archive does what it says, in whole crawls and to the record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import threading
+import zlib
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy.settings import BaseSettings
+from zlib_ng import zlib_ng
+
+from krowlspider import __version__, settings
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.crawl.archiving.provenance import own_address, warcinfo
+from tests.fetch.nameserver import NXDOMAIN, Zone, nameserver, refusing_port
+from tests.mockweb import MockWeb
+from tests.support.archived import Records, assert_archived, sha1, stored, valid_records
+from tests.support.crawling import CONTACT, Crawl, write_seeds
+from tests.support.crawls import crawl_of, crawl_raw, failures, page
+from tests.support.rawweb import HTML, Raw, RawWeb, answer
+from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NO_ROBOTS = page("/robots.txt", "", status=404)
+NO_DELAY = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "RETRY_TIMES": 0}
+
+
+def named(*urls: str) -> str:
+    places = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
+    return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>'
+
+
+# --- KROWL_WARC_METADATA ---
+
+LEADING = [
+    {
+        "host": "b.test",
+        "path": "/robots.txt",
+        "redirect": "http://d.test:{port}/robots.txt",
+    },
+    page("/robots.txt", "User-agent: *\nAllow: /\n"),
+    page("/sitemap.xml", named("http://a.test:{port}/mapped"), host="a.test"),
+    page(
+        "/",
+        "<meta charset=iso-8859-2><a href=/two>2</a><a href=/moved>m</a><a href=#here>h</a>",
+        host="a.test",
+        headers={"Content-Type": "text/html"},
+    ),
+    {"path": "/moved", "redirect": "/again"},
+    {"path": "/again", "redirect": "/target"},
+    page("^/(two|target|mapped)$", "<p>leaf"),
+    page("/", "<p>root"),
+]
+TIMES = ("fetchTimeMs", "firstByteTimeMs", "dnsTimeMs", "connectTimeMs", "tlsTimeMs")
+
+
+def test_metadata_describe_each_fetch(
+    tmp_path: Path,
+) -> None:
+    """How it was found, the time that it took, and what was found in it."""
+    with SimulatedWeb(spec=LEADING, tls=True) as web:
+        seeds = [web.url("a.test"), web.url("b.test"), web.url("c.test", tls=True)]
+        told = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
+        crawl = crawl_of(web, tmp_path, seeds, settings=told).run()
+        records = valid_records(crawl.jobdir / "warc")
+        entries = web.log()
+        a = web.url("a.test", "")
+        expected: dict[str, list[tuple[str, str]]] = {
+            f"{a}/robots.txt": [("hop", "P")],
+            web.url("b.test", "/robots.txt"): [("hop", "P")],
+            web.url("d.test", "/robots.txt"): [
+                ("redirected-from", web.url("b.test", "/robots.txt")),
+                ("via", web.url("b.test", "/robots.txt")),
+                ("hop", "R"),
+            ],
+            web.url("c.test", "/robots.txt", tls=True): [("hop", "P")],
+            f"{a}/": [("hop", "S"), ("depth", "0"), ("outlinks", "3"), ("charset", "iso8859-2")],
+            f"{a}/two": [
+                ("via", f"{a}/"),
+                ("hop", "L"),
+                ("depth", "1"),
+                ("outlinks", "0"),
+                ("charset", "cp1252"),
+            ],
+            f"{a}/moved": [("via", f"{a}/"), ("hop", "L"), ("depth", "1")],
+            f"{a}/again": [
+                ("redirected-from", f"{a}/moved"),
+                ("via", f"{a}/moved"),
+                ("hop", "R"),
+                ("depth", "1"),
+            ],
+            f"{a}/target": [
+                ("redirected-from", f"{a}/moved"),
+                ("redirected-from", f"{a}/again"),
+                ("via", f"{a}/again"),
+                ("hop", "R"),
+                ("depth", "1"),
+                ("outlinks", "0"),
+                ("charset", "cp1252"),
+            ],
+            f"{a}/sitemap.xml": [("via", f"{a}/robots.txt"), ("hop", "M"), ("depth", "1")],
+            f"{a}/mapped": [
+                ("via", f"{a}/sitemap.xml"),
+                ("hop", "M"),
+                ("depth", "1"),
+                ("outlinks", "0"),
+                ("charset", "cp1252"),
+            ],
+            seeds[1]: [("hop", "S"), ("depth", "0"), ("outlinks", "0"), ("charset", "cp1252")],
+            seeds[2]: [("hop", "S"), ("depth", "0"), ("outlinks", "0"), ("charset", "cp1252")],
+        }
+    notes = {note.url: note for note in records.of_kind("metadata")}
+    answers = {first.url: first for first in records.of_kind("response", "revisit")}
+    # One of each fetch, and about that fetch.
+    assert len(records.of_kind("metadata")) == len(entries) == len(answers)
+    assert notes.keys() == answers.keys() == {entry.url for entry in entries}
+    for url, note in notes.items():
+        assert note["WARC-Concurrent-To"] == answers[url]["WARC-Record-ID"]
+        assert note["WARC-Date"] == answers[url]["WARC-Date"]
+        assert note["Content-Type"] == "application/warc-fields"
+        assert note["WARC-Block-Digest"] == sha1(note.block)
+    assert {
+        url: [(name, value) for name, value in notes[url].told if name not in TIMES]
+        for url in expected
+    } == expected
+    first_of = {entry.conn: entry.url for entry in reversed(entries)}
+    for url, note in notes.items():
+        times = {name: float(value) for name, value in note.told if name in TIMES}
+        assert times["fetchTimeMs"] >= times["firstByteTimeMs"] > 0
+        # Of a connection that was there already there is nothing to say.
+        opened = {"dnsTimeMs", "connectTimeMs"} if url in first_of.values() else set()
+        opened |= {"tlsTimeMs"} if opened and url.startswith("https") else set()
+        assert times.keys() == {"fetchTimeMs", "firstByteTimeMs"} | opened
+        assert times["fetchTimeMs"] >= sum(value for name, value in times.items() if name in opened)
+        assert all(times[name] > 0 for name in opened)
+
+
+def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=LEADING) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=NO_DELAY).run()
+        records = valid_records(crawl.jobdir / "warc")
+        a = web.url("a.test", "")
+        asked = len(web.log())
+    assert {note.url: note.told for note in records.of_kind("metadata")} == {
+        f"{a}/again": [("redirected-from", f"{a}/moved"), ("via", f"{a}/moved")],
+        f"{a}/target": [
+            ("redirected-from", f"{a}/moved"),
+            ("redirected-from", f"{a}/again"),
+            ("via", f"{a}/again"),
+        ],
+    }
+    assert len(records) == 1 + 2 * asked + 2
+
+
+# --- KROWL_WARC_FAILURES, KROWL_WARC_DNS ---
+
+
+@contextmanager
+def name_server(names: dict[str, tuple[int, list[str]] | int | None]) -> Iterator[Zone]:
+    """A name server in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def opened() -> tuple[Any, Zone]:
+        manager = nameserver(names)
+        return manager, await manager.__aenter__()
+
+    try:
+        manager, zone = asyncio.run_coroutine_threadsafe(opened(), loop).result()
+        try:
+            yield zone
+        finally:
+            asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def asks(zone: Zone) -> dict[str, Any]:
+    """Settings by which names are looked up there, and nowhere else."""
+    return {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
+
+
+@pytest.mark.parametrize(("obeys", "path"), [(1, "/robots.txt"), (0, "/p")])
+def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, path: str) -> None:
+    """Where robots.txt cannot be had that is the fetch that failed, and the page is not asked for."""
+    silent = Raw(b"", hangs=True)
+    names: dict[str, tuple[int, list[str]] | int | None] = {
+        "gone.example": NXDOMAIN,
+        "fine.example": (60, ["127.0.0.1"]),
+    }
+    with (
+        name_server(names) as zone,
+        SimulatedRawWeb({path: silent}) as mute,
+        SimulatedRawWeb({path: Raw(b"HTTP/1.1 200 OK\r\nno colon", closes=True)}) as rude,
+        SimulatedRawWeb({"/p": Raw(answer(HTML, body=b"fine"))}) as fine,
+        refusing_port() as nobodys,
+    ):
+        failing = {
+            f"http://127.0.0.1:{nobodys}": "connect_refused",
+            "http://gone.example": "dns_nxdomain",
+            mute.url("127.0.0.1", ""): "first_byte_timeout",
+            rude.url("127.0.0.1", ""): "disconnect",
+        }
+        crawl = crawl_raw(
+            tmp_path,
+            [f"{root}/p" for root in [*failing, fine.url("fine.example", "")]],
+            KROWL_WARC_FAILURES=1,
+            KROWL_FIRST_BYTE_TIMEOUT=0.7,
+            ROBOTSTXT_OBEY=obeys,
+            **asks(zone),
+        )
+        records = valid_records(crawl.jobdir / "warc")
+    notes = records.of_kind("metadata")
+    assert {note.url: note.told for note in notes} == {
+        f"{root}{path}": [("error", kind)] for root, kind in failing.items()
+    }
+    assert all("WARC-Concurrent-To" not in note for note in notes)
+    # Without an answer there is no request record either; names are not said unless asked for.
+    assert records.kinds == {
+        "warcinfo": 1,
+        "response": 1 + obeys,
+        "request": 1 + obeys,
+        "metadata": 4,
+    }
+    assert failures(crawl) == dict.fromkeys(failing.values(), 1)
+
+
+def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) -> None:
+    with SimulatedRawWeb({"/p": Raw(b"", closes=True)}) as web:
+        crawl = crawl_raw(
+            tmp_path,
+            [web.url("a.test", "/p")],
+            KROWL_WARC_FAILURES=1,
+            KROWL_WARC_METADATA=1,
+            RETRY_TIMES=1,
+        )
+        notes = valid_records(crawl.jobdir / "warc").about(web.url("a.test", "/p"))
+    assert [note.told for note in notes] == [
+        [("hop", "S"), ("depth", "0"), ("error", "disconnect")]
+    ] * 2
+    assert len({note["WARC-Date"] for note in notes}) == 2
+
+
+def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) -> None:
+    names: dict[str, tuple[int, list[str]] | int | None] = {
+        "one.example": (300, ["127.0.0.1"]),
+        "two.example": (7, ["127.0.0.1", "127.0.0.9"]),
+        "xn--caf-dma.example": (60, ["127.0.0.1"]),
+        "six.example": (60, ["::1"]),
+        "gone.example": NXDOMAIN,
+    }
+    with name_server(names) as zone, SimulatedRawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
+        hosts = ["one.example", "Two.example.", "caf\u00e9.example", "six.example", "gone.example"]
+        # Two pages of a host are one look-up.
+        seeds = [web.url(host, path) for host in hosts for path in ("/", "/2")]
+        crawl = crawl_raw(tmp_path, seeds, KROWL_WARC_DNS=1, **asks(zone))
+        records = valid_records(crawl.jobdir / "warc")
+    resources = {record.url: record for record in records.of_kind("resource")}
+    assert {url: record.block.decode() for url, record in resources.items()} == {
+        "dns:one.example": "one.example.\t300\tIN\tA\t127.0.0.1\r\n",
+        "dns:two.example": "two.example.\t7\tIN\tA\t127.0.0.1\r\n"
+        "two.example.\t7\tIN\tA\t127.0.0.9\r\n",
+        "dns:xn--caf-dma.example": "xn--caf-dma.example.\t60\tIN\tA\t127.0.0.1\r\n",
+        "dns:six.example": "six.example.\t60\tIN\tAAAA\t::1\r\n",
+    }
+    for record in resources.values():
+        assert record["Content-Type"] == "text/dns"
+        assert record["WARC-Payload-Digest"] == record["WARC-Block-Digest"] == sha1(record.block)
+    assert len(records.of_kind("resource")) == 4
+    # Three hosts of robots.txt, / and /2 that is not there; ::1 may not be fetched.
+    assert records.kinds["request"] == 9
+
+
+# --- KROWL_WARC_SKIP_STATUS ---
+
+BUSY = [
+    NO_ROBOTS,
+    page("/", "<a href=/busy>b</a><a href=/sick>s</a><a href=/gone>g</a>"),
+    {"path": "/busy", "status": 429, "body": "wait", "first": 1},
+    {"path": "/sick", "status": 503, "body": "ill", "first": 1},
+    page("^/(busy|sick)", "better"),
+    page("/gone", "gone", status=404),
+]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "skipped"),
+    [
+        ({}, {429, 503}),
+        ({"KROWL_WARC_SKIP_STATUS": ""}, set()),
+        ({"KROWL_WARC_SKIP_STATUS": "404"}, {404}),
+    ],
+)
+def test_skipped_status_leaves_no_record(
+    tmp_path: Path, chosen: dict[str, str], skipped: set[int]
+) -> None:
+    """Items of such pages name none."""
+    with SimulatedWeb(spec=BUSY) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={**NO_DELAY, **chosen}).run()
+        records = valid_records(crawl.jobdir / "warc")
+        entries = web.log()
+    assert Counter(entry.status for entry in entries) == {404: 2, 200: 3, 429: 1, 503: 1}
+    kept = [e for e in entries if e.status not in skipped or e.path == "/robots.txt"]
+    assert stored(crawl.jobdir) == Counter((entry.url, entry.sha1) for entry in kept)
+    # The request of a skipped answer is left out as well.
+    assert sorted(record.url for record in records.of_kind("request")) == sorted(
+        entry.url for entry in kept
+    )
+    assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * len(kept) == len(records)
+    nowhere = {item["status"] for item in crawl.items if item["warc_file"] is None}
+    assert nowhere == skipped & {404}
+    assert all((item["warc_file"] is None) == (item["warc_offset"] is None) for item in crawl.items)
+    assert sorted(item["status"] for item in crawl.items) == [200, 200, 200, 404]
+
+
+# --- KROWL_WARC_REVISIT, KROWL_WARC_DIGEST, KROWL_WARC_COMPRESSION ---
+
+LINKS = "".join(f"<a href=/n{number}>x</a>" for number in range(300))
+# 300 pages of 10 bodies, by the last digit.
+ALIKE = [
+    NO_ROBOTS,
+    page("/", LINKS),
+    *(page(f"^/n\\d*{digit}$", f"body {digit} " * 100) for digit in range(10)),
+]
+
+
+@pytest.mark.parametrize(("revisit", "whole"), [(1, 10), (0, 300)])
+def test_equal_bodies_are_kept_once_unless_revisits_are_off(
+    tmp_path: Path, revisit: int, whole: int
+) -> None:
+    with SimulatedWeb(spec=ALIKE) as web:
+        chosen = {**NO_DELAY, "KROWL_WARC_REVISIT": revisit}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=chosen).run()
+        assert_archived(crawl.jobdir, web.log())
+        assert len(web.log()) == 302
+    records = Records.of(crawl.jobdir / "warc")
+    assert records.unresolved() == []
+    # Besides the pages, / and robots.txt.
+    assert records.kinds["response"] == whole + 2
+    assert records.kinds["revisit"] == 300 - whole
+    assert records.kinds["request"] == 302
+    assert crawl.stats["krowl/archive/records_count"] == 1 + 604
+    numbers = [
+        int(record.url.rpartition("n")[2]) % 10 for record in records.of_kind("response")[2:]
+    ]
+    assert Counter(numbers) == dict.fromkeys(range(10), whole // 10)
+    assert (crawl.jobdir / "payloads").exists() == bool(revisit)
+
+
+def test_digests_and_compression_are_those_that_are_set(tmp_path: Path) -> None:
+    dense = {
+        **NO_DELAY,
+        "KROWL_WARC_DIGEST": "sha256",
+        "KROWL_WARC_COMPRESSION": "zlib-ng-6",
+        "KROWL_WARC_DNS": 1,
+        "KROWL_WARC_METADATA": 1,
+    }
+    links = "".join(f"<a href=/n{number}>x</a>" for number in range(20))
+    with SimulatedWeb(spec=[NO_ROBOTS, page("/", links), *ALIKE[2:]]) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=dense).run()
+        records = valid_records(crawl.jobdir / "warc")
+    assert records.kinds["revisit"] == 10
+    for record in records:
+        assert record["WARC-Block-Digest"] == digest(record.block, "sha256")
+        claimed = record.all("WARC-Payload-Digest")
+        assert all(re.fullmatch(r"sha256:[A-Z2-7]{52}====", each) for each in claimed)
+    for path in (crawl.jobdir / "warc").glob("*.warc.gz"):
+        members = list(members_of(path.read_bytes()))
+        assert len(members) == len(records)
+        for member in members:
+            assert member == zlib_ng.compress(zlib.decompress(member, 31), 6, 31)
+
+
+def members_of(data: bytes) -> Iterator[bytes]:
+    while data:
+        unpacking = zlib.decompressobj(31)
+        unpacking.decompress(data)
+        rest = unpacking.unused_data
+        yield data[: len(data) - len(rest)]
+        data = rest
+
+
+def of_process(records: Records, crawl: Crawl) -> Records:
+    """The records that one run wrote."""
+    return Records(r for r in records if r.file.endswith(f"-{crawl.process.pid}.warc.gz"))
+
+
+def test_a_payload_is_known_over_a_restart_and_over_kill_9(tmp_path: Path) -> None:
+    """What a revisit refers to is in the files, whichever run wrote it."""
+    with MockWeb(spec=ALIKE) as web:
+        slower = {"KROWL_DELAY_MIN": 0.01, "KROWL_DELAY_FACTOR": 0}
+        runs = [crawl_of(web, tmp_path, [web.url("a.test")], settings=slower).start()]
+        runs[0].wait_until(lambda: len(web.log()) >= 130)
+        runs[0].kill()
+        runs.append(crawl_of(web, tmp_path, [web.url("a.test")], settings=slower).start())
+        runs[1].wait_until(lambda: len(web.log()) >= 210)
+        runs[1].interrupt()
+        runs.append(crawl_of(web, tmp_path, [web.url("a.test")], settings=slower).run())
+        records = valid_records(runs[2].jobdir / "warc")
+    killed, stopped, last = (of_process(records, run) for run in runs)
+    # All ten bodies were in the first two commits, which the kill did not touch.
+    assert killed.kinds["response"] == 12
+    for run in (stopped, last):
+        bodies = {record.url for record in run.of_kind("response")}
+        assert not {url for url in bodies if "/n" in url}
+        assert run.kinds["revisit"] >= 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_revisit_has_its_original_after_kill_9(
+    tmp_path: Path,
+) -> None:
+    """Small files, so that revisits refer across them, and bodies that first come at any moment."""
+    chance = random.Random(7)
+    bodies = [page(f"^/n\\d*{n:02}$", chance.randbytes(300).hex()) for n in range(100)]
+    links = "".join(f"<a href=/n{number:04}>x</a>" for number in range(400))
+    hosts = [f"h{number}.test" for number in range(4)]
+    with MockWeb(spec=[NO_ROBOTS, page("/", links), *bodies]) as web:
+        seeds = [web.url(host) for host in hosts]
+        often = {
+            "KROWL_DELAY_MIN": 0.01,
+            "KROWL_DELAY_FACTOR": 0,
+            "KROWL_WARC_MAX_SIZE": 60_000,
+            "KROWL_COMMIT_INTERVAL": 0.1,
+        }
+        for _ in range(8):
+            crawl = crawl_of(web, tmp_path, seeds, settings=often).start()
+            goal = len(web.log()) + chance.randrange(1, 200)
+            crawl.wait_until(lambda goal=goal: len(web.log()) >= goal)  # type: ignore[misc]
+            crawl.kill()
+        last = crawl_of(web, tmp_path, seeds, settings=often).run()
+        records = valid_records(last.jobdir / "warc")
+        entries = web.log()
+    assert stored(last.jobdir).keys() == {(entry.url, entry.sha1) for entry in entries}
+    assert records.kinds["revisit"] > 1000
+    whole = {(r.url, r["WARC-Date"]): r.file for r in records.of_kind("response")}
+    across = [
+        r
+        for r in records.of_kind("revisit")
+        if whole[r["WARC-Refers-To-Target-URI"], r["WARC-Refers-To-Date"]] != r.file
+    ]
+    assert len(across) > 100
+
+
+# --- KROWL_WARC_MAX_AGE, and what begins each file ---
+
+SECRETS = ("hunter2", "AKIASECRET", "p4ssw0rd")
+
+
+def test_old_file_ends_while_nothing_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file begins with its warcinfo record."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS[1])
+    with RawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
+        crawl = Crawl(
+            tmp_path / "job",
+            arguments={"seeds": write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])},
+            settings={
+                "KROWL_WARC_MAX_AGE": 0.3,
+                "KROWL_DELAY_MIN": 2,
+                "KROWL_WARC_PREFIX": "aged",
+                "TELNETCONSOLE_PASSWORD": SECRETS[0],
+            },
+        ).start()
+        folder = crawl.jobdir / "warc"
+        crawl.wait_until(lambda: bool(list(folder.glob("*.warc.gz"))))
+        assert web.asked == ["/robots.txt"]
+        # Nothing is written, so there is no other file yet.
+        assert list(folder.glob("*.open")) == []
+        crawl.wait()
+        assert web.asked == ["/robots.txt", "/"]
+    records = valid_records(folder)
+    files = sorted(path.name for path in folder.glob("*.warc.gz"))
+    name = re.compile(rf"aged-\d{{14}}-0000[01]-(.+)-{crawl.process.pid}\.warc\.gz")
+    assert [[r.kind for r in records if r.file == file] for file in files] == [
+        ["warcinfo", "response", "request"]
+    ] * 2
+    infos = records.of_kind("warcinfo")
+    assert len({info["WARC-Record-ID"] for info in infos}) == 2
+    for file, info in zip(files, infos, strict=True):
+        assert info["WARC-Filename"] == file
+        assert info["Content-Type"] == "application/warc-fields"
+        members = [r["WARC-Warcinfo-ID"] for r in records[1:] if r.file == file and r is not info]
+        assert set(members) == {info["WARC-Record-ID"]}
+        told = dict(info.told)
+        assert len(told) == len(info.told)
+        matched = name.fullmatch(file)
+        assert matched is not None
+        assert told["hostname"] == matched[1]
+        assert told["operator"] == CONTACT
+        assert told["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
+        assert json.loads(told["KROWL_CONTACT"]) == CONTACT
+        assert json.loads(told["KROWL_WARC_MAX_AGE"]) == "0.3"
+        assert json.loads(told["CONCURRENT_REQUESTS"]) == 256
+        assert not any(secret.encode() in info.block for secret in SECRETS)
+
+
+def test_warcinfo_has_standard_fields_and_all_settings() -> None:
+    """But not those that are places."""
+    chosen = {name: value for name, value in vars(settings).items() if name.isupper()}
+    chosen |= {
+        "KROWL_CONTACT": "a\r\nb: c\u2028\u00e9",
+        "KROWL_EXCLUDE": SECRETS[0],
+        "KROWL_RESOLVE": {"*.test": SECRETS[0]},
+        "KROWL_WARC_DIR": SECRETS[0],
+        "KROWL_WARC_UPLOAD": f"s3://{SECRETS[2]}/x",
+        "KROWL_WARC_UPLOAD_ENDPOINT": f"https://user:{SECRETS[2]}@store.example",
+        "KROWL_NODE_ID": SECRETS[2],
+        "KROWL_CONSUL": f"http://{SECRETS[2]}:8500",
+        "KROWL_CONSUL_TOKEN": SECRETS[1],
+        "REDIS_URL": f"redis://:{SECRETS[1]}@{SECRETS[2]}",
+        "KROWL_STATIC_NODES": [f"a=redis://:{SECRETS[1]}@{SECRETS[2]}"],
+        "AWS_SECRET_ACCESS_KEY": SECRETS[1],
+        "TELNETCONSOLE_PASSWORD": SECRETS[0],
+        "ROBOTSTXT_OBEY": False,
+    }
+    told = warcinfo(BaseSettings(chosen), "me@example.org", "agent/1 (+me@example.org)")
+    ours = {
+        name
+        for name, value in chosen.items()
+        if name.startswith("KROWL_")
+        and not name.startswith(
+            ("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_STATIC_NODES")
+        )
+        and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR"}
+        and value is not None
+    }
+    assert told.pop("ip", None) == own_address()
+    plain = {"software", "robots", "operator", "http-header-user-agent"}
+    scrapys = {name for name in told if name in chosen} - ours
+    assert told.keys() == plain | ours | scrapys
+    assert scrapys == {
+        "BOT_NAME",
+        "CONCURRENT_REQUESTS",
+        "DOWNLOAD_MAXSIZE",
+        "DOWNLOAD_TIMEOUT",
+        "REDIRECT_MAX_TIMES",
+        "RETRY_HTTP_CODES",
+        "RETRY_TIMES",
+        "URLLENGTH_LIMIT",
+    }
+    assert {name: told[name] for name in plain} == {
+        "software": f"krowlspider/{__version__}",
+        "robots": "ignore",
+        "operator": "me@example.org",
+        "http-header-user-agent": "agent/1 (+me@example.org)",
+    }
+    assert {name: json.loads(told[name]) for name in ours} == {name: chosen[name] for name in ours}
+    text = "".join(told.values())
+    assert not any(secret in text for secret in SECRETS)
+    assert re.fullmatch(r"[ -~]*", text)

@@ -1,0 +1,97 @@
+"""Many times kill -9 in one crawl: nothing is missed, and little fetched again."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
+from tests.mockweb.graph import DEFAULT_FEATURES, Graph
+from tests.mockweb.identity import identity
+from tests.mockweb.oracle import reachable
+from tests.powerloss.survivors import Survivors, done_on_disk
+from tests.support.archived import valid_records
+from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawls import crawl_of, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.mockweb.log import Entry
+
+KILLS = 25
+# 5,000 pages and what they redirect to; without those that answer 429 first, as a kill in between
+# would let them answer it again.
+GRAPH = Graph(hosts=125, pages=40, seed=9, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+# At most 85 pages a second, and so some commits between two kills.
+DELAY = 1.5
+SETTINGS = {
+    "KROWL_DELAY_MIN": DELAY,
+    "KROWL_COMMIT_INTERVAL": 0.1,
+    "KROWL_WARC_MAX_SIZE": 2_000_000,
+}
+# A page waits for one commit interval and for what a commit takes, this long altogether on the
+# busiest machine.
+UNCOMMITTED_S = 1.0
+# WARC bytes of a page, so that a crawl's progress can be seen without asking the server.
+PAGE_BYTES = 1700
+
+
+def archived_bytes(crawl: Crawl) -> int:
+    total = 0
+    for path in (crawl.jobdir / "warc").glob("*.warc.gz*"):
+        # One that is finished at this moment has another name.
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
+
+
+def kill_somewhere(crawl: Crawl, chance: random.Random) -> None:
+    """One in five as the process starts, the others after up to 200 pages."""
+    if chance.random() < 0.2:
+        with pytest.raises(subprocess.TimeoutExpired):
+            crawl.process.wait(chance.uniform(0, 1.5))
+    else:
+        goal = archived_bytes(crawl) + PAGE_BYTES * chance.randrange(200)
+        crawl.wait_until(lambda: archived_bytes(crawl) > goal)
+    crawl.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_crawl_is_whole_after_kill_9_at_25_moments(tmp_path: Path) -> None:
+    """Each time, what is fetched again is at most what was in flight or not yet committed."""
+    chance = random.Random(5)
+    with MockWeb(graph=GRAPH) as web:
+        expected = reachable(web.graph, web.seeds())
+        assert len(expected.identities) > 4500
+        entries: list[Entry] = []
+        uncommitted = 0
+        for _ in range(KILLS):
+            before = len(entries)
+            crawl = crawl_of(web, tmp_path, settings=SETTINGS, feed=False).start()
+            kill_somewhere(crawl, chance)
+            entries = pages(web.log())
+            died = max((entry.end for entry in entries), default=0.0)
+            uncommitted += sum(entry.end > died - UNCOMMITTED_S for entry in entries[before:])
+            fetched = {entry.url for entry in entries}
+            assert len(fetched) - done_on_disk(crawl.jobdir) <= uncommitted
+        assert {identity(url) for url in fetched} < expected.identities
+        crawl = crawl_of(web, tmp_path, settings=SETTINGS, feed=False).run()
+        entries = web.log()
+        asked = [identity(entry.url) for entry in pages(entries)]
+        assert expected.differences(entries, at_least=True) == []
+        assert len(asked) - len(set(asked)) <= uncommitted
+        assert violations(entries, min_delay=DELAY) == []
+        assert frontier_view(crawl.jobdir)["queued"] == 0
+        left = Survivors.of(crawl.jobdir)
+        assert left.faults(expected.identities, expected.refused) == []
+        assert {left.hasher.key(url) for url in expected.identities} <= left.archived
+        assert left.report.open_files == 0
+        # By tools that are not ours.
+        valid_records(crawl.jobdir / "warc")
