@@ -10,8 +10,8 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.store import BucketError
-from krowlspider.archive.upload.upload import Destination
 from krowlspider.archive.upload.uploader import PATIENCE, Uploader
 from krowlspider.crawl.job import Job
 
@@ -115,7 +115,7 @@ class Upload:
             await uploader.open()
         except (ArchiveError, OSError) as error:
             await self._see(uploader)
-            self._tell_left(uploader.waiting, f" ({error})")
+            self._tell_left(uploader.stats.waiting, f" ({error})")
             return
         logger.info(
             "Uploading the last files, as long as %s takes any within %.0f s",
@@ -123,7 +123,7 @@ class Upload:
             self.patience,
         )
         try:
-            left = await uploader.finish(self.patience, told=lambda: self._publish(uploader))
+            left = await uploader.finish(self.patience, report=lambda: self._publish(uploader))
         finally:
             await uploader.close()
             self._publish(uploader)
@@ -145,7 +145,7 @@ class Upload:
         put("krowl/upload/files_count", uploader.stats.files)
         put("krowl/upload/bytes_count", uploader.stats.bytes)
         put("krowl/upload/failed_count", uploader.stats.failed)
-        put("krowl/upload/waiting", uploader.waiting)
+        put("krowl/upload/waiting", uploader.stats.waiting)
 
 
 def _tell_end(task: asyncio.Task[None]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from krowlspider import __version__
-from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
 from tests.crawling import CONTACT, Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb

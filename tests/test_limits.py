@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.reading import read_record
 from krowlspider.engine.crash_marking import tell
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.poison import Blame

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider import settings as defaults
 from krowlspider.archive.payloads.digests import ALGORITHMS
-from krowlspider.archive.upload.upload import Destination, is_endpoint
+from krowlspider.archive.upload.destination import Destination, is_endpoint
 from krowlspider.archive.write.compression import COMPRESSIONS
 from krowlspider.config import checks as config_checks
 from krowlspider.config.checks import integer, number

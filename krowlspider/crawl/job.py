@@ -18,7 +18,8 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import make_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
-from krowlspider.archive.write.writer import SeriesOptions, WarcWriter
+from krowlspider.archive.write.series import SeriesOptions
+from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.decoders import Decoders
 from krowlspider.crawl.disk_guard import DiskGuard

@@ -28,9 +28,8 @@ from twisted.python.failure import Failure
 from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.write.capture import Capture
-from krowlspider.archive.write.randomness import RandomIds
-from krowlspider.archive.write.records import record_id
+from krowlspider.archive.write.capture import Capture, Wire
+from krowlspider.archive.write.records import new_id
 from krowlspider.crawl.job import Job
 from krowlspider.engine.crash_marking import page_mark
 from krowlspider.engine.listeners import is_heard
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.archive.write.capture import Location
+    from krowlspider.archive.reading import Location
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.fetch.exchange import Exchange
 
@@ -154,7 +153,6 @@ class DownloadHandler(BaseDownloadHandler):
         self._job = Job.of(crawler)
         # Looked up once, because Scrapy's own collector wraps its attributes at each access.
         self._count = crawler.stats.inc_value
-        self._ids = RandomIds()
         self._throttle = LoopThrottle(asyncio.get_running_loop())
         # Whether the archive has failed and this has been logged.
         self._failed = False
@@ -260,7 +258,7 @@ class DownloadHandler(BaseDownloadHandler):
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return
-        identity = record_id(self._ids.take())
+        identity = new_id()
         capture = _capture(exchange, identity)
         written = self._job.archive.write(capture)
         self._job.memory.grow(capture.size)
@@ -311,11 +309,9 @@ def _capture(exchange: Exchange, identity: str) -> Capture:
         payload=exchange.body,
         status=exchange.status,
         media_type=media_type.decode("latin-1"),
-        address=exchange.address,
         started=exchange.started,
         truncated=exchange.truncated,
-        version=exchange.version,
-        tls=exchange.tls,
+        wire=Wire(exchange.address, exchange.version, exchange.tls),
     )
 
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.write.capture import Capture
+from krowlspider.archive.reading import Member
+from krowlspider.archive.write.capture import Capture, Wire
 from krowlspider.archive.write.records import record_id
 from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
+
+    from fastwarc.warc import WarcRecord
 
 ROOT = Path(__file__).parents[2]
 REQUEST = b"GET /page HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\n\r\n"
@@ -81,10 +84,15 @@ def capture(
         payload=odd.payload,
         status=status_of(odd.response),
         media_type=found[1].decode() if found else "",
-        address=address,
         started=STARTED,
         truncated=odd.truncated,
+        wire=Wire(address),
     )
+
+
+def parsed(record: bytes) -> WarcRecord:
+    """Return a record as fastwarc reads it."""
+    return Member(0, len(record), record).record()
 
 
 def status_of(response: bytes) -> int:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.cdxj import index_file, index_path, write_index
 from krowlspider.archive.index.indexes import indexes_in
-from krowlspider.archive.index.lookup import read_record
-from krowlspider.archive.members import read_member
+from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
@@ -214,13 +213,11 @@ def archived_in(directory: Path) -> Counter[int]:
     """How often each page is archived in the finished files."""
     found: Counter[int] = Counter()
     for path in finished(directory):
-        offset = 0
         with path.open("rb") as stream:
-            while offset < path.stat().st_size:
-                fields, _ = read_record(path, offset)
+            for member in read_members(stream):
+                fields = member.record().headers
                 if fields["WARC-Type"] in {"response", "revisit"}:
                     found[int(fields["WARC-Target-URI"].rpartition("/")[2])] += 1
-                offset += read_member(stream, offset, len)
     return found
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.index.lookup import read_record
-from krowlspider.archive.members import read_member
+from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 
@@ -35,18 +34,16 @@ def pages_in(directory: Path) -> set[int]:
     """The pages whose responses lie in the finished files."""
     pages = set()
     for path in finished(directory):
-        offset = 0
         with path.open("rb") as stream:
-            while offset < path.stat().st_size:
-                fields, _ = read_record(path, offset)
+            for member in read_members(stream):
+                fields = member.record().headers
                 if fields["WARC-Type"] == "response":
                     pages.add(int(fields["WARC-Target-URI"].rpartition("/")[2]))
-                offset += read_member(stream, offset, len)
     return pages
 
 
 @pytest.mark.parametrize("syncs", [1, 4, 9])
-def test_a_killed_process_loses_no_capture_that_was_synced(tmp_path: Path, syncs: int) -> None:
+def test_killed_process_loses_no_synced_capture(tmp_path: Path, syncs: int) -> None:
     with crawl(tmp_path, 0) as process:
         assert process.stdout is not None
         for _ in range(syncs):
@@ -61,7 +58,7 @@ def test_a_killed_process_loses_no_capture_that_was_synced(tmp_path: Path, syncs
     assert list(tmp_path.glob("*.open")) == []
 
 
-def test_a_process_that_ends_by_itself_leaves_nothing_to_mend(tmp_path: Path) -> None:
+def test_process_that_ends_by_itself_leaves_nothing_to_mend(tmp_path: Path) -> None:
     with crawl(tmp_path, 50) as process:
         process.communicate()
     assert process.returncode == 0
@@ -84,19 +81,13 @@ def records_in(path: Path) -> int:
 
     :raises RecordError: there is something else
     """
-    records = offset = 0
     with path.open("rb") as stream:
-        while offset < path.stat().st_size:
-            offset += read_member(stream, offset, len)
-            records += 1
-    return records
+        return sum(1 for _ in read_members(stream))
 
 
 # Room for some captures, for none, and not even for a file's first record.
 @pytest.mark.parametrize("size", [50_000, 3_500, 100])
-def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_there_twice(
-    tmp_path: Path, size: int
-) -> None:
+def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, size: int) -> None:
     """The kernel cuts a write in the middle and refuses the rest, as a full disk does."""
     with crawl(tmp_path, 40, file_size=size) as process:
         durable = stalled(process)
@@ -111,7 +102,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_there_twice(
     assert list(tmp_path.glob("*.open")) == []
 
 
-def test_a_process_killed_while_it_waits_for_room_leaves_whole_records(tmp_path: Path) -> None:
+def test_process_killed_on_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
     with crawl(tmp_path, 0, file_size=50_000) as process:
         durable = stalled(process)
         process.kill()
@@ -121,7 +112,7 @@ def test_a_process_killed_while_it_waits_for_room_leaves_whole_records(tmp_path:
     assert pages_in(tmp_path) == set(range(durable))
 
 
-def test_no_room_in_a_later_file_leaves_the_finished_ones_as_they_are(tmp_path: Path) -> None:
+def test_full_disk_leaves_finished_files_unchanged(tmp_path: Path) -> None:
     with crawl(tmp_path, 100) as process:
         process.communicate()
     before = {path.name: path.read_bytes() for path in finished(tmp_path)}

@@ -188,7 +188,7 @@ EXTENT = pytest.mark.parametrize(
 
 
 @EXTENT
-def test_a_disk_that_fails_any_call_ends_the_crawl_and_the_next_start_mends(
+def test_failing_disk_ends_the_crawl_and_the_next_start_mends(
     archiving: Archiving, dead: Path, each: type[EachName | EachCall]
 ) -> None:
     calls = each(of_archive)
@@ -197,7 +197,7 @@ def test_a_disk_that_fails_any_call_ends_the_crawl_and_the_next_start_mends(
 
 
 @EXTENT
-def test_a_disk_that_is_full_at_any_call_is_waited_for_unless_a_sync_has_failed(
+def test_full_disk_is_waited_for_unless_a_sync_failed(
     archiving: Archiving, dead: Path, each: type[EachName | EachCall]
 ) -> None:
     calls = each(can_lack_room)
@@ -207,7 +207,7 @@ def test_a_disk_that_is_full_at_any_call_is_waited_for_unless_a_sync_has_failed(
 
 # What the archive does when a record found no room, and when the first record of a file did.
 @pytest.mark.parametrize("also", ["ftruncate", "lseek", "close", "unlink"])
-def test_a_full_disk_that_fails_too_while_half_a_record_is_cut_off_ends_the_crawl(
+def test_full_disk_that_fails_to_cut_back_ends_the_crawl(
     archiving: Archiving, dead: Path, also: str
 ) -> None:
     calls = EachCall("write open file".__eq__)
@@ -272,9 +272,7 @@ def faulty_crawl(
         pytest.param("create open file", marks=pytest.mark.slow),
     ],
 )
-def test_a_crawl_whose_disk_fails_ends_with_code_3_and_the_next_start_goes_on(
-    tmp_path: Path, step: str
-) -> None:
+def test_crawl_with_a_failing_disk_exits_with_3(tmp_path: Path, step: str) -> None:
     with MockWeb(graph=GRAPH) as web:
         crawl, plan = faulty_crawl(web, tmp_path, step, broken_disk, code=FAILED)
         why = crawl.log.splitlines()[-1]
@@ -294,9 +292,7 @@ def test_a_crawl_whose_disk_fails_ends_with_code_3_and_the_next_start_goes_on(
         pytest.param("create open file", marks=pytest.mark.slow),
     ],
 )
-def test_a_crawl_whose_disk_is_full_for_a_while_fetches_and_archives_each_page_once(
-    tmp_path: Path, step: str
-) -> None:
+def test_crawl_with_a_full_disk_archives_each_page_once(tmp_path: Path, step: str) -> None:
     with MockWeb(graph=GRAPH) as web:
         crawl, plan = faulty_crawl(web, tmp_path, step, FullDisk(), code=0)
         assert_whole(web, crawl, plan)

@@ -42,6 +42,14 @@ def without_head(message: bytes) -> bytes:
     return message[end.end() :] if end is not None else b""
 
 
+def header(message: bytes, name: str) -> str:
+    """Return the value of the first header ``name``, folds undone; empty without such a header."""
+    end = _HEAD_END.search(message)
+    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
+    found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
+    return _FOLD.sub(b" ", found[1]).strip().decode("latin-1") if found else ""
+
+
 def is_plain(message: bytes, payload: bytes) -> bool:
     """Return whether every reader finds this payload in the message.
 
@@ -56,10 +64,16 @@ def is_plain(message: bytes, payload: bytes) -> bool:
     )
 
 
+def _is_chunked(head: bytes) -> bool:
+    """Return whether chunked is the last transfer coding (RFC 9112, 6.3)."""
+    codings = _parsed(head) if len(head) <= _PARSED else None
+    if codings is None:
+        codings = _mended(head)
+    return codings[-1:] == [b"chunked"]
+
+
 class _Codings:
     """Collects the transfer codings of a head, in order; httptools calls `on_header`."""
-
-    __slots__ = ("blank", "found")
 
     def __init__(self) -> None:
         self.found: list[bytes] = []
@@ -70,19 +84,11 @@ class _Codings:
         self.blank |= name.endswith(b" ")
         if name.lower() == b"transfer-encoding":
             # Empty elements of a list are ignored (RFC 9110, 5.6.1).
-            self.found += [coding for part in value.lower().split(b",") if (coding := part.strip())]
-
-
-def _is_chunked(head: bytes) -> bool:
-    """Return whether chunked is the last transfer coding (RFC 9112, 6.3)."""
-    codings = _parsed(head) if len(head) <= _PARSED else None
-    if codings is None:
-        codings = _mended(head)
-    return codings[-1:] == [b"chunked"]
+            self.found += filter(None, map(bytes.strip, value.lower().split(b",")))
 
 
 def _parsed(head: bytes) -> list[bytes] | None:
-    """Return the codings that the fetcher's parser finds; None if it refuses the head.
+    """Return the codings that the fetcher's parser finds; None for a head that it refuses.
 
     It refuses the head of every request.
     """

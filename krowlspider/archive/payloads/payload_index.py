@@ -17,15 +17,14 @@ import plyvel
 from krowlspider.errors import error_text, lacks_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
 # Bytes. LevelDB holds two such buffers while it writes one out, besides the filters and indexes of
 # its tables; the tables are mapped files.
 WRITE_BUFFER = 4 * 1024 * 1024
 BLOCK_CACHE = 2 * 1024 * 1024
-# Bits a key of the Bloom filter. Most payloads are new, and 99 of 100 look-ups of a new one then
-# read no table. An iterator would read a block of every level.
+# Bits a key of the Bloom filter: most look-ups of a new payload, as most are, then read no table.
 FILTER_BITS = 10
 # Bytes. One thread of LevelDB merges all tables, the frontier's too; small tables occupy it for a
 # short time.
@@ -52,8 +51,8 @@ class Original:
 class _Generation:
     """Entries that are removed together: one LevelDB in a folder of its own.
 
-    ``count`` is written with the entries and is never below their number. It may be above: a digest
-    that is put again counts again.
+    ``count`` is written with the entries. It is at least their number: a digest that is put again
+    counts again.
 
     :raises plyvel.Error: LevelDB failed; raised by each method
     :raises OSError: the disk failed; raised by each method
@@ -70,7 +69,6 @@ class _Generation:
             lru_cache_size=BLOCK_CACHE,
             bloom_filter_bits=FILTER_BITS,
             max_file_size=TABLE_SIZE,
-            # Saves disk space and written bytes, for a slightly slower hit.
             compression="snappy",
         )
         self.count = int(self._db.get(_COUNT, b"0", verify_checksums=True))
@@ -223,20 +221,20 @@ class PayloadIndex:
                 if lacks_room(error):
                     self._stall(folder, error)
                     return
-                self._tell(folder, error)
+                self._count_failure(folder, error)
                 _remove(folder)
 
     def _stall(self, folder: Path, error: Exception) -> None:
-        self._tell(folder, error)
+        self._count_failure(folder, error)
         self.close()
         self._stalled = True
 
     def _lose(self, generation: _Generation, error: Exception) -> None:
-        self._tell(generation.folder, error)
+        self._count_failure(generation.folder, error)
         self._generations.remove(generation)
         generation.destroy()
 
-    def _tell(self, folder: Path, error: Exception) -> None:
+    def _count_failure(self, folder: Path, error: Exception) -> None:
         self.failed_count += 1
         if self.failed_count == 1:
             self._warn(
@@ -249,7 +247,7 @@ def forget_others(folder: Path, archive: Path) -> None:
 
     No revisit may refer to records that were removed by hand or moved to another folder.
     """
-    there = any(True for _ in archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
+    there = any(archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
     try:
         known = (folder / _PLACE).read_text()
     except OSError:
@@ -275,7 +273,7 @@ def _identity(archive: Path) -> str:
 
 def _paths(folder: Path) -> list[Path]:
     """Return the paths of the generations, oldest first. Raises OSError."""
-    entries: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
+    entries = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in entries if _NAME.fullmatch(path.name))
 
 

@@ -12,21 +12,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.upload.notes import UploadLog
+from krowlspider.archive.upload.parts import FILES_AT_ONCE
+from krowlspider.archive.upload.plan import LocalFile, UploadPlan, is_finished
 from krowlspider.archive.upload.store import Bucket, BucketError, Stored, local_etag
-from krowlspider.archive.upload.upload import (
-    FILES_AT_ONCE,
-    Blame,
-    LocalFile,
-    Progress,
-    UploadPlan,
-    is_finished,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.upload.upload import Destination
+    from krowlspider.archive.upload.destination import Destination
 
 logger = logging.getLogger(__name__)
 
@@ -37,21 +31,21 @@ _LOOK = 5.0
 PATIENCE = 60.0
 
 
-class NotOursError(Exception):
-    """Another object stands in the place of a WARC file. It is not overwritten."""
-
-
-class SpoiledError(Exception):
-    """The object in the bucket differs from the bytes that were sent."""
+class WrongObjectError(Exception):
+    """The object in the bucket is another than the file. The object of a WARC file is kept."""
 
 
 @dataclass(slots=True)
 class UploadStats:
-    """Counts since the start: files verified in the bucket and noted, their bytes, failed tries."""
+    """Counts since the start: files verified in the bucket and noted, their bytes, failed tries.
+
+    ``waiting`` is the number of files not uploaded yet, as of the last look at the folder.
+    """
 
     files: int = 0
     bytes: int = 0
     failed: int = 0
+    waiting: int = 0
 
 
 class Uploader:
@@ -71,21 +65,17 @@ class Uploader:
         self, folder: Path, destination: Destination, *, delete: bool, look: float = _LOOK
     ) -> None:
         self._folder = folder
-        self.destination = destination
+        self._destination = destination
         self._delete = delete
         self._look_every = look
         self._bucket = Bucket(destination)
         self._notes = UploadLog(folder, destination)
         self._plan = UploadPlan()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Times at which the folder was last looked at, and the store last took something.
         self._looked = -inf
-        self._progress = Progress()
+        self._moved = -inf
         self.stats = UploadStats()
-
-    @property
-    def waiting(self) -> int:
-        """The number of files not uploaded yet, as of the last look at the folder."""
-        return self._plan.waiting
 
     async def open(self) -> None:
         """Lock and read the notes.
@@ -109,23 +99,24 @@ class Uploader:
         await self._bucket.check()
 
     async def finish(
-        self, patience: float = PATIENCE, told: Callable[[], None] = lambda: None
+        self, patience: float = PATIENCE, report: Callable[[], None] = lambda: None
     ) -> int:
         """Upload the finished files and return how many are left.
 
         Files are left when the store has taken nothing for too long. That is ``patience`` seconds,
-        plus the time that the parts in flight need on the slowest uplink. ``told`` is called after
-        each step.
+        plus the time that the parts in flight need on the slowest uplink: the client reports a part
+        only when it has arrived. ``report`` is called after each step.
         """
         self._plan.forgive()
-        self._move()
+        self._note_progress()
         await self._look()
         while self._plan.waiting:
-            left = self._progress.until(patience) - time.monotonic()
+            limit = self._moved + patience + self._plan.time_in_flight
+            left = limit - time.monotonic()
             if left <= 0:
                 break
             await self.step(at_most=left)
-            told()
+            report()
         return self._plan.waiting
 
     async def close(self) -> None:
@@ -142,8 +133,7 @@ class Uploader:
         Returns when an upload has ended, one may be retried, or the next look at the folder is due;
         at the latest after ``at_most`` seconds. Uploads in flight continue between two steps.
         """
-        now = time.monotonic()
-        if now - self._looked >= self._look_every:
+        if time.monotonic() - self._looked >= self._look_every:
             await self._look()
         while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(time.monotonic())):
             self._tasks.add(asyncio.create_task(self._upload(file)))
@@ -174,6 +164,7 @@ class Uploader:
             return
         names = {file.name for file in found}
         self._plan.see(file for file in found if self._wants(file, names))
+        self.stats.waiting = self._plan.waiting
 
     def _wants(self, file: LocalFile, names: set[str]) -> bool:
         """Return whether a file must be uploaded or removed; ``names`` are all files in the folder.
@@ -183,56 +174,58 @@ class Uploader:
         """
         if file.warc not in names and not self._notes.knows(file.warc):
             return False
-        return self._notes.of(file) is None or self._goes(file)
+        return self._notes.of(file) is None or self._is_removed(file)
 
-    def _goes(self, file: LocalFile) -> bool:
+    def _is_removed(self, file: LocalFile) -> bool:
         """Return whether a file is removed after its upload. An index stays: it finds captures."""
         return self._delete and file.is_warc
 
     async def _upload(self, file: LocalFile) -> None:
         try:
-            await self._settle(file)
-        except BucketError as error:
-            self._failed(file, Blame.STORE, error)
-        except (SpoiledError, NotOursError, OSError) as error:
-            self._failed(file, Blame.FILE, error)
+            await self._upload_noted(file)
+        except (BucketError, WrongObjectError, OSError) as error:
+            self._fail(file, error)
         else:
             if self._plan.down:
-                logger.info("%s takes files again", self.destination.url())
+                logger.info("%s takes files again", self._destination.url())
             self._plan.done(file)
-            self._move()
+            self.stats.waiting = self._plan.waiting
+            self._note_progress()
 
-    def _failed(self, file: LocalFile, blame: Blame, error: Exception) -> None:
+    def _fail(self, file: LocalFile, error: Exception) -> None:
         self.stats.failed += 1
-        known = self._plan.down
-        wait = self._plan.failed(file, blame, time.monotonic())
-        if blame is Blame.FILE:
+        by_store, known = isinstance(error, BucketError), self._plan.down
+        wait = self._plan.failed(file, time.monotonic(), by_store=by_store)
+        if not by_store:
             logger.error("%s is not uploaded, again in %.0f s: %s", file.name, wait, error)
         elif not known:
             logger.warning(
                 "%s takes no files, which wait in %s and are tried again: %s",
-                self.destination.url(),
+                self._destination.url(),
                 self._folder,
                 error,
             )
 
-    async def _settle(self, file: LocalFile) -> None:
+    async def _upload_noted(self, file: LocalFile) -> None:
+        """Upload a file and note it, unless its object is noted and still there; then remove it.
+
+        Raises the errors of `_store`.
+        """
         path = self._folder / file.name
         note = self._notes.of(file)
         if note is None or await self._bucket.head(file.name) != (note.size, note.etag):
-            # Not noted, or the noted object has changed or gone since.
             stored = await self._store(file, path)
             await asyncio.to_thread(self._notes.add, file, stored.etag)
             self.stats.files += 1
             self.stats.bytes += file.size
-        if self._goes(file):
+        if self._is_removed(file):
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _store(self, file: LocalFile, path: Path) -> Stored:
         """Upload a file if its object is missing or outdated, verify the object and return it.
 
-        :raises NotOursError: another object stands in the place of a WARC file
-        :raises SpoiledError: the object is not what was sent
+        :raises WrongObjectError: another object stands in the place of a WARC file, or the object
+            is not what was sent
         :raises BucketError: the store failed
         :raises OSError: the file cannot be read, or the notes cannot be written
         """
@@ -242,27 +235,24 @@ class Uploader:
             if await self._is_same(file, path, stored, expected):
                 return stored
             if file.is_warc and not self._notes.began(file):
-                raise NotOursError(
-                    f"{self.destination.url(file.name)} is there and differs: remove one of them"
+                raise WrongObjectError(
+                    f"{self._destination.url(file.name)} is there and differs: remove one of them"
                 )
         await asyncio.to_thread(self._notes.add, file, None)
-        with self._progress.of(file):
-            expected = await self._bucket.put(path, file.size, self._move)
+        expected = await self._bucket.put(path, file.size, self._note_progress)
         stored = await self._bucket.head(file.name)
         if stored is None or not await self._is_same(file, path, stored, expected):
-            raise SpoiledError(f"{self.destination.url(file.name)} is not what was sent")
+            raise WrongObjectError(f"{self._destination.url(file.name)} is not what was sent")
         return stored
 
     async def _is_same(self, file: LocalFile, path: Path, stored: Stored, etag: str) -> bool:
-        if stored.size != file.size:
-            return False
-        if stored.etag == etag:
-            return True
-        with self._progress.of(file):
-            return await self._bucket.equals(path, file.size, self._move)
+        if stored.size != file.size or stored.etag == etag:
+            return stored.size == file.size
+        return await self._bucket.equals(path, file.size, self._note_progress)
 
-    def _move(self) -> None:
-        self._progress.moved(time.monotonic())
+    def _note_progress(self) -> None:
+        """Note that the store took or returned a part or a file. Any thread may call it."""
+        self._moved = time.monotonic()
 
 
 def finished_files(folder: Path) -> list[LocalFile]:
@@ -270,27 +260,15 @@ def finished_files(folder: Path) -> list[LocalFile]:
 
     Blocks. Raises OSError.
     """
-    try:
-        with os.scandir(folder) as entries:
-            names = [each for each in entries if is_finished(each.name)]
-            return [_seen(each) for each in names if each.is_file(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
-
-
-def _seen(entry: os.DirEntry[str]) -> LocalFile:
-    stat = entry.stat(follow_symlinks=False)
-    return LocalFile(entry.name, stat.st_size, stat.st_mtime_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class UploadReport:
-    """Counts of `upload_folder`: files uploaded, their bytes, failed tries, files left."""
-
-    files: int
-    bytes: int
-    failed: int
-    left: int
+    found = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if is_finished(entry.name) and entry.is_file(follow_symlinks=False):
+                # It may be gone by now.
+                with suppress(FileNotFoundError):
+                    stat = entry.stat(follow_symlinks=False)
+                    found.append(LocalFile(entry.name, stat.st_size, stat.st_mtime_ns))
+    return found
 
 
 def upload_folder(
@@ -299,30 +277,26 @@ def upload_folder(
     *,
     delete: bool = False,
     patience: float = PATIENCE,
-    told: Callable[[UploadStats, int], None] = lambda _stats, _left: None,
-) -> UploadReport:
+    report: Callable[[UploadStats], None] = lambda _: None,
+) -> UploadStats:
     """Upload the finished files of ``folder`` that are not noted, and return the counts. Blocks.
 
     Ends as `Uploader.finish` does: all files are uploaded, or the store takes nothing for
-    ``patience`` seconds. ``told`` is called with the counts and the number of files left after each
-    step.
+    ``patience`` seconds. ``report`` is called with the counts after each step.
 
     :raises ArchiveError: another process uploads from the folder
     :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed
     :raises OSError: the notes cannot be read or made
     """
-    uploader = Uploader(folder, destination, delete=delete)
-    return asyncio.run(_upload_all(uploader, patience, told))
 
+    async def upload() -> UploadStats:
+        uploader = Uploader(folder, destination, delete=delete)
+        await uploader.open()
+        try:
+            await uploader.check()
+            await uploader.finish(patience, lambda: report(uploader.stats))
+        finally:
+            await uploader.close()
+        return uploader.stats
 
-async def _upload_all(
-    uploader: Uploader, patience: float, told: Callable[[UploadStats, int], None]
-) -> UploadReport:
-    stats = uploader.stats
-    await uploader.open()
-    try:
-        await uploader.check()
-        left = await uploader.finish(patience, lambda: told(stats, uploader.waiting))
-    finally:
-        await uploader.close()
-    return UploadReport(stats.files, stats.bytes, stats.failed, left)
+    return asyncio.run(upload())

@@ -1,8 +1,21 @@
-"""The objects handed to the archive, and the location of a written record."""
+"""The objects handed to the archive."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Wire(NamedTuple):
+    """How the messages of a capture travelled.
+
+    ``address`` is the peer's IP address as text, ``version`` that of HTTP. ``tls`` is the protocol
+    and the cipher by OpenSSL's names, None for plain HTTP.
+    """
+
+    address: str
+    version: str = "1.1"
+    tls: tuple[str, str] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -12,12 +25,9 @@ class Capture:
     ``identity`` is the WARC-Record-ID of the response. ``url`` is the fetched URL, escaped,
     without whitespace. ``request_bytes`` and ``response_bytes`` are verbatim. The first ``head``
     bytes of the response are status line, headers and the blank line. ``payload`` is the entity:
-    after transfer decoding, before content decoding. ``status`` is the HTTP status code.
-    ``media_type`` is the value of Content-Type, ``""`` without one. ``address`` is the peer's IP
-    address as text. ``started`` is in seconds since the epoch. ``truncated`` is the reason why the
-    response is not whole: ``"length"``, ``"time"``, ``"disconnect"``; ``""`` for a whole one.
-    ``version`` is the HTTP version. ``tls`` is the protocol and the cipher by OpenSSL's names, None
-    for plain HTTP.
+    after transfer decoding, before content decoding. ``media_type`` is the value of Content-Type,
+    ``""`` without one. ``started`` is in seconds since the epoch. ``truncated`` is the reason why
+    the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``; ``""`` for a whole one.
     """
 
     identity: str
@@ -28,11 +38,9 @@ class Capture:
     payload: bytes
     status: int
     media_type: str
-    address: str
     started: float
     truncated: str
-    version: str = "1.1"
-    tls: tuple[str, str] | None = None
+    wire: Wire
 
     @property
     def size(self) -> int:
@@ -71,14 +79,3 @@ class NameAnswer:
     name: str
     started: float
     addresses: list[tuple[str, float]]
-
-    size = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a record lies: the final name of its file, its first byte, its compressed length."""
-
-    file: str
-    offset: int
-    length: int

@@ -8,13 +8,13 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.archive.disk import lock_directory, make_directory
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.tools.mend import MendReport, mend_folder
-from krowlspider.archive.write.series import SeriesOptions, WarcSeries, WriterStats
+from krowlspider.archive.write.series import WarcSeries
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
-    from krowlspider.archive.write.capture import Capture, FetchNote, Location, NameAnswer
-
-__all__ = ["SeriesOptions", "WarcWriter", "WriterStats"]
+    from krowlspider.archive.reading import Location
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer
+    from krowlspider.archive.write.series import SeriesOptions, WriterStats
 
 _T = TypeVar("_T")
-# Orders that the thread reports to the loop with one wake-up. Larger batches would let `full` lag
-# behind what the thread has written.
-_BATCH = 64
 # Orders handed to the thread at a time, and the seconds that they wait for more at most.
 # Each wake-up of the thread costs two thread switches and a wait for Python's lock.
 _AT_ONCE = 32
@@ -79,7 +76,8 @@ class WarcWriter:
         self._queued = 0
         self._waiting: list[_Order] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._orders: SimpleQueue[list[_Order] | None] = SimpleQueue()
+        # Orders for the thread, and whether they are the last.
+        self._orders: SimpleQueue[tuple[list[_Order], bool]] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         # A daemon thread: the process may end without `close`; the next start then mends the files.
         self._thread = threading.Thread(target=self._run, name="warc-writer", daemon=True)
@@ -155,26 +153,22 @@ class WarcWriter:
             return
         self.give_up()
         if self._closed is None:
-            self._closed = self._order(self._series.close, at_once=True)
-            self._orders.put(None)
+            self._closed = self._order(self._series.close, at_once=True, last=True)
         try:
             await asyncio.shield(self._closed)
         finally:
             if self._closed.done():
                 self._thread.join()
-                self._unlock()
+                if self._lock is not None:
+                    os.close(self._lock)
+                    self._lock = None
 
     def give_up(self) -> None:
         """Stop waiting for room: from now on a full disk is a failure."""
         self._given_up.set()
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def _order(
-        self, act: Callable[[], _T], size: int = 0, *, at_once: bool = False
+        self, act: Callable[[], _T], size: int = 0, *, at_once: bool = False, last: bool = False
     ) -> asyncio.Future[_T]:
         if self._loop is None or self._closed is not None:
             raise ArchiveError("the archive is not open")
@@ -182,19 +176,19 @@ class WarcWriter:
         self._queued += size
         self._waiting.append(_Order(act, future, size))
         if at_once or len(self._waiting) >= _AT_ONCE:
-            self._hand_over()
+            self._hand_over(last=last)
         elif self._timer is None:
             self._timer = self._loop.call_later(_WAIT, self._hand_over)
         return future
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, *, last: bool = False) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        self._orders.put(waiting)
+        self._orders.put((waiting, last))
 
-    def _settle(self, outcomes: list[Callable[[], None]], size: int) -> None:
+    def _take_outcomes(self, outcomes: list[Callable[[], None]], size: int) -> None:
         self._queued -= size
         for outcome in outcomes:
             outcome()
@@ -205,36 +199,19 @@ class WarcWriter:
         assert self._loop is not None
         last = False
         while not last:
-            batch, last = self._next_batch()
-            outcomes = [self._serve(order) for order in batch]
+            orders, last = self._orders.get()
+            outcomes = [self._serve(order) for order in orders]
             if last:
                 # A file is still open only after a failure, which the futures have raised.
                 with suppress(OSError):
                     self._series.abandon()
                 if self._payloads is not None:
                     self._payloads.close()
-            self._loop.call_soon_threadsafe(
-                self._settle, outcomes, sum(order.size for order in batch)
-            )
-
-    def _next_batch(self) -> tuple[list[_Order], bool]:
-        """Wait for orders, take those queued behind them, and return them all.
-
-        The second value is whether these orders are the last.
-        """
-        batch: list[_Order] = []
-        orders = self._orders.get()
-        while orders is not None:
-            batch += orders
-            if len(batch) >= _BATCH:
-                return batch, False
-            try:
-                orders = self._orders.get_nowait()
-            except Empty:
-                return batch, False
-        return batch, True
+            size = sum(order.size for order in orders)
+            self._loop.call_soon_threadsafe(self._take_outcomes, outcomes, size)
 
     def _serve(self, order: _Order) -> Callable[[], None]:
+        """Make the order's call; return what settles its future."""
         if self._cause is None:
             try:
                 return partial(_resolve, order.future, self._act(order))

@@ -1,0 +1,112 @@
+"""SIGKILL inside every step of write, rename, index and acknowledge: the archive is whole, and what
+was acknowledged is in it.
+
+A step is a system call that changes something of the job, or makes a change last: named by the call
+and by what it is made on, as in ``rename open file``. Before each one of a whole run the process is
+killed, and in each write half-way. The run begins with what one left that was killed in the middle
+of a record, so mending has its steps as well.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .faultpoints import Archiving, EachCall, EachName, Plan, assert_goes_on, dead_job
+from .syscalls import Act
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Those without which a run would not be one. What else a run does is found in it.
+STEPS = {
+    "create open file",
+    "write open file",
+    "fsync open file",
+    "ftruncate open file",
+    "rename open file",
+    "create index",
+    "write index",
+    "fsync index",
+    "rename index",
+    "fsync archive",
+    "write frontier log",
+    "fsync frontier log",
+}
+
+
+@pytest.fixture(scope="module")
+def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
+    process = Archiving(tmp_path_factory.mktemp("log") / "log")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def dead(archiving: Archiving, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dead_job(archiving, tmp_path_factory.mktemp("dead") / "job")
+
+
+def kill_at(archiving: Archiving, dead: Path, chosen: EachName | EachCall, act: Act) -> None:
+    """Kill one process at each step that is chosen; each goes on where the same dead one has
+    stopped."""
+    folder = dead.with_name("again")
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(dead, folder)
+        plan = Plan(folder, chosen, lambda _, first: act if first else Act.PASS)
+        code = archiving.run(folder, plan)
+        if plan.point is None:
+            assert code == 0
+            return
+        try:
+            assert code == -9
+            assert_goes_on(archiving, folder, plan, dead.with_name("copy"))
+        except (AssertionError, OSError) as error:
+            error.add_note(f"{act} at step {len(chosen.done)}: {plan.point}")
+            raise
+
+
+def is_step(name: str) -> bool:
+    return not name.startswith(("openat", "lseek", "close"))
+
+
+def is_of_pages(name: str) -> bool:
+    """A step in which records are written, finished, indexed or acknowledged, of the many of a
+    whole run."""
+    return is_step(name) and name.endswith(("open file", "index", "archive", "frontier log"))
+
+
+def is_write(name: str) -> bool:
+    return name.startswith(("write ", "pwrite64 "))
+
+
+def test_kill_before_each_kind_of_step_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachName(is_of_pages)
+    kill_at(archiving, dead, steps, Act.KILL)
+    assert set(steps.done) >= STEPS
+
+
+def test_kill_in_each_kind_of_write_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachName(lambda name: is_of_pages(name) and is_write(name))
+    kill_at(archiving, dead, steps, Act.KILL_HALF)
+    assert set(steps.done) >= {step for step in STEPS if is_write(step)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kill_before_any_step_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachCall(is_step)
+    kill_at(archiving, dead, steps, Act.KILL)
+    assert len(steps.done) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kill_in_any_write_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachCall(is_write)
+    kill_at(archiving, dead, steps, Act.KILL_HALF)
+    assert len(steps.done) > 20
