@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from fastwarc.warc import ArchiveIterator
 
@@ -31,8 +31,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 _RECORD_END = b"\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """Where a record lies: the final name of its file, its first byte, its compressed length."""
 
     file: str

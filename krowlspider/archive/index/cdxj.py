@@ -82,8 +82,8 @@ def line(place: Location, *, url: str, date: str, mime: str, status: str, digest
     # The revisit of an answer 304 has no payload of its own to match, so it has no digest.
     if digest and (mime, status) != (REVISIT, "304"):
         values += f', "digest": {_quoted(digest)}'
-    values += f', "length": "{place.length}", "offset": "{place.offset}"'
-    values += f', "filename": {_quoted(place.file)}'
+    file, offset, length = place
+    values += f', "length": "{length}", "offset": "{offset}", "filename": {_quoted(file)}'
     return f"{key_of(url)} {timestamp(date)} {{{values}}}\n"
 
 

@@ -6,10 +6,9 @@ import hashlib
 from base64 import b32encode
 
 ALGORITHMS = ("sha1", "sha256")
-# Two letters for each ten bits: faster than `b32encode`, which stays for the padded SHA-256.
+# Two letters for each ten bits: faster than `b32encode`, for the four digests of each page.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
-_SHIFTS = range(150, -1, -10)
 
 
 def raw_digest(content: bytes, algorithm: str) -> bytes:
@@ -25,8 +24,14 @@ def label(raw: bytes, algorithm: str) -> str:
     """
     if len(raw) != 20:
         return f"{algorithm}:{b32encode(raw).decode()}"
-    number, pairs = int.from_bytes(raw), _PAIRS
-    return f"{algorithm}:{''.join([pairs[number >> shift & 1023] for shift in _SHIFTS])}"
+    of, n = _PAIRS, int.from_bytes(raw)
+    return (
+        f"{algorithm}:"
+        f"{of[n >> 150]}{of[n >> 140 & 1023]}{of[n >> 130 & 1023]}{of[n >> 120 & 1023]}"
+        f"{of[n >> 110 & 1023]}{of[n >> 100 & 1023]}{of[n >> 90 & 1023]}{of[n >> 80 & 1023]}"
+        f"{of[n >> 70 & 1023]}{of[n >> 60 & 1023]}{of[n >> 50 & 1023]}{of[n >> 40 & 1023]}"
+        f"{of[n >> 30 & 1023]}{of[n >> 20 & 1023]}{of[n >> 10 & 1023]}{of[n & 1023]}"
+    )
 
 
 def digest(content: bytes, algorithm: str = "sha1") -> str:

@@ -43,9 +43,8 @@ class UploadNote:
 class UploadLog:
     """The notes of one folder; one process at a time holds them, from `open` to `close`.
 
-    Each note is a line that is appended and synced, and never changed. The last line of a file
-    counts. A line that a dying process cut is ignored; at worst a file is then compared with its
-    object again.
+    Each note is a line that is appended and synced. The last line of a file counts. A line that a
+    dying process cut is ignored; at worst a file is then compared with its object again.
     """
 
     def __init__(self, folder: Path, destination: Destination) -> None:
@@ -58,7 +57,7 @@ class UploadLog:
         self._one_at_a_time = threading.Lock()
 
     def open(self) -> None:
-        """Lock and read the notes; make the file if it is missing. Does nothing if they are open.
+        """Lock and read the notes; make the file if it is missing. Idempotent.
 
         :raises ArchiveError: another process holds them
         :raises OSError: they cannot be read or made
@@ -105,19 +104,14 @@ class UploadLog:
 
     def of(self, file: LocalFile) -> UploadNote | None:
         """Return the note of this version of a file; None if it is not uploaded."""
-        note = self._notes.get(file.name)
+        note = self.last(file.name)
         if note is None or note.etag is None:
             return None
         return note if (note.size, note.mtime_ns) == (file.size, file.mtime_ns) else None
 
-    def began(self, file: LocalFile) -> bool:
-        """Return whether an upload of the file has begun and is not noted as finished."""
-        note = self._notes.get(file.name)
-        return note is not None and note.etag is None
-
-    def knows(self, name: str) -> bool:
-        """Return whether an upload of a file of this name has at least begun."""
-        return name in self._notes
+    def last(self, name: str) -> UploadNote | None:
+        """Return the last note of any version of a file, also of an upload that had only begun."""
+        return self._notes.get(name)
 
     def add(self, file: LocalFile, etag: str | None) -> None:
         """Note durably that a file is uploaded, or without ``etag`` that its upload has begun.

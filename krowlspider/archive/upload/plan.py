@@ -97,12 +97,11 @@ class UploadPlan:
                 return file
         return None
 
-    def wait(self, now: float) -> float | None:
-        """Return the seconds until `take` may return a file; None if no other file waits."""
+    def wait(self, now: float) -> float:
+        """Return the seconds until `take` may return a file; infinity if no other file waits."""
         idle = self._waiting.keys() - self._in_flight.keys()
-        if not idle:
-            return None
-        return max(0.0, self._due(_STORE) - now, min(map(self._due, idle)) - now)
+        due = max(self._due(_STORE), min(map(self._due, idle), default=inf))
+        return max(0.0, due - now)
 
     def done(self, file: LocalFile) -> None:
         """Remove an uploaded file from the plan, and forget its failures and the store's."""

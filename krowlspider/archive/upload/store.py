@@ -50,9 +50,8 @@ class Stored(NamedTuple):
 class Bucket:
     """The objects under a destination, by the names of their files.
 
-    The client takes credentials and region from its environment variables (AWS_ACCESS_KEY_ID,
-    AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION ...) or from the machine's role. It signs
-    the SHA-256 of every body, so a store can refuse one that was changed in transit.
+    The client takes credentials and region from the environment (AWS_ACCESS_KEY_ID ...) or from the
+    machine's role. It signs the SHA-256 of every body, so a store can refuse a changed one.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -147,10 +146,7 @@ class Bucket:
 
 
 def local_etag(path: Path, size: int) -> str:
-    """Return the ETag that a file's object should have. Blocks while it reads the whole file.
-
-    Raises OSError.
-    """
+    """Return the ETag that a file's object should have. Blocks. Raises OSError."""
     part = part_size(size)
     with path.open("rb") as stream:
         digests = [md5(piece) for piece in _pieces(stream, part)]

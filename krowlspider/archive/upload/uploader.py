@@ -51,14 +51,13 @@ class UploadStats:
 class Uploader:
     """Uploads the finished files of ``folder``, and changed ones again, from `open` to `close`.
 
-    A file counts as uploaded when its object has the same size and the expected ETag. That is the
-    MD5 of the bytes read from the disk, in S3's form for parts if there are several. If the ETag
-    differs, as with encryption by KMS, the object is read back and compared byte for byte. Then the
-    file is noted. With ``delete`` a WARC file is removed after that; its index stays.
+    A file counts as uploaded when its object has the same size and the expected ETag, that of the
+    bytes read from the disk. If the ETag differs, as with encryption by KMS, the object is read
+    back and compared. Then the file is noted. With ``delete`` a WARC file is removed after that;
+    its index stays. ``look`` is the seconds between two looks at the folder.
 
     A process may die anywhere. It leaves an object, which the next start finds, or parts alone,
-    which S3 removes by a lifecycle rule. ``look`` is the seconds between two looks at the folder.
-    Everything runs on the event loop.
+    which S3 removes by a lifecycle rule.
     """
 
     def __init__(
@@ -103,16 +102,15 @@ class Uploader:
     ) -> int:
         """Upload the finished files and return how many are left.
 
-        Files are left when the store has taken nothing for too long. That is ``patience`` seconds,
-        plus the time that the parts in flight need on the slowest uplink: the client reports a part
-        only when it has arrived. ``report`` is called after each step.
+        It ends early when the store has taken nothing for ``patience`` seconds, plus the time that
+        the parts in flight need on the slowest uplink: the client reports a part only when it has
+        arrived. ``report`` is called after each step.
         """
         self._plan.forgive()
         self._note_progress()
         await self._look()
         while self._plan.waiting:
-            limit = self._moved + patience + self._plan.time_in_flight
-            left = limit - time.monotonic()
+            left = self._moved + patience + self._plan.time_in_flight - time.monotonic()
             if left <= 0:
                 break
             await self.step(at_most=left)
@@ -135,9 +133,12 @@ class Uploader:
         """
         if time.monotonic() - self._looked >= self._look_every:
             await self._look()
-        while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(time.monotonic())):
+        now = time.monotonic()
+        while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(now)):
             self._tasks.add(asyncio.create_task(self._upload(file)))
-        wait = self._wait(at_most)
+        wait = min(at_most, max(0.0, self._looked + self._look_every - now))
+        if len(self._tasks) < FILES_AT_ONCE:
+            wait = min(wait, self._plan.wait(now))
         if not self._tasks:
             await asyncio.sleep(wait)
             return
@@ -146,14 +147,6 @@ class Uploader:
         )
         for task in done:
             task.result()
-
-    def _wait(self, at_most: float) -> float:
-        """Return the seconds until there is work besides the uploads in flight."""
-        now = time.monotonic()
-        times = [at_most, max(0.0, self._looked + self._look_every - now)]
-        if len(self._tasks) < FILES_AT_ONCE and (due := self._plan.wait(now)) is not None:
-            times.append(due)
-        return min(times)
 
     async def _look(self) -> None:
         self._looked = time.monotonic()
@@ -172,7 +165,7 @@ class Uploader:
         An index without a WARC file, here or noted, is skipped. It is merged of several indexes, or
         its WARC file is still open.
         """
-        if file.warc not in names and not self._notes.knows(file.warc):
+        if file.warc not in names and self._notes.last(file.warc) is None:
             return False
         return self._notes.of(file) is None or self._is_removed(file)
 
@@ -207,10 +200,7 @@ class Uploader:
             )
 
     async def _upload_noted(self, file: LocalFile) -> None:
-        """Upload a file and note it, unless its object is noted and still there; then remove it.
-
-        Raises the errors of `_store`.
-        """
+        """Upload a file and note it, unless its object is noted and still there; then remove it."""
         path = self._folder / file.name
         note = self._notes.of(file)
         if note is None or await self._bucket.head(file.name) != (note.size, note.etag):
@@ -234,7 +224,9 @@ class Uploader:
             expected = await asyncio.to_thread(local_etag, path, file.size)
             if await self._is_same(file, path, stored, expected):
                 return stored
-            if file.is_warc and not self._notes.began(file):
+            last = self._notes.last(file.name)
+            if file.is_warc and (last is None or last.etag is not None):
+                # No upload of ours had begun.
                 raise WrongObjectError(
                     f"{self._destination.url(file.name)} is there and differs: remove one of them"
                 )
@@ -256,10 +248,7 @@ class Uploader:
 
 
 def finished_files(folder: Path) -> list[LocalFile]:
-    """Return the finished WARC files and indexes in a folder, none if it does not exist.
-
-    Blocks. Raises OSError.
-    """
+    """Return the finished files and indexes in a folder, if it exists. Blocks. Raises OSError."""
     found = []
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -281,8 +270,7 @@ def upload_folder(
 ) -> UploadStats:
     """Upload the finished files of ``folder`` that are not noted, and return the counts. Blocks.
 
-    Ends as `Uploader.finish` does: all files are uploaded, or the store takes nothing for
-    ``patience`` seconds. ``report`` is called with the counts after each step.
+    Ends as `Uploader.finish` does. ``report`` is called with the counts after each step.
 
     :raises ArchiveError: another process uploads from the folder
     :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed

@@ -42,10 +42,10 @@ _SORTED_AT_ONCE = 5000
 class SeriesOptions:
     """How files are written and when they end.
 
-    ``prefix`` and ``hostname`` become parts of the file names. A file ends when it has reached
-    ``max_size`` compressed bytes or is ``max_age`` seconds old. ``info`` holds the fields of each
-    file's warcinfo record. ``digest`` is ``sha1`` or ``sha256``. ``compression`` is a name that
-    `compressor` takes. ``seed`` is the secret that `Composer` uses.
+    ``prefix`` and ``hostname`` become parts of the file names. A file ends at ``max_size``
+    compressed bytes or after ``max_age`` seconds. ``info`` holds the fields of each file's warcinfo
+    record. ``digest`` is ``sha1`` or ``sha256``, ``compression`` a name that `compressor` takes.
+    ``seed`` is the secret that `Composer` uses.
     """
 
     prefix: str
@@ -67,31 +67,6 @@ class WriterStats:
     revisits: int = 0
     bytes_written: int = 0
     files: int = 0
-
-
-class _IndexLines:
-    """The index lines of the open file, kept in sorted runs; ``size`` counts their bytes."""
-
-    def __init__(self) -> None:
-        self._runs: list[list[str]] = []
-        self._last: list[str] = []
-        self.size = 0
-
-    def add(self, line: str) -> None:
-        self.size += len(line)
-        self._last.append(line)
-        if len(self._last) == _SORTED_AT_ONCE:
-            self._sort()
-
-    def _sort(self) -> None:
-        self._last.sort()
-        self._runs.append(self._last)
-        self._last = []
-
-    def write(self, path: Path) -> None:
-        """Write the index of the WARC file ``path`` durably. Raises OSError."""
-        self._sort()
-        cdxj.write_index(path, merge(*self._runs))
 
 
 class WarcSeries:
@@ -118,18 +93,16 @@ class WarcSeries:
         self._info_block = records.info_block({"hostname": self._hostname, **options.info})
         self._compress = compressor(options.compression)
         self._composer = Composer(options.digest, self._compress, payloads, options.seed)
-        # The open file, what makes its records, and its index lines.
+        # The open file, what makes its records, its index lines and their size.
         self._file: OpenFile | None = None
         self._maker = records.RecordMaker("", options.digest)
-        self._lines = _IndexLines()
+        self._lines: list[str] = []
+        self._lines_size = 0
         self._serial = 0
         self.stats = WriterStats()
 
     def append(self, capture: Capture) -> Location:
-        """Write the records of a capture and return where the first one lies.
-
-        The records are durable after the next `sync`. An error leaves nothing of the capture in the
-        file.
+        """Write the records of a capture, or nothing of it; return where the first one lies.
 
         :raises CaptureRefused: the capture cannot be a record
         :raises OSError: the disk failed; the call may be retried
@@ -142,16 +115,15 @@ class WarcSeries:
             raise CaptureRefused(str(error)) from error
         place = self._write(file, composed.first, composed.request)
         self._composer.written(capture, composed)
-        self._lines.add(
-            cdxj.line(
-                place,
-                url=capture.url,
-                date=records.warc_date(capture.started),
-                mime=cdxj.REVISIT if composed.revisit else capture.media_type,
-                status=str(capture.status),
-                digest=composed.payload,
-            )
+        line = cdxj.line(
+            place,
+            url=capture.url,
+            date=records.warc_date(capture.started),
+            mime=cdxj.REVISIT if composed.revisit else capture.media_type,
+            status=str(capture.status),
+            digest=composed.payload,
         )
+        self._add_line(line)
         self.stats.records += 2
         self.stats.revisits += composed.revisit
         return place
@@ -163,16 +135,19 @@ class WarcSeries:
     def name(self, answer: NameAnswer) -> None:
         """Write the resource record of a DNS answer. Raises the errors of `append`."""
         place = self._append_one(lambda: self._maker.resource(answer, records.new_id()))
-        self._lines.add(
-            cdxj.line(
-                place,
-                url=records.dns_uri(answer.name),
-                date=records.warc_date(answer.started),
-                mime=records.DNS,
-                status="",
-                digest=digest(records.dns_lines(answer), self._options.digest),
-            )
+        line = cdxj.line(
+            place,
+            url=records.dns_uri(answer.name),
+            date=records.warc_date(answer.started),
+            mime=records.DNS,
+            status="",
+            digest=digest(records.dns_lines(answer), self._options.digest),
         )
+        self._add_line(line)
+
+    def _add_line(self, line: str) -> None:
+        self._lines.append(line)
+        self._lines_size += len(line)
 
     def _append_one(self, make: Callable[[], bytes]) -> Location:
         file = self._ready()
@@ -214,7 +189,9 @@ class WarcSeries:
         self._file.sync()
         self._composer.synced()
         # The index comes before the final name, so every finished file has one.
-        self._lines.write(self._file.final)
+        starts = range(0, len(self._lines), _SORTED_AT_ONCE)
+        runs = [sorted(self._lines[at : at + _SORTED_AT_ONCE]) for at in starts]
+        cdxj.write_index(self._file.final, merge(*runs))
         self._file.finish()
         self._file = None
 
@@ -231,7 +208,7 @@ class WarcSeries:
         """Return the open file; end a full or old one and begin the next."""
         file = self._file
         if file is not None:
-            full = file.size >= self._options.max_size or self._lines.size >= INDEX_MAX
+            full = file.size >= self._options.max_size or self._lines_size >= INDEX_MAX
             if not full and not self._is_old(file):
                 return file
             self.close()
@@ -241,7 +218,7 @@ class WarcSeries:
         file = self._create(time.strftime("%Y%m%d%H%M%S", time.gmtime()))
         info = records.new_id()
         self._maker = records.RecordMaker(info, self._options.digest)
-        self._lines = _IndexLines()
+        self._lines, self._lines_size = [], 0
         date = records.warc_date(time.time())
         head = self._maker.warcinfo(self._info_block, date=date, filename=file.final.name)
         self._file = file

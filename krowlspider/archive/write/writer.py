@@ -47,13 +47,11 @@ class _Order:
 class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
-    The writer is `full` when ``queue_bytes`` bytes wait in memory. It owns ``payloads`` from now on
-    and closes it.
+    The writer is `full` when ``queue_bytes`` bytes wait in memory. It closes ``payloads``.
 
     On a full disk the writer is ``stalled``: it retries every second, and new captures wait. This
-    ends when there is room, or with `give_up`. Any other disk failure is final. From then on every
-    future and `sync` raise ArchiveError, so nothing more can be acknowledged. The open file stays
-    as it is, and the next start mends it.
+    ends when there is room, or with `give_up`. Any other disk failure is final: from then on every
+    future and `sync` raise ArchiveError. The open file stays as it is, and the next start mends it.
 
     :raises ValueError: the options cannot be used
     """
@@ -87,9 +85,7 @@ class WarcWriter:
         self._cause: Exception | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> MendReport:
-        """Make the directory, mend the files that dead processes left open in it, start the thread.
-
-        Blocks while it reads each open file, so call it before the crawl.
+        """Make the directory, mend the open files of dead processes in it, start the thread. Blocks.
 
         :raises ArchiveError: another living writer uses the directory, or a mended file's name
             could not be made durable
@@ -115,19 +111,19 @@ class WarcWriter:
     def write(self, capture: Capture) -> asyncio.Future[Location]:
         """Hand a capture in; never blocks. The future returns where the response record lies.
 
-        A written capture is not durable before the next `sync`. The future raises CaptureRefused
-        when this capture cannot be a record, and ArchiveError when the archive has failed.
+        The capture is durable after the next `sync`. The future raises CaptureRefused when this
+        capture cannot be a record, and ArchiveError when the archive has failed.
 
         :raises ArchiveError: the writer is not open
         """
         return self._order(partial(self._series.append, capture), capture.size)
 
     def note(self, note: FetchNote) -> asyncio.Future[None]:
-        """Hand in a note on a fetch. The future returns None; the errors are those of `write`."""
+        """Hand in a note on a fetch. Raises the errors of `write`."""
         return self._order(partial(self._series.note, note), note.size)
 
     def name(self, answer: NameAnswer) -> asyncio.Future[None]:
-        """Hand in a DNS answer. The future returns None; the errors are those of `write`."""
+        """Hand in a DNS answer. Raises the errors of `write`."""
         return self._order(partial(self._series.name, answer))
 
     async def sync(self) -> None:
@@ -188,10 +184,16 @@ class WarcWriter:
         waiting, self._waiting = self._waiting, []
         self._orders.put((waiting, last))
 
-    def _take_outcomes(self, outcomes: list[Callable[[], None]], size: int) -> None:
-        self._queued -= size
-        for outcome in outcomes:
-            outcome()
+    def _settle(self, outcomes: list[tuple[_Order, Any, Exception | None]]) -> None:
+        for order, result, error in outcomes:
+            self._queued -= order.size
+            # The task that awaited it may have been cancelled, and the future with it.
+            if order.future.done():
+                continue
+            if error is None:
+                order.future.set_result(result)
+            else:
+                order.future.set_exception(error)
 
     # The methods below run in the thread.
 
@@ -207,22 +209,21 @@ class WarcWriter:
                     self._series.abandon()
                 if self._payloads is not None:
                     self._payloads.close()
-            size = sum(order.size for order in orders)
-            self._loop.call_soon_threadsafe(self._take_outcomes, outcomes, size)
+            self._loop.call_soon_threadsafe(self._settle, outcomes)
 
-    def _serve(self, order: _Order) -> Callable[[], None]:
-        """Make the order's call; return what settles its future."""
+    def _serve(self, order: _Order) -> tuple[_Order, Any, Exception | None]:
+        """Make the order's call; return its result, or the error that its future raises."""
         if self._cause is None:
             try:
-                return partial(_resolve, order.future, self._act(order))
+                return order, self._act(order), None
             except CaptureRefused as error:
-                return partial(_reject, order.future, error)
+                return order, None, error
             except Exception as error:  # noqa: BLE001
                 # Catch every error: if the thread died of it, all futures would wait for ever.
                 self._cause = error
         failure = ArchiveError(f"the archive takes nothing more: {self._cause!r}")
         failure.__cause__ = self._cause
-        return partial(_reject, order.future, failure)
+        return order, None, failure
 
     def _act(self, order: _Order) -> Any:
         """Return the result of the order's call; retry it while the disk is full.
@@ -241,14 +242,3 @@ class WarcWriter:
             else:
                 self.stalled = False
                 return result
-
-
-def _resolve(future: asyncio.Future[_T], result: _T) -> None:
-    # The task that awaited it may have been cancelled, and the future with it.
-    if not future.done():
-        future.set_result(result)
-
-
-def _reject(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

@@ -53,10 +53,12 @@ def test_file_in_flight_is_noted_as_begun(tmp_path: Path) -> None:
     for etag in (None, "etag"):
         notes = UploadLog(tmp_path, HERE)
         notes.open()
-        assert (notes.of(file), notes.began(file)) == (None, etag is not None)
+        assert (notes.of(file), notes.last(file.name) is None) == (None, etag is None)
         assert uploaded(tmp_path) == {}
         notes.add(file, etag)
-        assert notes.began(file) == (etag is None)
+        last = notes.last(file.name)
+        assert last is not None
+        assert last.etag == etag
         notes.close()
     assert uploaded(tmp_path).keys() == {"a.warc.gz"}
 
