@@ -105,7 +105,7 @@ class PolitenessMiddleware:
             # The status is throttling, although the body could not be read.
             asked = next((v for k, v in answer.headers if k.lower() == b"retry-after"), None)
             wanted, chance = self._seconds(asked), random()
-            in_flight.wait = self._rule.after_throttling(rate, answer.latency, wanted, chance)
+            in_flight.wait = self._rule.after_throttling(rate, answer.times.latency, wanted, chance)
             self._refused(in_flight, wanted, chance)
             self._crawler.stats.inc_value("krowl/politeness/throttling_count")
         elif is_answer(exception):

@@ -18,7 +18,7 @@ from krowlspider.fetch.errors import DecodeFailed
 from krowlspider.fetch.memory import READ, Held, Memory
 from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of
 from tests.fetch.emptiness import costly
-from tests.fetch.test_decode import PAGE
+from tests.fetch.http.coders import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# The file that the process that writes to a folder locks.
-LOCK = ".krowlspider.lock"
-# The suffix of a WARC file that is being written, or was when its process died.
-OPEN = ".open"
+LOCK = ".krowlspider.lock"  # locked by the process that writes to a folder
+OPEN = ".open"  # the suffix of a WARC file that is being written, or was when its process died
 _DRAFT = ".new"
 
 
@@ -39,23 +37,13 @@ def make_directory(directory: Path) -> None:
     sync_directory(directory.parent)
 
 
-def finish_name(path: Path) -> Path:
-    """Return the final name of the open file ``path``.
-
-    :raises ValueError: ``path`` is not the name of an open file
-    """
-    if path.suffix != OPEN:
-        raise ValueError(f"not the name of an open file: {path}")
-    return path.with_suffix("")
-
-
 def finish(path: Path) -> Path:
     """Rename an open file, whose content is durable, to its final name durably; return that.
 
     :raises FileExistsError: the name is taken; a finished file is never overwritten
     :raises ArchiveError: the file has its final name, but the name may not be durable
     """
-    final = finish_name(path)
+    final = path.with_name(path.name.removesuffix(OPEN))
     if final.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final))
     path.rename(final)

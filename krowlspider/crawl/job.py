@@ -202,6 +202,7 @@ class Job:
             cache_size=settings.getint("DNSCACHE_SIZE"),
             timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
             loop_clock=self._loop_clock,
+            on_answer=self._archive_name if settings.getbool("KROWL_WARC_DNS") else None,
         )
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
@@ -223,14 +224,15 @@ class Job:
             payloads=payloads,
         )
         self.notes = Provenance(settings, self.archive)
-        if settings.getbool("KROWL_WARC_DNS"):
-            self._resolver.told = self.notes.name
         self.mended = self.archive.open(asyncio.get_running_loop())
         if payloads is not None:
             if self.mended.damaged:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
             note_place(self._payload_folder, self.archive.directory)
+
+    def _archive_name(self, name: str, records: list[tuple[str, float]]) -> None:
+        self.notes.name(name, records)
 
     @property
     def _payload_folder(self) -> Path:

@@ -250,7 +250,7 @@ class DownloadHandler(BaseDownloadHandler):
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
-        request.meta["download_latency"] = exchange.latency
+        request.meta["download_latency"] = exchange.times.latency
         count = self._count
         count("downloader/response_count")
         count(f"downloader/response_status_count/{exchange.status}")
@@ -285,9 +285,9 @@ def _response(request: Request, exchange: Exchange, headers: Headers, body: byte
         status=exchange.status,
         body=body,
         request=request,
-        ip_address=_address(exchange.address),
+        ip_address=_address(exchange.peer.address),
         protocol=f"HTTP/{exchange.version}",
-        certificate=exchange.certificate,
+        certificate=exchange.peer.certificate,
     )
     # Set afterwards, because the constructor would copy the headers name by name.
     response.headers = headers
@@ -309,9 +309,9 @@ def _capture(exchange: Exchange, identity: str) -> Capture:
         payload=exchange.body,
         status=exchange.status,
         media_type=media_type.decode("latin-1"),
-        started=exchange.started,
+        started=exchange.times.started,
         truncated=exchange.truncated,
-        wire=Wire(exchange.address, exchange.version, exchange.tls),
+        wire=Wire(exchange.peer.address, exchange.version, exchange.peer.tls),
     )
 
 

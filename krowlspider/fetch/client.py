@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import build_request, split_target
 from krowlspider.fetch.memory import Held, Memory
 from krowlspider.fetch.one_by_one import OneByOne
+from krowlspider.fetch.pending import Order
 from krowlspider.fetch.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from krowlspider.fetch.connection import Connection
     from krowlspider.fetch.dial import Admit
     from krowlspider.fetch.dns.resolver import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
+    from krowlspider.fetch.http.request import Origin
     from krowlspider.fetch.loop_clock import LoopClock
 
 
@@ -89,32 +91,46 @@ class Client:
         :raises Exception: whatever ``observer`` raises, StopFetch aside
         """
         begun = self._clock.time()
-        deadline = begun + timeout
         target = split_target(url)
-        request = build_request(target, method, headers, body)
-        held = held or Held(Memory())
         order = Order(
             url,
-            method,
-            request,
+            build_request(target, method, headers, body),
             begun,
-            deadline,
+            begun + timeout,
             self._first_byte_timeout,
-            held,
+            held or Held(Memory()),
             self._rate_min,
             self._large,
         )
-        connection = self._pool.take(target.origin)
-        if connection is not None and not admit(connection.address):
-            self._pool.put(connection)
-            raise AddressBusy(connection.address)
-        if connection is None:
-            before = self._hung_up
-            connection = await self._dialer.dial(target.origin, deadline, admit, linked=linked)
-            if self._hung_up != before:
-                connection.close()
-                raise ConnectionLost("closed by this side before the request was sent")
-        return await self._on(connection, order, max_size, observer)
+        connection = await self._connect(target.origin, order.deadline, admit, linked=linked)
+        self._busy.add(connection)
+        try:
+            exchange = await connection.exchange(order, ResponseReader(method, max_size, observer))
+        except BaseException:
+            # Also when the caller was cancelled: later bytes would be read as the next answer.
+            connection.close()
+            raise
+        finally:
+            self._busy.discard(connection)
+        self._pool.put(connection)
+        return exchange
+
+    async def _connect(
+        self, origin: Origin, deadline: float, admit: Admit, *, linked: bool
+    ) -> Connection:
+        connection = self._pool.take(origin)
+        if connection is not None:
+            address = connection.peer.address
+            if not admit(address):
+                self._pool.put(connection)
+                raise AddressBusy(address)
+            return connection
+        before = self._hung_up
+        connection = await self._dialer.dial(origin, deadline, admit, linked=linked)
+        if self._hung_up != before:
+            connection.close()
+            raise ConnectionLost("closed by this side before the request was sent")
+        return connection
 
     def hang_up(self) -> None:
         """Close every connection.
@@ -131,20 +147,3 @@ class Client:
         self.hang_up()
         # Transports close their sockets on the next turn of the event loop.
         await asyncio.sleep(0)
-
-    async def _on(
-        self, connection: Connection, order: Order, max_size: int, observer: Observer | None
-    ) -> Exchange:
-        self._busy.add(connection)
-        try:
-            exchange = await connection.exchange(
-                order, ResponseReader(order.method, max_size, observer)
-            )
-        except BaseException:
-            # Also when the caller was cancelled: later bytes would be read as the next answer.
-            connection.close()
-            raise
-        finally:
-            self._busy.discard(connection)
-        self._pool.put(connection)
-        return exchange

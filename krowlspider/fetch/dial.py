@@ -42,6 +42,8 @@ ADDRESSES_TRIED = 3
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
 # SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
 _LEGACY_SERVERS = 0x4
+# Failures after which the next address of the host is tried.
+_TRY_NEXT = (ConnectRefused, ConnectTimeout, ConnectionReset, ConnectFailed, NetworkDown)
 # Errors of connect(2) about this machine's network.
 _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
@@ -77,12 +79,7 @@ class Dialer:
     """
 
     def __init__(
-        self,
-        *,
-        clock: LoopClock,
-        resolver: Resolver,
-        guard: AddressGuard,
-        connect_timeout: float,
+        self, *, clock: LoopClock, resolver: Resolver, guard: AddressGuard, connect_timeout: float
     ) -> None:
         self._clock = clock
         self._resolver = resolver
@@ -104,53 +101,51 @@ class Dialer:
         :raises FetchError: dialling failed; of several addresses, the failure of the first
         :raises AddressBusy: ``admit`` was false for every address
         """
-        if origin.port in BLOCKED:
-            raise PortForbidden(f"port {origin.port} is of another protocol")
         begun = self._clock.time()
-        addresses = self._resolver.known(origin.host)
-        if addresses is None:
-            try:
-                async with self._clock.timeout_at(deadline):
-                    addresses = await self._resolver.resolve(origin.host)
-            except TimeoutError as e:
-                raise TotalTimeout(f"looking up {origin.host} took too long") from e
+        addresses = await self._permitted(origin, deadline, linked=linked)
         name = self._clock.time() - begun
-        permitted = [address for address in addresses if self._guard.permits(address)]
-        if not permitted:
-            raise AddressForbidden(
-                f"{origin.host} is at {', '.join(addresses)}, which is not public"
-            )
-        if linked:
-            permitted = self._with_room(permitted, origin.port)
         failure: FetchError | None = None
-        for address in permitted[:ADDRESSES_TRIED]:
+        for address in addresses[:ADDRESSES_TRIED]:
             if not admit(address):
                 continue
             if linked:
                 self._ports.add(address, origin.port)
             try:
                 return await self._connect(origin, address, deadline, name)
-            except (
-                ConnectRefused,
-                ConnectTimeout,
-                ConnectionReset,
-                ConnectFailed,
-                NetworkDown,
-            ) as e:
+            except _TRY_NEXT as e:
                 failure = failure or e
         if failure is None:
-            raise AddressBusy(permitted[0])
+            raise AddressBusy(addresses[0])
         try:
             raise failure
         finally:
             # The exception holds this frame, so the local name would make a reference cycle.
             del failure
 
-    def _with_room(self, addresses: list[str], port: int) -> list[str]:
-        found = [address for address in addresses if self._ports.has_room(address, port)]
+    async def _permitted(self, origin: Origin, deadline: float, *, linked: bool) -> list[str]:
+        """Return the addresses of ``origin`` that may be connected to, at least one.
+
+        :raises FetchError: there is none, or the look-up failed
+        """
+        host, port = origin.host, origin.port
+        if port in BLOCKED:
+            raise PortForbidden(f"port {port} is of another protocol")
+        addresses = self._resolver.known(host)
+        if addresses is None:
+            try:
+                async with self._clock.timeout_at(deadline):
+                    addresses = await self._resolver.resolve(host)
+            except TimeoutError as e:
+                raise TotalTimeout(f"looking up {host} took too long") from e
+        permitted = [address for address in addresses if self._guard.permits(address)]
+        if not permitted:
+            raise AddressForbidden(f"{host} is at {', '.join(addresses)}, which is not public")
+        if not linked:
+            return permitted
+        found = [address for address in permitted if self._ports.has_room(address, port)]
         if not found:
             raise PortForbidden(
-                f"links have led to {PORTS_MAX} ports of {addresses[0]}, so port {port} is not asked"
+                f"links have led to {PORTS_MAX} ports of {permitted[0]}, so port {port} is not asked"
             )
         return found
 
@@ -196,10 +191,7 @@ class Dialer:
 
 
 def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:
-    """Return the error class for an OSError raised while connecting to ``address``.
-
-    With ``secure``, the error may also come from the TLS handshake.
-    """
+    """Return the error class for an OSError raised while connecting, ``secure`` or not."""
     if isinstance(error, ConnectionRefusedError):
         return ConnectRefused
     if isinstance(error, ssl.SSLError):
@@ -209,28 +201,21 @@ def connect_failure(error: OSError, address: str, *, secure: bool) -> type[Fetch
         return TLSFailed if secure else ConnectionReset
     if error.errno in EXHAUSTED:
         return LocalExhausted
-    if error.errno in _NETWORK_DOWN and ":" not in address and not _is_told(error):
+    # A router on the way may report the error (ICMP), for an address that nobody has. asyncio words
+    # an error of connect(2) itself differently.
+    by_router = str(error.strerror).startswith("Connect call failed")
+    if error.errno in _NETWORK_DOWN and ":" not in address and not by_router:
         return NetworkDown
     return ConnectFailed
-
-
-def _is_told(error: OSError) -> bool:
-    """Return whether a router on the way reported the error (ICMP).
-
-    Any router may, for an address that nobody has. asyncio words an error of connect(2) itself
-    differently.
-    """
-    return str(error.strerror).startswith("Connect call failed")
 
 
 def _server_name(host: str) -> str:
     """Return the name for SNI; OpenSSL sends none for an address.
 
-    The check runs before there is a socket: asyncio would notice only after connecting, and leave
-    the socket open.
-
     :raises TLSFailed: SNI cannot carry the name
     """
+    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
+    # open.
     name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
     try:
         name.encode("idna")

@@ -17,10 +17,7 @@ class FetchError(Exception):
     """A fetch failed. ``exchange`` is the partial exchange, if a head had been parsed."""
 
     kind: ClassVar[str] = "fetch"
-
-    def __init__(self, message: str = "", exchange: Exchange | None = None) -> None:
-        super().__init__(message)
-        self.exchange = exchange
+    exchange: Exchange | None = None
 
 
 class LocalExhausted(FetchError):
@@ -58,10 +55,7 @@ class NameWithoutAddress(NameFailed):
 
 
 class NameMalformed(NameFailed):
-    """The name is invalid in the DNS: an empty label, one over 63 bytes, or 255 in all.
-
-    Source: RFC 1035, section 2.3.4.
-    """
+    """A label is empty or over 63 bytes, or the name over 255: RFC 1035, section 2.3.4."""
 
     kind = "dns_bad_name"
 
@@ -121,19 +115,15 @@ class ConnectTimeout(FetchError):
 class ConnectFailed(FetchError):
     """The network refused the connection: host unreachable, filtered, or an invalid address.
 
-    Host unreachable is not NetworkDown. A router near the host reports it with the same error as
-    our own machine when its gateway is gone. The same holds for no route for IPv6, which many
-    machines never have.
+    Host unreachable is not NetworkDown: a router near the host reports it with the same error as
+    our own machine without its gateway. So is no route for IPv6, which many machines never have.
     """
 
     kind = "connect_failed"
 
 
 class TLSFailed(FetchError):
-    """The TLS handshake failed or was cut short, or TLS caused too much work at any time.
-
-    A reset during the handshake counts too: asyncio reports both alike.
-    """
+    """The TLS handshake failed, was cut short or reset, or TLS caused too much work at any time."""
 
     kind = "tls"
 

@@ -63,10 +63,7 @@ class LoopClock:
         return self._clock() - self._due > LONG
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Call ``callback`` at ``when`` of this clock.
-
-        Data that came while the loop was held can be read before.
-        """
+        """Call ``callback`` at ``when`` of this clock, after data that came during a hold."""
         return Timer(self, when, callback)
 
     @asynccontextmanager
@@ -98,18 +95,15 @@ class Timer:
         self._clock = clock
         self._when = when
         self._callback = callback
-        self._wait(when - clock.time())
+        self._handle = clock.loop.call_later(when - clock.time(), self._met)
 
     def cancel(self) -> None:
         """Cancel the callback."""
         self._handle.cancel()
 
-    def _wait(self, seconds: float) -> None:
-        self._handle = self._clock.loop.call_later(seconds, self._met)
-
     def _met(self) -> None:
         left = self._when - self._clock.time()
         if left > _EARLY:
-            self._wait(left)
+            self._handle = self._clock.loop.call_later(left, self._met)
         else:
             self._callback()

@@ -27,31 +27,30 @@ READ = 512 * 1024
 class Memory:
     """Account of at most ``limit`` bytes, plus what is in progress when the limit is reached.
 
-    That is one read of each of ``most`` fetches at a time, and one body.
+    That is one read of each of ``most`` fetches at a time, and one body. ``waits`` is the number of
+    times that a body, or the next request, had to wait.
     """
-
-    __slots__ = ("_kept_out", "_runner", "_waiting", "held", "limit", "line", "on_room", "waits")
 
     def __init__(self, limit: float = inf, most: int = 1) -> None:
         self.limit = limit
         self.line = limit - min(limit / _FOR_SMALL, most * SMALL) if limit < inf else inf
         self.held = 0
-        # The number of times that a body, or the next request, had to wait.
         self.waits = 0
+        self.keeps_out = False
+        """Whether `admits` has refused a request and none may begin yet."""
         # Called when requests may begin again after a refusal.
         self.on_room: Callable[[], None] | None = None
         # The bytes each fetch needs and the callback that resumes it; first come, first served.
         self._waiting: OrderedDict[Held, tuple[int, Callable[[], None]]] = OrderedDict()
+        # The fetch that goes on without room.
         self._runner: Held | None = None
-        self._kept_out = False
 
     def admits(self) -> bool:
         """Return whether a new request may begin. If not, ``on_room`` is called once it may."""
         if self.held <= self.limit:
             return True
-        if not self._kept_out:
-            self._kept_out = True
-            self.waits += 1
+        self.waits += not self.keeps_out
+        self.keeps_out = True
         return False
 
     def grow(self, size: int) -> None:
@@ -61,27 +60,8 @@ class Memory:
     def shrink(self, size: int) -> None:
         """Count ``size`` bytes as gone; fetches that wait go on as far as there is room."""
         self.held -= size
-        if self._waiting or self._kept_out:
+        if self._waiting or self.keeps_out:
             self._room_made()
-
-    @property
-    def keeps_out(self) -> bool:
-        """Return whether `admits` has refused a request and none may begin yet."""
-        return self._kept_out
-
-    def _wait(self, held: Held, need: int, go_on: Callable[[], None]) -> None:
-        self.waits += 1
-        self._waiting[held] = need, go_on
-        self._room_made()
-
-    def _leave(self, held: Held) -> None:
-        self._waiting.pop(held, None)
-
-    def _over(self, held: Held) -> None:
-        self._leave(held)
-        if self._runner is held:
-            self._runner = None
-        self.shrink(held.size)
 
     def _room_made(self) -> None:
         expected = self.held
@@ -94,14 +74,14 @@ class Memory:
                 self._runner = held
             del self._waiting[held]
             go_on()
-        if self._kept_out and self.held <= self.limit:
-            self._kept_out = False
+        if self.keeps_out and self.held <= self.limit:
+            self.keeps_out = False
             if self.on_room is not None:
                 self.on_room()
 
 
 class Held:
-    """The bytes that one fetch holds, from its first byte until its page is over.
+    """The bytes that one fetch holds in ``memory``, from its first byte until its page is over.
 
     ``waited`` is true if it has waited for others and `has_waited` has not cleared that.
     """
@@ -126,11 +106,8 @@ class Held:
     def must_wait(self, more: int = 0) -> bool:
         """Return whether the fetch must `wait` before it holds ``more`` bytes."""
         memory = self.memory
-        return (
-            memory.held + more > memory.line
-            and self.size + more > SMALL
-            and memory._runner is not self
-        )
+        is_full = memory.held + more > memory.line and self.size + more > SMALL
+        return is_full and memory._runner is not self
 
     def wait(self, need: int, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` when there is room for ``need`` bytes; perhaps at once.
@@ -138,7 +115,9 @@ class Held:
         One fetch goes on without room: the first in line, if no other does so already.
         """
         self.waited = True
-        self.memory._wait(self, need, go_on)
+        self.memory.waits += 1
+        self.memory._waiting[self] = need, go_on
+        self.memory._room_made()
 
     def has_waited(self) -> bool:
         """Return whether the fetch waits now, or has waited since the last call."""
@@ -147,9 +126,11 @@ class Held:
 
     def leave(self) -> None:
         """Stop waiting."""
-        self.memory._leave(self)
+        self.memory._waiting.pop(self, None)
 
     def over(self) -> None:
         """Release all that the fetch holds."""
-        self.memory._over(self)
-        self.size = 0
+        self.leave()
+        if self.memory._runner is self:
+            self.memory._runner = None
+        self.become(0)

@@ -17,7 +17,7 @@ RESTS = 3
 
 
 class OneByOne:
-    """Runs queued work with pauses, so that large bodies do not hold the event loop together.
+    """Runs queued work with pauses, in order of arrival.
 
     The work is to join the bodies of large responses, many of which may end at the same moment.
     """
@@ -27,7 +27,7 @@ class OneByOne:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def __call__(self, work: Callable[[], None]) -> None:
-        """Queue ``work`` to run in a turn of the event loop of its own, in order of arrival."""
+        """Queue ``work`` to run in a turn of the event loop of its own."""
         self._waiting.append(work)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)

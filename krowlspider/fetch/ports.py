@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-# Ports of one address that links may lead to, by any names. A machine has few sites on ports other
-# than 80 and 443, and the crawler must not become a port scanner.
+# Ports of one address that links may lead to, by any names: the crawler must not become a port
+# scanner, and a machine has few sites on ports other than 80 and 443.
 PORTS_MAX = 8
 # Addresses remembered, the most recently requested ones; about 400 bytes each.
 _ADDRESSES = 16_384

@@ -11,6 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class Wire(asyncio.Transport):
+    """Notes what is written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[Any] = []
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
 class Clockwork:
     """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the
     next turn."""

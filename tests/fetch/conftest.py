@@ -9,7 +9,7 @@ import uvloop
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from .web import Run
+    from tests.fetch.web import Run
 
 # Far above what any test takes, below the timeout of pytest, which uvloop does not let through.
 BOUND = 20

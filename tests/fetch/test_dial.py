@@ -23,9 +23,8 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
-
-from .nameserver import closed_port, nameserver, no_sockets_left
-from .web import Run, answering, client, fetch, serve
+from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
+from tests.fetch.web import Run, answering, client, fetch, serve
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The kernel has no route for TCP to it, and says so before anything is sent.
@@ -66,32 +65,30 @@ def failing(number: int) -> OSError:
         (errno.ENOMEM, LocalExhausted),
     ],
 )
-def test_an_error_of_connecting_is_told_by_its_number(
-    number: int, expected: type[FetchError]
-) -> None:
+def test_connect_error_has_its_class(number: int, expected: type[FetchError]) -> None:
     assert connect_failure(failing(number), "192.0.2.1", secure=False) is expected
 
 
 @pytest.mark.parametrize(
     "error", [failing(errno.ECONNRESET), ConnectionResetError(), ssl.SSLError("no shared cipher")]
 )
-def test_a_handshake_that_fails_or_is_cut_short_is_a_failure_of_tls(error: OSError) -> None:
+def test_failed_or_cut_handshake_is_a_failure_of_tls(error: OSError) -> None:
     assert connect_failure(error, "192.0.2.1", secure=True) is TLSFailed
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
-def test_a_machine_without_ipv6_has_a_network_for_all_that(number: int) -> None:
+def test_machine_without_ipv6_is_not_down(number: int) -> None:
     assert connect_failure(failing(number), "2001:db8::1", secure=False) is ConnectFailed
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
-def test_what_a_router_says_of_an_address_is_not_our_network(number: int) -> None:
+def test_error_from_a_router_is_not_our_network(number: int) -> None:
     """By ICMP, which whoever has the address, or the provider of one that nobody has, may send."""
     error = OSError(number, "Connect call failed ('192.0.2.1', 80)")
     assert connect_failure(error, "192.0.2.1", secure=False) is ConnectFailed
 
 
-def test_asyncio_words_what_comes_after_connect_as_is_expected() -> None:
+def test_asyncio_words_connect_errors_as_expected() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionRefusedError) as caught:
             await asyncio.get_running_loop().create_connection(
@@ -102,7 +99,7 @@ def test_asyncio_words_what_comes_after_connect_as_is_expected() -> None:
     asyncio.run(main())
 
 
-def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:
+def test_no_route_at_all_is_our_network(run: Run) -> None:
     async def main() -> None:
         guard = AddressGuard([f"{NOWHERE}/32"])
         async with client(guard=guard) as made:
@@ -113,7 +110,7 @@ def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_want_of_sockets_is_not_blamed_on_the_host(run: Run, scheme: str) -> None:
+def test_lack_of_sockets_is_local(run: Run, scheme: str) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client() as made:
             with no_sockets_left(), pytest.raises(LocalExhausted):
@@ -123,7 +120,7 @@ def test_want_of_sockets_is_not_blamed_on_the_host(run: Run, scheme: str) -> Non
     run(main())
 
 
-def test_of_several_addresses_the_failure_of_the_first_is_told(run: Run) -> None:
+def test_failure_of_the_first_address_is_raised(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web:
             port = web.port
@@ -141,7 +138,7 @@ def test_of_several_addresses_the_failure_of_the_first_is_told(run: Run) -> None
     run(main())
 
 
-def test_a_second_address_is_tried_when_there_is_no_way_to_the_first(run: Run) -> None:
+def test_second_address_is_tried_when_the_first_fails(run: Run) -> None:
     async def main() -> None:
         async with (
             serve(answering(OK)) as web,
@@ -152,12 +149,12 @@ def test_a_second_address_is_tried_when_there_is_no_way_to_the_first(run: Run) -
             async with client(resolver=resolver, guard=guard) as made:
                 exchange = await fetch(made, f"http://a.test:{web.port}/")
             await resolver.close()
-        assert exchange.address == "127.0.0.1"
+        assert exchange.peer.address == "127.0.0.1"
 
     run(main())
 
 
-def test_a_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
+def test_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
     async def main() -> None:
         async with (
             serve(answering(OK), host="::1") as web,
@@ -167,12 +164,12 @@ def test_a_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
             async with client(resolver=resolver) as made:
                 exchange = await fetch(made, f"http://six.test:{web.port}/")
             await resolver.close()
-        assert exchange.address == "::1"
+        assert exchange.peer.address == "::1"
 
     run(main())
 
 
-def test_a_resolver_that_is_down_is_told_as_such_by_a_fetch(run: Run) -> None:
+def test_fetch_without_name_servers_reports_them_down(run: Run) -> None:
     async def main() -> None:
         resolver = asking(closed_port())
         async with client(resolver=resolver) as made:

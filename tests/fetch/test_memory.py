@@ -40,7 +40,7 @@ class Transfer:
         self.goes_on = True
 
 
-def test_over_the_line_large_bodies_wait_but_the_first() -> None:
+def test_large_bodies_but_the_first_wait_over_the_line() -> None:
     memory = Memory(LIMIT)
     one, two, three = (Transfer(memory) for _ in range(3))
     one.receive(4 * MB)
@@ -69,7 +69,7 @@ def test_small_bodies_never_wait() -> None:
     assert not small.goes_on
 
 
-def test_no_request_begins_over_the_limit_and_room_is_told_once() -> None:
+def test_no_request_begins_over_the_limit() -> None:
     memory = Memory(LIMIT)
     told: list[None] = []
     memory.on_room = lambda: told.append(None)
@@ -87,7 +87,7 @@ def test_no_request_begins_over_the_limit_and_room_is_told_once() -> None:
     assert not memory.keeps_out
 
 
-def test_what_has_ended_waits_no_more_and_holds_nothing() -> None:
+def test_ended_fetch_waits_no_more_and_holds_nothing() -> None:
     memory = Memory(LIMIT)
     first, second = Transfer(memory), Transfer(memory)
     first.receive(LIMIT)
@@ -144,9 +144,7 @@ FRAMINGS = {
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("secure", [False, True])
-def test_bodies_wait_in_their_sockets_and_all_come_whole(
-    run: Run, framing: str, secure: bool
-) -> None:
+def test_bodies_wait_in_their_sockets_and_are_whole(run: Run, framing: str, secure: bool) -> None:
     """Twelve of 4 MB, held twice, where 16 MB may be held. Each is over when the next turn of the
     loop has seen it."""
 
@@ -183,7 +181,7 @@ def test_bodies_wait_in_their_sockets_and_all_come_whole(
     run(main())
 
 
-def test_a_body_that_waits_to_its_time_out_is_not_its_hosts_fault(run: Run) -> None:
+def test_body_that_waits_to_its_timeout_is_a_local_failure(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -207,7 +205,7 @@ def test_a_body_that_waits_to_its_time_out_is_not_its_hosts_fault(run: Run) -> N
     run(main())
 
 
-def test_a_wait_excuses_what_came_since_the_last_look_alone() -> None:
+def test_has_waited_covers_the_time_since_the_last_call() -> None:
     """A host that sends slowly later on has no more excuse than others."""
     memory = Memory(8 * SMALL)
     memory.grow(8 * SMALL)

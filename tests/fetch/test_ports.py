@@ -10,13 +10,11 @@ import pytest
 from krowlspider.fetch import ports
 from krowlspider.fetch.errors import AddressForbidden, PortForbidden
 from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
-
-from .web import answering, client, serve
+from tests.fetch.web import answering, client, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
-
-    from .web import Run
+    from tests.fetch.web import Run
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -37,7 +35,7 @@ def test_a_port_of_another_protocol_is_not_dialled(run: Run, scheme: str) -> Non
     run(main())
 
 
-def test_links_lead_to_so_many_ports_of_an_address_by_whatever_names(run: Run) -> None:
+def test_links_lead_to_eight_ports_of_an_address(run: Run) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack, client() as made:
             webs = [

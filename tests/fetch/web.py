@@ -184,6 +184,11 @@ async def client(**changes: Any) -> AsyncIterator[Client]:
         clock.stop()
 
 
+def is_reused(exchange: Exchange) -> bool:
+    """Whether the connection had served an earlier exchange."""
+    return exchange.times.dialled is None
+
+
 async def fetch(
     made: Client,
     url: str,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.disk import OPEN, finish, finish_name, remove_drafts, sync_directory
+from krowlspider.archive.disk import OPEN, finish, remove_drafts, sync_directory
 from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.cdxj import INDEX, WARC, member_line, write_index
 from krowlspider.archive.reading import Advance, ignore, read_member, read_members
@@ -38,15 +38,13 @@ class MendReport:
 
 
 def mend_folder(directory: Path, advance: Advance = ignore) -> MendReport:
-    """Mend every open file in ``directory`` and return the counts.
+    """Mend every open file in ``directory`` and return the counts; no living process may have one.
 
     Each file is cut back to its last whole record, renamed durably, and indexed. A file without a
     whole record is removed. A response without its request is kept, because a WARC file need not
-    hold pairs. If the process is killed, the next call does the same again. The index is omitted
-    when a whole member is no record, or when the disk is full; it can be made at any time.
+    hold pairs. The index is omitted when a whole member is no record, or when the disk is full.
 
-    No open file may belong to a living process. ``advance`` is called with the length of each whole
-    member in bytes.
+    A killed call can be repeated. ``advance`` is called with the length of each whole member.
 
     :raises FileExistsError: the final name of a file is taken; the records are kept
     :raises OSError: the disk failed; the records are kept
@@ -61,7 +59,7 @@ def mend_folder(directory: Path, advance: Advance = ignore) -> MendReport:
 
 def _mend(path: Path, report: MendReport, advance: Advance) -> None:
     with path.open("r+b") as stream:
-        whole = _whole_records(stream, finish_name(path).name, advance)
+        whole = _whole_records(stream, path.name.removesuffix(OPEN), advance)
         size = os.fstat(stream.fileno()).st_size
         report.records += whole.records
         report.bytes_cut += size - whole.end
@@ -127,8 +125,8 @@ def _index(final: Path, whole: _Whole) -> None:
 def _holds_records(stream: BinaryIO, end: int, size: int) -> bool:
     """Return whether the bytes from ``end`` on are damage, not the record of a killed process.
 
-    They are damage if a whole member follows the broken one. They also are if they are more than a
-    killed process can have been writing.
+    They are damage if a whole member follows the broken one, or if they are more than a killed
+    process can have been writing.
     """
     if size - end > _SEARCHED:
         return True

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.disk import finish, finish_name, sync_directory
+from krowlspider.archive.disk import OPEN, finish, sync_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.reading import Location
 
@@ -22,14 +22,14 @@ class OpenFile:
     ``final`` is the path of the finished file, ``size`` the bytes written, ``begun`` a monotonic
     time in seconds.
 
-    :raises FileExistsError: there is an open file at ``path``
+    :raises FileExistsError: there is an open file of this name
     :raises OSError: the file cannot be made
     """
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, _NEW_FILE, mode=0o644)
-        self._path = path
-        self.final = finish_name(path)
+    def __init__(self, final: Path) -> None:
+        self.final = final
+        self._path = final.with_name(final.name + OPEN)
+        self._descriptor = os.open(self._path, _NEW_FILE, mode=0o644)
         self.size = 0
         self.begun = time.monotonic()
         self._content_durable = True
@@ -82,8 +82,7 @@ class OpenFile:
     def finish(self) -> None:
         """Rename the file, whose content is durable, to its final name, and close it.
 
-        :raises OSError: the file could not be renamed; it is still open
-        :raises ArchiveError: the name could not be made durable
+        Raises the errors of `krowlspider.archive.disk.finish`; the file is still open then.
         """
         finish(self._path)
         self.close()

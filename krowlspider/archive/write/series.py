@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.disk import OPEN
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.payloads.digests import digest
@@ -239,9 +239,7 @@ class WarcSeries:
         while True:
             serial, self._serial = self._serial, self._serial + 1
             name = f"{options.prefix}-{stamp}-{serial:05d}-{self._hostname}-{os.getpid()}.warc.gz"
-            if (self._directory / name).exists():
-                continue
-            try:
-                return OpenFile(self._directory / (name + OPEN))
-            except FileExistsError:
-                continue
+            path = self._directory / name
+            if not path.exists():
+                with suppress(FileExistsError):
+                    return OpenFile(path)

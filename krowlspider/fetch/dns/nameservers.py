@@ -59,18 +59,16 @@ class NameServers:
     """Queries ``servers`` ("address" or "address:port"; empty: those of /etc/resolv.conf).
 
     ``timeout`` is in seconds, for one question and both tries at one server together. The next
-    server is asked after a third of it; c-ares then prefers the server that answered.
+    server is asked after a third of it; c-ares then prefers the server that answered. After
+    ``questions_max`` questions the channel of c-ares is replaced.
     """
 
     def __init__(
-        self,
-        servers: Sequence[str],
-        timeout: float,
-        questions_per_channel: int = QUESTIONS_PER_CHANNEL,
+        self, servers: Sequence[str], timeout: float, questions_max: int = QUESTIONS_PER_CHANNEL
     ) -> None:
         self._servers = list(servers)
         self._timeout = timeout
-        self._questions_per_channel = questions_per_channel
+        self._questions_max = questions_max
         self._channel: _Channel | None = None
 
     async def ask(self, name: str, kind: str) -> list[tuple[str, float]]:
@@ -109,9 +107,9 @@ class NameServers:
 
     def _next_channel(self) -> _Channel:
         channel = self._channel
-        if channel is not None and channel.asked < self._questions_per_channel:
-            return channel
         if channel is not None:
+            if channel.asked < self._questions_max:
+                return channel
             channel.retired = True
         # c-ares doubles its timeout at the second try, so both tries fit in ``timeout``.
         dns = aiodns.DNSResolver(

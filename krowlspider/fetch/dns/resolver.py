@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from krowlspider.fetch.loop_clock import LoopClock
 
+    # Takes a name, and its addresses with their TTLs in seconds.
+    OnAnswer = Callable[[str, list[tuple[str, float]]], None]
+
 # Seconds that addresses are kept. A crawl soon asks again, so short TTLs are raised to a minute; an
 # hour at most, so that a moved site is followed within one.
 POSITIVE_MIN, POSITIVE_MAX = 60.0, 3600.0
@@ -76,7 +79,8 @@ class Resolver:
     ``overrides`` maps an exact name or "*.suffix" to an address. ``servers`` are "address" or
     "address:port"; empty means those of /etc/resolv.conf. ``cache_size`` is the number of names
     kept; the least recently used is dropped. ``timeout`` is in seconds of ``loop_clock``, for one
-    look-up with all its tries. ``clock`` returns monotonic seconds.
+    look-up with all its tries. ``clock`` returns monotonic seconds. ``on_answer`` is called with
+    each answer of the DNS that has addresses.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Resolver:
         timeout: float,
         loop_clock: LoopClock,
         clock: Callable[[], float] = time.monotonic,
+        on_answer: OnAnswer | None = None,
     ) -> None:
         hosts = HOSTS_FILE.read_text(errors="replace") if HOSTS_FILE.exists() else ""
         self._local = LocalNames(overrides, parse_hosts(hosts))
@@ -96,11 +101,10 @@ class Resolver:
         self._timeout = timeout
         self._loop_clock = loop_clock
         self._clock = clock
+        self._on_answer = on_answer
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
         self.stats = ResolverStats()
-        # Called with each name that has addresses, and a list of those with their TTLs in seconds.
-        self.told: Callable[[str, list[tuple[str, float]]], None] | None = None
 
     async def resolve(self, name: str) -> list[str]:
         """Return the addresses of ``name``, IPv4 first, never empty.
@@ -115,7 +119,19 @@ class Resolver:
         if known is not None:
             return known
         name = _bare(name)
-        return _addresses(name, await self._asked(name))
+        task = self._asking.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._look_up(name))
+            self._asking[name] = task
+        else:
+            self.stats.joined += 1
+        try:
+            # Shielded: a caller that is cancelled must not cancel the look-up for the others.
+            return _addresses(name, await asyncio.shield(task))
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise NameFailed(f"{name}: the resolver was closed") from None
+            raise
 
     def known(self, name: str) -> list[str] | None:
         """Return what `resolve` returns without a query, or None when it has to send one.
@@ -126,8 +142,15 @@ class Resolver:
         local = self._local.find(name)
         if local is not None:
             return list(local)
-        answer = self._remembered(name)
-        return None if answer is None else _addresses(name, answer)
+        answer = self._cache.get(name)
+        if answer is None:
+            return None
+        if answer.expires <= self._clock():
+            del self._cache[name]
+            return None
+        self._cache.move_to_end(name)
+        self.stats.cached += 1
+        return _addresses(name, answer)
 
     async def close(self) -> None:
         """Cancel the look-ups in flight: calls that wait for one raise NameFailed."""
@@ -139,36 +162,6 @@ class Resolver:
 
     def __len__(self) -> int:
         return len(self._cache)
-
-    def _remembered(self, name: str) -> _Answer | None:
-        answer = self._cache.get(name)
-        if answer is None:
-            return None
-        if answer.expires <= self._clock():
-            del self._cache[name]
-            return None
-        self._cache.move_to_end(name)
-        self.stats.cached += 1
-        return answer
-
-    async def _asked(self, name: str) -> _Answer:
-        task = self._ask(name)
-        try:
-            # Shielded: a caller that is cancelled must not cancel the look-up for the others.
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise NameFailed(f"{name}: the resolver was closed") from None
-            raise
-
-    def _ask(self, name: str) -> asyncio.Task[_Answer]:
-        task = self._asking.get(name)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._look_up(name))
-            self._asking[name] = task
-        else:
-            self.stats.joined += 1
-        return task
 
     async def _look_up(self, name: str) -> _Answer:
         begun = self._clock()
@@ -182,13 +175,10 @@ class Resolver:
         if answer.failure in (None, NameNotFound, NameWithoutAddress):
             self.stats.answered += 1
         if answer.failure is None or answer.failure in NEGATIVE:
-            self._remember(name, answer)
+            self._cache[name] = answer
+            if len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
         return answer
-
-    def _remember(self, name: str, answer: _Answer) -> None:
-        self._cache[name] = answer
-        if len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
 
     async def _answer(self, name: str) -> _Answer:
         try:
@@ -201,25 +191,23 @@ class Resolver:
             return self._failure(NameTimeout, "no answer in time")
         if not records:
             return self._failure(NameWithoutAddress, "no address")
-        if self.told is not None:
-            self.told(name, records)
+        if self._on_answer is not None:
+            self._on_answer(name, records)
         ttl = min(ttl for _, ttl in records)
         expires = self._clock() + min(max(ttl, POSITIVE_MIN), POSITIVE_MAX)
         return _Answer([address for address, _ in records[:ADDRESSES_KEPT]], expires)
 
     async def _records(self, name: str) -> list[tuple[str, float]]:
-        records = await self._question(name, "A")
+        self.stats.questions += 1
+        records = await self._nameservers.ask(name, "A")
         if records:
             return records
+        self.stats.questions += 1
         try:
-            return await self._question(name, "AAAA")
+            return await self._nameservers.ask(name, "AAAA")
         except NameNotFound:
             # The A answer shows that the name exists; some servers err so (RFC 4074, section 4.2).
             return []
-
-    async def _question(self, name: str, kind: str) -> list[tuple[str, float]]:
-        self.stats.questions += 1
-        return await self._nameservers.ask(name, kind)
 
     def _failure(self, failure: type[FetchError], reason: str) -> _Answer:
         return _Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)

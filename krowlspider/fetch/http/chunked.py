@@ -37,11 +37,6 @@ class ChunkedDecoder:
     list is passed.
     """
 
-    __slots__ = (
-        *("_at", "_chunks", "_ends", "_fed", "_framing", "_held", "_left", "_pieces"),
-        *("_starts", "size"),
-    )
-
     def __init__(self, pieces: list[bytes] | None = None) -> None:
         self._pieces = pieces
         self.size = 0
@@ -50,7 +45,9 @@ class ChunkedDecoder:
         self._ends = array("Q")
         self._fed = 0
         self._at = _At.SIZE
+        # The start of a line whose end has not come.
         self._held = b""
+        # Bytes of the current chunk that are still to come.
         self._left = 0
         self._framing = 0
         self._chunks = 0

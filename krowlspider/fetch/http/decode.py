@@ -6,13 +6,14 @@ empty blocks of the next.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from time import thread_time
 from typing import TYPE_CHECKING, cast
 
 import brotli
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
-from isal import isal_zlib
+from isal import igzip_lib
 
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 
@@ -37,11 +38,9 @@ _FIRST = 16 * 1024, 256 * 1024
 _LATER = 256 * 1024, 1024 * 1024
 _DONE = object()
 ZSTD_WINDOW_LOG = 23  # 8 MiB: RFC 9659, what a decoder of this content coding must support
-
-# The stub types the exception class as an instance.
-_DeflateError = cast("type[Exception]", isal_zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's ``wbits``
+# The stub types the exception class as an instance.
+_ERRORS = (cast("type[Exception]", igzip_lib.error), brotli.error, ZstdError)
 
 
 class Decoding:
@@ -91,21 +90,20 @@ class Decoding:
 
     def _undo(self, encodings: bytes, cap: int) -> Iterator[None]:
         for coding in reversed(_codings(encodings)):
-            decoder = _DECODERS.get(coding)
-            if decoder is None:
+            decode = _DECODERS.get(coding)
+            if decode is None:
                 return
             if self.body:
                 layer = _Layer(self, cap)
-                yield from decoder(layer)
+                try:
+                    yield from decode(layer)
+                except _ERRORS as e:
+                    raise DecodeFailed(f"broken {coding.decode()} data: {e}") from e
                 self.body = layer.join()
 
 
 def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
-    """Return the body without its codings.
-
-    :raises TooLarge: as for `Decoding.run`
-    :raises DecodeFailed: as for `Decoding.run`
-    """
+    """Return the body without its codings. Raises the errors of `Decoding.run`."""
     decoding = Decoding(body, encodings, cap)
     decoding.run()
     return decoding.body
@@ -150,9 +148,9 @@ class _Layer:
 
     def take(self) -> bytes:
         """Take and return the next piece of the input."""
-        window = self._body[self.at : self.at + self._of.sizes[0]]
-        self.at += len(window)
-        return window
+        piece = self.peek(self._of.sizes[0])
+        self.at += len(piece)
+        return piece
 
     def add(self, piece: bytes) -> None:
         """Keep a piece of output.
@@ -171,98 +169,82 @@ class _Layer:
         return b"".join(self._pieces)
 
 
-def _gzip(layer: _Layer) -> Iterator[None]:
-    for _ in range(MEMBERS_CAP):
-        yield from _inflate(layer, _GZIP)
-        # Data after the last member that is no member is padding, or garbage.
-        if layer.peek(2) != _GZIP_MAGIC:
-            return
-        yield
-    raise DecodeFailed(f"more than {MEMBERS_CAP} gzip members")
+class _Brotli:
+    """A brotli decompressor with the interface of the others."""
+
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._decoder = brotli.Decompressor()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._decoder.is_finished())
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self._decoder.can_accept_more_data())
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        piece: bytes = self._decoder.process(data, output_buffer_limit=max_length)
+        return piece
 
 
-def _deflate(layer: _Layer) -> Iterator[None]:
-    # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw deflate.
-    header = layer.peek(2)
-    zlib_header = header[0] & 0x0F == 8 and int.from_bytes(header, "big") % 31 == 0
-    return _inflate(layer, _ZLIB if zlib_header else _RAW)
+_Decompressor = igzip_lib.IgzipDecompressor | ZstdDecompressor | _Brotli
 
 
-def _inflate(layer: _Layer, wbits: int) -> Iterator[None]:
+def _stream(layer: _Layer, decoder: _Decompressor) -> Iterator[None]:
     """Decode one stream, up to its end or the end of the input."""
-    decoder = isal_zlib.decompressobj(wbits)
     data = layer.take()
     while True:
-        limit = layer.limit
-        try:
-            piece = decoder.decompress(data, limit)
-        except _DeflateError as e:
-            raise DecodeFailed(f"broken deflate data: {e}") from e
-        layer.add(piece)
-        if decoder.eof:
-            layer.at -= len(decoder.unused_data)
-            return
-        data = decoder.unconsumed_tail
-        if not data and len(piece) < limit:
-            if layer.is_over:
-                return
-            data = layer.take()
-        yield
-
-
-def _brotli(layer: _Layer) -> Iterator[None]:
-    decoder = brotli.Decompressor()
-    data = layer.take()
-    while True:
-        try:
-            piece = decoder.process(data, output_buffer_limit=layer.limit)
-        except brotli.error as e:
-            raise DecodeFailed(f"broken brotli data: {e}") from e
-        layer.add(piece)
-        if decoder.is_finished():
-            return
-        data = b""
-        if decoder.can_accept_more_data():
-            if layer.is_over and not piece:
-                return
-            data = layer.take()
-        yield
-
-
-def _zstd(layer: _Layer) -> Iterator[None]:
-    for _ in range(MEMBERS_CAP):
-        yield from _unpack_frame(layer)
-        if layer.is_over:
-            return
-        yield
-    raise DecodeFailed(f"more than {MEMBERS_CAP} zstd frames")
-
-
-def _unpack_frame(layer: _Layer) -> Iterator[None]:
-    """Decode one zstd frame, up to its end or the end of the input."""
-    decoder = ZstdDecompressor(options={DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG})
-    data = layer.take()
-    while True:
-        try:
-            piece = decoder.decompress(data, layer.limit)
-        except ZstdError as e:
-            raise DecodeFailed(f"broken zstd data: {e}") from e
+        piece = decoder.decompress(data, layer.limit)
         layer.add(piece)
         if decoder.eof:
             layer.at -= len(decoder.unused_data)
             return
         data = b""
         if decoder.needs_input:
-            if layer.is_over:
+            if layer.is_over and not piece:
                 return
             data = layer.take()
         yield
+
+
+def _streams(
+    layer: _Layer, make: Callable[[], _Decompressor], goes_on: Callable[[], bool]
+) -> Iterator[None]:
+    """Decode one stream after another while ``goes_on`` returns true."""
+    for _ in range(MEMBERS_CAP):
+        yield from _stream(layer, make())
+        if not goes_on():
+            return
+        yield
+    raise DecodeFailed(f"more than {MEMBERS_CAP} members")
+
+
+def _gzip(layer: _Layer) -> Iterator[None]:
+    make = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
+    # Data after the last member that is no member is padding, or garbage.
+    return _streams(layer, make, lambda: layer.peek(2) == _GZIP_MAGIC)
+
+
+def _deflate(layer: _Layer) -> Iterator[None]:
+    # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw deflate.
+    header = layer.peek(2)
+    is_zlib = header[0] & 0x0F == 8 and int.from_bytes(header, "big") % 31 == 0
+    flag = igzip_lib.DECOMP_ZLIB if is_zlib else igzip_lib.DECOMP_DEFLATE
+    return _stream(layer, igzip_lib.IgzipDecompressor(flag=flag))
+
+
+def _zstd(layer: _Layer) -> Iterator[None]:
+    options: dict[int, int] = {DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+    return _streams(layer, partial(ZstdDecompressor, options=options), lambda: not layer.is_over)
 
 
 _DECODERS: dict[bytes, Callable[[_Layer], Iterator[None]]] = {
     b"gzip": _gzip,
     b"x-gzip": _gzip,
     b"deflate": _deflate,
-    b"br": _brotli,
+    b"br": lambda layer: _stream(layer, _Brotli()),
     b"zstd": _zstd,
 }

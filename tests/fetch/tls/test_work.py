@@ -12,20 +12,20 @@ import pytest
 import trustme
 from OpenSSL import SSL
 
-from krowlspider.fetch.connection import Connection, Order
+from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.dial import crawler_tls
 from krowlspider.fetch.errors import TLSFailed
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.tls.channel import BARE_MOST, WORK, Channel
+from krowlspider.fetch.pending import Order
+from krowlspider.fetch.tls.channel import Channel
 from krowlspider.fetch.tls.client_hello import offers_finite_field
 from krowlspider.fetch.tls.slices import TURN, Slices
-
-from .clockwork import Clockwork
-from .sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
-from .test_connection import Wire
-from .test_tls import Records
-from .web import Peer, Run, answering, client, fetch, serve
+from krowlspider.fetch.tls.work import BARE_MOST, WORK
+from tests.fetch.clockwork import Clockwork, Wire
+from tests.fetch.sealed import HANDSHAKE, Sealer, by_bytes, hello_retry
+from tests.fetch.tls.records import Records
+from tests.fetch.web import Peer, Run, answering, client, fetch, serve
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,7 +99,7 @@ class Line:
         clockwork.turn()
         self.sealer = Sealer(log)
         now = clock.time()
-        order = Order("https://a.test/", "GET", b"GET", now, now + 60, 60)
+        order = Order("https://a.test/", b"GET", now, now + 60, 60)
         self.outcome: asyncio.Future[Exchange] = self.connection.exchange(
             order, ResponseReader("GET", 100_000_000)
         )
@@ -213,7 +213,7 @@ def test_small_records_of_content_are_not_cut(line: Line, clockwork: Clockwork, 
     assert line.channel.is_light
 
 
-def test_a_turn_takes_no_longer_for_many_that_flood(
+def test_turn_is_bounded_for_many_floods(
     clockwork: Clockwork, tls: ssl.SSLContext, tmp_path: Path
 ) -> None:
     """A quiet one is served in the next turn, before them; all have their share in the end."""
@@ -263,7 +263,7 @@ def test_a_server_may_choose_a_curve_and_no_modulus(run: Run, group: int, taken:
 
 
 @pytest.mark.parametrize("flight", [b"", b"\x14\x03\x03\x00\x01\x01", b"\x16\x03\x03\x00\x01\x10"])
-def test_what_is_no_hello_asks_for_no_field(flight: bytes) -> None:
+def test_other_bytes_are_no_client_hello(flight: bytes) -> None:
     assert not offers_finite_field(flight)
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,9 +19,8 @@ from krowlspider.fetch.errors import (
     NameTimeout,
     NameWithoutAddress,
 )
-from krowlspider.fetch.loop_clock import LoopClock
-
-from .nameserver import (
+from tests.fetch.dns.resolving import Clock, resolver
+from tests.fetch.nameserver import (
     AAAA,
     FORMERR,
     NOTIMP,
@@ -30,47 +28,13 @@ from .nameserver import (
     REFUSED,
     SERVFAIL,
     A,
-    Zone,
     closed_port,
     nameserver,
     no_sockets_left,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .web import Run
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@asynccontextmanager
-async def resolver(
-    zone: Zone | list[int], clock: Clock | None = None, cache_size: int = 100, timeout: float = 3
-) -> AsyncIterator[Resolver]:
-    """Asks ``zone``, or the servers at these ports of 127.0.0.1."""
-    ports = zone if isinstance(zone, list) else [zone.port]
-    loop_clock = LoopClock(asyncio.get_running_loop())
-    loop_clock.start()
-    made = Resolver(
-        overrides={"fixed.test": "10.0.0.9"},
-        servers=[f"127.0.0.1:{port}" for port in ports],
-        cache_size=cache_size,
-        timeout=timeout,
-        loop_clock=loop_clock,
-        clock=clock or Clock(),
-    )
-    try:
-        yield made
-    finally:
-        await made.close()
-        loop_clock.stop()
+    from tests.fetch.web import Run
 
 
 async def failure(made: Resolver, name: str) -> FetchError:
@@ -113,7 +77,7 @@ def test_local_names_never_reach_the_dns(run: Run) -> None:
     run(main())
 
 
-def test_every_name_of_the_hosts_file_is_answered_from_it(run: Run) -> None:
+def test_names_of_the_hosts_file_are_answered_from_it(run: Run) -> None:
     async def main() -> None:
         names = parse_hosts(HOSTS_FILE.read_text())
         async with nameserver({}) as zone, resolver(zone) as made:
@@ -136,7 +100,7 @@ def test_every_name_of_the_hosts_file_is_answered_from_it(run: Run) -> None:
         (FORMERR, NameServerFailed),
     ],
 )
-def test_only_nxdomain_says_that_a_name_does_not_exist(
+def test_only_nxdomain_means_that_a_name_does_not_exist(
     run: Run, entry: tuple[int, list[str]] | int, expected: type[NameFailed]
 ) -> None:
     async def main() -> None:
@@ -148,7 +112,7 @@ def test_only_nxdomain_says_that_a_name_does_not_exist(
 
 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64 + ".test", "x." * 200])
-def test_a_name_that_the_dns_cannot_carry_is_malformed_and_never_asked(run: Run, name: str) -> None:
+def test_malformed_name_is_never_asked(run: Run, name: str) -> None:
     async def main() -> None:
         async with nameserver({}) as zone, resolver(zone) as made:
             assert type(await failure(made, name)) is NameMalformed
@@ -157,7 +121,7 @@ def test_a_name_that_the_dns_cannot_carry_is_malformed_and_never_asked(run: Run,
     run(main())
 
 
-def test_a_name_that_exists_by_its_first_answer_is_not_gone_by_the_second(run: Run) -> None:
+def test_nxdomain_for_aaaa_after_a_means_no_address(run: Run) -> None:
     async def main() -> None:
         async with nameserver({"a.test": (60, [])}) as zone, resolver(zone) as made:
             zone.no_aaaa = NXDOMAIN
@@ -166,7 +130,7 @@ def test_a_name_that_exists_by_its_first_answer_is_not_gone_by_the_second(run: R
     run(main())
 
 
-def test_a_silent_server_is_a_failure_within_the_timeout(run: Run) -> None:
+def test_silent_server_fails_within_the_timeout(run: Run) -> None:
     async def main() -> None:
         async with nameserver({"mute.test": None}) as zone, resolver(zone, timeout=0.3) as made:
             async with asyncio.timeout(2):
@@ -183,7 +147,7 @@ def test_servers_that_are_not_there_are_down(run: Run) -> None:
     run(main())
 
 
-def test_the_second_server_is_asked_when_the_first_is_down(run: Run) -> None:
+def test_second_server_is_asked_when_the_first_is_down(run: Run) -> None:
     async def main() -> None:
         async with (
             nameserver({"a.test": (60, ["1.2.3.4"])}) as zone,
@@ -196,9 +160,7 @@ def test_the_second_server_is_asked_when_the_first_is_down(run: Run) -> None:
 
 
 @pytest.mark.parametrize("entry", [None, SERVFAIL, REFUSED])
-def test_the_second_server_is_asked_when_the_first_is_silent_or_fails(
-    run: Run, entry: int | None
-) -> None:
+def test_second_server_is_asked_when_the_first_fails(run: Run, entry: int | None) -> None:
     async def main() -> None:
         async with (
             nameserver({"a.test": entry}) as first,
@@ -212,7 +174,7 @@ def test_the_second_server_is_asked_when_the_first_is_silent_or_fails(
 
 
 @pytest.mark.parametrize("entry", [NXDOMAIN, (60, [])])
-def test_what_one_server_settles_is_not_asked_of_another(
+def test_settled_answer_is_not_asked_of_another_server(
     run: Run, entry: tuple[int, list[str]] | int
 ) -> None:
     async def main() -> None:
@@ -227,7 +189,7 @@ def test_what_one_server_settles_is_not_asked_of_another(
     run(main())
 
 
-def test_want_of_sockets_is_blamed_on_nobody_and_not_remembered(run: Run) -> None:
+def test_lack_of_sockets_is_local_and_not_cached(run: Run) -> None:
     async def main() -> None:
         async with nameserver({"a.test": (60, ["1.2.3.4"])}) as zone, resolver(zone) as made:
             with no_sockets_left():
@@ -238,7 +200,7 @@ def test_want_of_sockets_is_blamed_on_nobody_and_not_remembered(run: Run) -> Non
 
 
 @pytest.mark.parametrize(("ttl", "kept"), [(0, 60), (300, 300), (100_000, 3600)])
-def test_an_answer_is_kept_for_its_ttl_within_a_minute_and_an_hour(ttl: int, kept: int) -> None:
+def test_answer_is_kept_for_its_ttl_within_bounds(ttl: int, kept: int) -> None:
     async def main() -> None:
         clock = Clock()
         async with (
@@ -260,18 +222,21 @@ def test_an_answer_is_kept_for_its_ttl_within_a_minute_and_an_hour(ttl: int, kep
     asyncio.run(main())
 
 
-def test_whoever_wants_is_told_of_each_answer_once_with_its_ttl(run: Run) -> None:
+def test_each_dns_answer_is_reported_once_with_its_ttl(run: Run) -> None:
     """Not of what the cache says again, nor of failures."""
 
     async def main() -> None:
-        told: list[tuple[str, list[tuple[str, float]]]] = []
+        answers: list[tuple[str, list[tuple[str, float]]]] = []
+
+        def note(name: str, records: list[tuple[str, float]]) -> None:
+            answers.append((name, records))
+
         names = {"a.test": (300, ["1.2.3.4", "1.2.3.5"]), "gone.test": NXDOMAIN}
-        async with nameserver(names) as zone, resolver(zone, Clock()) as made:
-            made.told = lambda name, records: told.append((name, records))
+        async with nameserver(names) as zone, resolver(zone, on_answer=note) as made:
             await made.resolve("a.test")
             await made.resolve("a.test")
             await failure(made, "gone.test")
-        assert told == [("a.test", [("1.2.3.4", 300), ("1.2.3.5", 300)])]
+        assert answers == [("a.test", [("1.2.3.4", 300), ("1.2.3.5", 300)])]
 
     run(main())
 
@@ -279,7 +244,7 @@ def test_whoever_wants_is_told_of_each_answer_once_with_its_ttl(run: Run) -> Non
 @pytest.mark.parametrize(
     ("entry", "kept"), [(NXDOMAIN, 300), ((60, []), 60), (SERVFAIL, 60), (None, 10)]
 )
-def test_a_failure_is_kept_as_long_as_its_class_allows(
+def test_failure_is_kept_as_long_as_its_class_allows(
     entry: tuple[int, list[str]] | int | None, kept: int
 ) -> None:
     async def main() -> None:
@@ -303,7 +268,7 @@ def test_a_failure_is_kept_as_long_as_its_class_allows(
     asyncio.run(main())
 
 
-def test_that_no_server_is_there_is_not_remembered() -> None:
+def test_servers_that_are_down_are_not_cached() -> None:
     """It says nothing of the name, and the next question finds out at once that they are back."""
 
     async def main() -> None:
@@ -316,7 +281,7 @@ def test_that_no_server_is_there_is_not_remembered() -> None:
     asyncio.run(main())
 
 
-def test_the_stats_tell_questions_answers_cache_joiners_failures_and_waiting(run: Run) -> None:
+def test_stats_count_questions_answers_and_failures(run: Run) -> None:
     async def main() -> None:
         names: dict[str, tuple[int, list[str]] | int | None] = {
             "a.test": (60, ["1.2.3.4"]),
@@ -348,7 +313,7 @@ def test_the_stats_tell_questions_answers_cache_joiners_failures_and_waiting(run
     run(main())
 
 
-def test_many_who_ask_at_once_share_one_question_and_one_giving_up_harms_none(run: Run) -> None:
+def test_concurrent_calls_share_one_question(run: Run) -> None:
     async def main() -> None:
         async with (
             nameserver({"a.test": (300, ["1.2.3.4"])}, hold=["a.test"]) as zone,
@@ -365,7 +330,7 @@ def test_many_who_ask_at_once_share_one_question_and_one_giving_up_harms_none(ru
     run(main())
 
 
-def test_the_cache_keeps_to_its_size_dropping_the_least_recently_used() -> None:
+def test_cache_drops_the_least_recently_used() -> None:
     async def main() -> None:
         names = {f"{i}.test": (0, ["1.2.3.4"]) for i in range(5)}
         async with nameserver({**names}) as zone, resolver(zone, cache_size=3) as made:
@@ -400,10 +365,10 @@ def test_closing_fails_those_who_still_wait(run: Run) -> None:
     run(main())
 
 
-def test_a_channel_and_its_cache_are_replaced_after_its_questions(run: Run) -> None:
+def test_channel_is_replaced_after_its_questions(run: Run) -> None:
     async def main() -> None:
         async with nameserver({"a.test": (300, ["10.0.0.1"])}) as zone:
-            servers = NameServers([f"127.0.0.1:{zone.port}"], 3, questions_per_channel=2)
+            servers = NameServers([f"127.0.0.1:{zone.port}"], 3, questions_max=2)
             for _ in range(5):
                 assert await servers.ask("a.test", "A") == [("10.0.0.1", 300)]
             assert len(zone.asked) == 3
@@ -412,11 +377,11 @@ def test_a_channel_and_its_cache_are_replaced_after_its_questions(run: Run) -> N
     run(main())
 
 
-def test_a_replaced_channel_still_answers_all_that_it_was_asked(run: Run) -> None:
+def test_replaced_channel_answers_its_questions(run: Run) -> None:
     async def main() -> None:
         names = {f"{name}.test": (300, ["10.0.0.1"]) for name in "abc"}
         async with nameserver({**names}, hold=["a.test", "b.test"]) as zone:
-            servers = NameServers([f"127.0.0.1:{zone.port}"], 3, questions_per_channel=2)
+            servers = NameServers([f"127.0.0.1:{zone.port}"], 3, questions_max=2)
             first, second = (asyncio.ensure_future(servers.ask(f"{n}.test", "A")) for n in "ab")
             await zone.heard.wait()
             await servers.ask("c.test", "A")

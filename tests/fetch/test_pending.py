@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.connection import LARGE, RATE_PERIOD, Connection, Order
+from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import (
     ConnectionLost,
     ConnectionReset,
@@ -20,28 +19,15 @@ from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.memory import Held, Memory
 from krowlspider.fetch.one_by_one import OneByOne
-
-from .clockwork import Clockwork
+from krowlspider.fetch.pending import LARGE, RATE_PERIOD, Order
+from tests.fetch.clockwork import Clockwork, Wire
 
 if TYPE_CHECKING:
+    import asyncio
+
     from krowlspider.fetch.exchange import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-
-
-class Wire(asyncio.Transport):
-    """Notes what is written, and whether it was closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[Any] = []
-        self.aborted = False
-
-    def write(self, data: Any) -> None:
-        self.written.append(data)
-
-    def abort(self) -> None:
-        self.aborted = True
 
 
 def connected() -> tuple[Clockwork, Connection, Wire]:
@@ -55,11 +41,11 @@ def send(
     connection: Connection, first_byte: float = 10, deadline: float = 30, rate_min: int = 0
 ) -> asyncio.Future[Exchange]:
     held = Held(Memory())
-    order = Order("http://a.test/", "GET", b"GET", 0.0, deadline, first_byte, held, rate_min)
+    order = Order("http://a.test/", b"GET", 0.0, deadline, first_byte, held, rate_min)
     return connection.exchange(order, ResponseReader("GET", 100_000))
 
 
-def test_an_exchange_leaves_no_timer_and_an_open_idle_connection() -> None:
+def test_exchange_leaves_no_timer_and_an_open_connection() -> None:
     clockwork, connection, wire = connected()
     outcome = send(connection)
     assert len(clockwork.timers) == 1
@@ -70,7 +56,7 @@ def test_an_exchange_leaves_no_timer_and_an_open_idle_connection() -> None:
     assert wire.written == [b"GET"]
 
 
-def test_the_first_byte_is_waited_for_no_longer_than_its_timeout() -> None:
+def test_first_byte_has_its_timeout() -> None:
     clockwork, connection, wire = connected()
     outcome = send(connection)
     clockwork.advance(9.9)
@@ -80,7 +66,7 @@ def test_the_first_byte_is_waited_for_no_longer_than_its_timeout() -> None:
     assert wire.aborted
 
 
-def test_an_answer_begun_in_time_may_take_until_the_deadline_and_no_longer() -> None:
+def test_answer_begun_in_time_has_until_the_deadline() -> None:
     clockwork, connection, wire = connected()
     outcome = send(connection)
     connection.data_received(OK[:-1])
@@ -131,9 +117,7 @@ def slowly(
     ],
     ids=["length", "to the close", "chunks", "head", "silence in the head", "silence"],
 )
-def test_an_answer_that_comes_too_slowly_ends_within_two_periods(
-    piece: bytes, start: bytes
-) -> None:
+def test_slow_answer_ends_within_two_periods(piece: bytes, start: bytes) -> None:
     outcome, clockwork = slowly(piece, start)
     error = outcome.exception()
     assert isinstance(error, TooSlow)
@@ -145,7 +129,7 @@ def test_an_answer_that_comes_too_slowly_ends_within_two_periods(
         assert error.exchange.response_bytes.startswith(start + piece)
 
 
-def test_an_answer_at_the_minimum_rate_has_all_its_time() -> None:
+def test_answer_at_the_minimum_rate_has_all_its_time() -> None:
     outcome, _ = slowly(b"x" * 100)
     assert not outcome.done()
 
@@ -155,14 +139,14 @@ def test_without_a_minimum_rate_an_answer_has_all_its_time() -> None:
     assert not outcome.done()
 
 
-def test_a_late_answer_has_a_whole_period_of_its_own() -> None:
+def test_late_answer_has_a_whole_period() -> None:
     """What comes 29 s after the request, within the first byte's timeout, is not judged at 30 s."""
     outcome, clockwork = slowly(b"", wait=29)
     assert isinstance(outcome.exception(), TooSlow)
     assert clockwork.now == 40.5
 
 
-def test_who_does_not_answer_has_until_the_first_bytes_timeout_and_no_longer() -> None:
+def test_rate_does_not_shorten_the_first_byte_timeout() -> None:
     clockwork, connection, _ = connected()
     outcome = send(connection, first_byte=25, deadline=60, rate_min=100)
     for _ in range(24):
@@ -173,7 +157,7 @@ def test_who_does_not_answer_has_until_the_first_bytes_timeout_and_no_longer() -
     assert isinstance(outcome.exception(), FirstByteTimeout)
 
 
-def test_a_loop_that_was_held_is_not_taken_for_a_slow_answer() -> None:
+def test_held_loop_does_not_make_an_answer_slow() -> None:
     """The timer runs before all is read that came meanwhile."""
     clockwork, wire = Clockwork(), Wire()
     clock = clockwork.clock
@@ -198,7 +182,7 @@ def test_a_loop_that_was_held_is_not_taken_for_a_slow_answer() -> None:
     clock.stop()
 
 
-def test_a_second_exchange_is_not_judged_by_what_the_first_received() -> None:
+def test_rate_is_measured_for_each_exchange() -> None:
     clockwork, connection, _ = connected()
     send(connection, first_byte=30, deadline=60, rate_min=100)
     connection.data_received(HEAD + b"x" * 10_000)
@@ -210,21 +194,20 @@ def test_a_second_exchange_is_not_judged_by_what_the_first_received() -> None:
     assert not outcome.done()
 
 
-def test_a_second_exchange_has_the_whole_of_its_own_time() -> None:
+def test_second_exchange_has_all_its_time() -> None:
     clockwork, connection, _ = connected()
     send(connection)
     clockwork.advance(9)
     connection.data_received(OK)
     outcome = send(connection, deadline=40)
-    assert not connection.answered
     clockwork.advance(9)
     assert not outcome.done()
     connection.data_received(OK)
-    assert outcome.result().reused
+    assert outcome.result().body == b"hello"
 
 
 @pytest.mark.parametrize("end", ["data", "eof", "lost"])
-def test_an_idle_connection_that_is_heard_from_is_closed(end: str) -> None:
+def test_idle_connection_that_receives_anything_is_closed(end: str) -> None:
     _, connection, _ = connected()
     send(connection)
     connection.data_received(OK)
@@ -238,7 +221,7 @@ def test_an_idle_connection_that_is_heard_from_is_closed(end: str) -> None:
     assert isinstance(send(connection).exception(), ConnectionLost)
 
 
-def test_what_comes_after_a_failure_is_not_taken_for_anything() -> None:
+def test_data_after_a_failure_is_ignored() -> None:
     clockwork, connection, _ = connected()
     outcome = send(connection)
     clockwork.advance(10)
@@ -248,7 +231,7 @@ def test_what_comes_after_a_failure_is_not_taken_for_anything() -> None:
     assert connection.closed
 
 
-def test_a_caller_that_has_gone_is_not_told() -> None:
+def test_cancelled_outcome_stays_cancelled() -> None:
     clockwork, connection, wire = connected()
     outcome = send(connection)
     outcome.cancel()
@@ -267,7 +250,7 @@ def test_a_caller_that_has_gone_is_not_told() -> None:
         (OSError(errno.ENETDOWN, "Network is down"), ConnectionLost),
     ],
 )
-def test_a_reset_is_told_from_a_close_and_from_a_network_gone(
+def test_reset_close_and_lost_network_are_distinct(
     error: OSError | None, expected: type[ConnectionLost]
 ) -> None:
     _, connection, _ = connected()
@@ -277,7 +260,7 @@ def test_a_reset_is_told_from_a_close_and_from_a_network_gone(
 
 
 @pytest.mark.parametrize("ends", ["length", "close"])
-def test_large_bodies_are_put_together_one_in_a_turn(ends: str) -> None:
+def test_large_bodies_are_joined_one_in_a_turn(ends: str) -> None:
     """Whatever befalls their connections meanwhile."""
     clockwork = Clockwork()
     large = OneByOne(clockwork.loop)
@@ -285,7 +268,7 @@ def test_large_bodies_are_put_together_one_in_a_turn(ends: str) -> None:
     for _ in range(3):
         connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
         connection.connection_made(Wire())
-        order = Order("http://a.test/", "GET", b"GET", 0.0, 60.0, 30.0, large=large)
+        order = Order("http://a.test/", b"GET", 0.0, 60.0, 30.0, large=large)
         outcomes.append(connection.exchange(order, ResponseReader("GET", 10 * LARGE)))
         length = b"Content-Length: %d\r\n" % LARGE if ends == "length" else b""
         connection.data_received(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n" + bytes(LARGE))
@@ -303,7 +286,7 @@ def test_large_bodies_are_put_together_one_in_a_turn(ends: str) -> None:
 def test_a_large_body_that_is_whole_survives_its_connection() -> None:
     clockwork, connection, _ = connected()
     large = OneByOne(clockwork.loop)
-    order = Order("http://a.test/", "GET", b"GET", 0.0, 60.0, 30.0, large=large)
+    order = Order("http://a.test/", b"GET", 0.0, 60.0, 30.0, large=large)
     outcome = connection.exchange(order, ResponseReader("GET", 10 * LARGE))
     connection.data_received(
         b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE + bytes(LARGE)
@@ -313,7 +296,7 @@ def test_a_large_body_that_is_whole_survives_its_connection() -> None:
     assert len(outcome.result().body) == LARGE
 
 
-def test_large_parts_of_bodies_wait_for_a_turn_too() -> None:
+def test_large_partial_bodies_are_joined_in_their_turn() -> None:
     """What all came to the same end, as by the minimum rate."""
     clockwork = Clockwork()
     large = OneByOne(clockwork.loop)
@@ -321,7 +304,7 @@ def test_large_parts_of_bodies_wait_for_a_turn_too() -> None:
     for _ in range(3):
         connection = Connection(clockwork.clock, Origin("http", "a.test", 80), "192.0.2.1")
         connection.connection_made(Wire())
-        order = Order("http://a.test/", "GET", b"GET", 0.0, 5.0, 3.0, large=large)
+        order = Order("http://a.test/", b"GET", 0.0, 5.0, 3.0, large=large)
         outcomes.append(connection.exchange(order, ResponseReader("GET", 10 * LARGE)))
         connection.data_received(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(LARGE))
     clockwork.advance(3.0)

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import tracemalloc
 import zlib
-from typing import TYPE_CHECKING
 
 import brotli
 import pytest
@@ -14,27 +13,11 @@ from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 from krowlspider.fetch.http.decode import MEMBERS_CAP, decode_body
+from tests.fetch.http.coders import CODERS, PAGE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-PAGE = b"".join(b"<p>line %d of a page</p>\n" % i for i in range(4000))
 BIG = 10_000_000
 
 
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(data) + packer.flush()
-
-
-CODERS: dict[bytes, Callable[[bytes], bytes]] = {
-    b"gzip": gzip.compress,
-    b"x-gzip": gzip.compress,
-    b"deflate": zlib.compress,
-    b"Deflate": raw_deflate,
-    b"br": lambda data: brotli.compress(data, quality=4),
-    b"zstd": zstd.compress,
-}
 coding = pytest.mark.parametrize("coding", CODERS)
 
 
@@ -60,7 +43,7 @@ def test_a_body_at_the_cap_passes_and_one_byte_more_does_not(coding: bytes) -> N
 
 
 @coding
-def test_a_bomb_is_never_unpacked(coding: bytes) -> None:
+def test_bomb_takes_little_memory(coding: bytes) -> None:
     bomb = CODERS[coding](bytes(40_000_000))
     tracemalloc.start()
     try:
@@ -103,7 +86,7 @@ def test_a_corrupt_middle_is_refused() -> None:
         decode_body(bytes(body), b"gzip", BIG)
 
 
-def test_gzip_members_are_joined_and_garbage_behind_them_is_left_out() -> None:
+def test_gzip_members_are_joined_without_garbage_after_them() -> None:
     body = gzip.compress(b"one ") + gzip.compress(PAGE) + gzip.compress(b"")
     assert decode_body(body, b"gzip", BIG) == b"one " + PAGE
     assert decode_body(body + bytes(100), b"gzip", BIG) == b"one " + PAGE
@@ -115,7 +98,7 @@ def test_members_share_one_cap() -> None:
         decode_body(gzip.compress(bytes(60)) * 2, b"gzip", 100)
 
 
-def test_members_without_number_are_refused() -> None:
+def test_too_many_members_are_refused() -> None:
     member = gzip.compress(b"")
     assert decode_body(member * MEMBERS_CAP, b"gzip", 10) == b""
     with pytest.raises(DecodeFailed):
@@ -140,7 +123,7 @@ def test_chains_are_undone_from_the_last_to_the_first() -> None:
 
 
 @pytest.mark.parametrize("encodings", [b"", b" , ", b"identity", b"utf-8", b"none"])
-def test_what_is_not_coded_stays_as_it_is(encodings: bytes) -> None:
+def test_body_without_a_known_coding_is_unchanged(encodings: bytes) -> None:
     assert decode_body(PAGE, encodings, BIG) == PAGE
 
 

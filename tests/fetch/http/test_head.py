@@ -14,7 +14,7 @@ def head(*lines: bytes, status: bytes = b"HTTP/1.1 200 OK") -> bytes:
 
 def test_a_plain_head_is_read_whole() -> None:
     parsed = parse_head(head(b"X-One:  a b ", b"content-length: 12"), "GET")
-    assert (parsed.status, parsed.reason, parsed.version) == (200, b"OK", "1.1")
+    assert (parsed.status, parsed.version) == (200, "1.1")
     assert parsed.headers == [(b"X-One", b"a b"), (b"content-length", b"12")]
     assert (parsed.framing, parsed.length, parsed.keep_alive) == (Framing.LENGTH, 12, True)
 
@@ -24,27 +24,25 @@ def test_repeated_headers_keep_their_order_and_case() -> None:
     assert parsed.headers == [(b"Set-Cookie", b"a"), (b"X", b"y"), (b"set-cookie", b"b")]
 
 
-def test_an_empty_header_value_is_kept_apart_from_the_next_header() -> None:
+def test_empty_header_value_is_kept() -> None:
     parsed = parse_head(head(b"A:", b"B: ", b"C: d"), "GET")
     assert parsed.headers == [(b"A", b""), (b"B", b""), (b"C", b"d")]
 
 
 @pytest.mark.parametrize(
-    ("raw", "reason", "headers"),
+    ("raw", "value"),
     [
-        (b"HTTP/1.1 200\r\nA: b\r\n\r\n", b"", [(b"A", b"b")]),
-        (b"HTTP/1.1 200 \r\nA: b\r\n\r\n", b"", [(b"A", b"b")]),
-        (b"HTTP/1.1 200 OK\nA: b\n\n", b"OK", [(b"A", b"b")]),
-        (b"HTTP/1.1 200 D\xe9j\xe0 vu\r\nA: \xe9\r\n\r\n", b"D\xe9j\xe0 vu", [(b"A", b"\xe9")]),
-        (b"HTTP/1.1 200 OK\r\nA: b\r\n\tc\r\n\r\n", b"OK", [(b"A", b"b\tc")]),
-        (b"HTTP/1.1 200 OK\r\nA: \x00b\r\n\r\n", b"OK", [(b"A", b"\x00b")]),
+        (b"HTTP/1.1 200\r\nA: b\r\n\r\n", b"b"),
+        (b"HTTP/1.1 200 \r\nA: b\r\n\r\n", b"b"),
+        (b"HTTP/1.1 200 OK\nA: b\n\n", b"b"),
+        (b"HTTP/1.1 200 D\xe9j\xe0 vu\r\nA: \xe9\r\n\r\n", b"\xe9"),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n\tc\r\n\r\n", b"b\tc"),
+        (b"HTTP/1.1 200 OK\r\nA: \x00b\r\n\r\n", b"\x00b"),
     ],
 )
-def test_what_servers_send_in_the_wild_is_read(
-    raw: bytes, reason: bytes, headers: list[tuple[bytes, bytes]]
-) -> None:
+def test_irregular_heads_of_real_servers_are_read(raw: bytes, value: bytes) -> None:
     parsed = parse_head(raw, "GET")
-    assert (parsed.status, parsed.reason, parsed.headers) == (200, reason, headers)
+    assert (parsed.status, parsed.headers) == (200, [(b"A", value)])
 
 
 @pytest.mark.parametrize(
@@ -58,9 +56,7 @@ def test_what_servers_send_in_the_wild_is_read(
         (b"Content-Length: 3, 3", [(b"Content-Length", b"3")]),
     ],
 )
-def test_a_head_that_is_mended_gives_the_page_but_not_the_connection(
-    line: bytes, headers: list[tuple[bytes, bytes]]
-) -> None:
+def test_mended_head_ends_the_connection(line: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     parsed = parse_head(head(line, b"Content-Length: 3"), "GET")
     assert parsed.headers == headers
     assert (parsed.framing, parsed.length, parsed.keep_alive) == (Framing.LENGTH, 3, False)
@@ -85,7 +81,7 @@ def test_a_head_that_is_mended_gives_the_page_but_not_the_connection(
         head(b"Transfer-Encoding: xchunked"),
     ],
 )
-def test_what_cannot_be_read_in_one_way_is_refused(raw: bytes) -> None:
+def test_ambiguous_head_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolBroken):
         parse_head(raw, "GET")
 
@@ -94,6 +90,7 @@ def test_what_cannot_be_read_in_one_way_is_refused(raw: bytes) -> None:
     ("raw", "method", "framing", "keep_alive"),
     [
         (head(b"Content-Length: 5"), "HEAD", Framing.NONE, True),
+        (head(b"Content-Length: 0"), "GET", Framing.NONE, True),
         (head(b"Transfer-Encoding: chunked"), "HEAD", Framing.NONE, True),
         (head(b"Content-Length: 5", status=b"HTTP/1.1 304 N"), "GET", Framing.NONE, True),
         (head(status=b"HTTP/1.1 204 N"), "GET", Framing.NONE, True),
@@ -101,10 +98,10 @@ def test_what_cannot_be_read_in_one_way_is_refused(raw: bytes) -> None:
         (head(), "GET", Framing.CLOSE, False),
         (head(b"Transfer-Encoding: Chunked"), "GET", Framing.CHUNKED, True),
         (head(b"Transfer-Encoding: identity"), "GET", Framing.CLOSE, False),
-        (head(b"Content-Length: 0", b"Connection: x, Close"), "GET", Framing.LENGTH, False),
-        (head(b"Content-Length: 0", status=b"HTTP/1.0 200 O"), "GET", Framing.LENGTH, False),
+        (head(b"Content-Length: 4", b"Connection: x, Close"), "GET", Framing.LENGTH, False),
+        (head(b"Content-Length: 4", status=b"HTTP/1.0 200 O"), "GET", Framing.LENGTH, False),
         (
-            head(b"Content-Length: 0", b"Connection: keep-alive", status=b"HTTP/1.0 200 O"),
+            head(b"Content-Length: 4", b"Connection: keep-alive", status=b"HTTP/1.0 200 O"),
             "GET",
             Framing.LENGTH,
             False,
@@ -125,7 +122,7 @@ def test_the_end_of_the_body_follows_rfc_9112(
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_both_length_and_chunked_reads_chunks_and_ends_the_connection(order: int) -> None:
+def test_chunked_wins_over_length_and_ends_the_connection(order: int) -> None:
     lines = [b"Content-Length: 5", b"Transfer-Encoding: chunked"][::order]
     parsed = parse_head(head(*lines), "GET")
     assert (parsed.framing, parsed.keep_alive) == (Framing.CHUNKED, False)
@@ -140,7 +137,7 @@ def test_any_bytes_are_a_head_or_refused(noise: bytes) -> None:
     assert parsed.length >= 0
 
 
-def test_mending_keeps_contradicting_lengths_for_the_parser_to_refuse() -> None:
+def test_mending_keeps_contradicting_lengths() -> None:
     assert mend(b"HTTP/1.1  200  OK\r\nContent-Length: 3,4\r\n\r\n") == (
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n"
     )

@@ -1,6 +1,6 @@
 """An idle connection with TLS takes little memory, however long its answers were.
 
-``python -m tests.fetch.test_tls_memory PORT`` is the client that is measured: the server's side of
+``python -m tests.fetch.tls.test_memory PORT`` is the client that is measured: the server's side of
 each takes as much.
 """
 
@@ -18,7 +18,7 @@ import uvloop
 
 from tests.fetch.web import answering, client, fetch, serve
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONNECTIONS = 200
 # 62 here; of uvloop's own TLS 427.
 MOST_KB = 110
@@ -52,7 +52,7 @@ def test_an_idle_connection_takes_little_memory() -> None:
     async def main() -> float:
         async with serve(answering(RESPONSE), context) as web:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.fetch.test_tls_memory", str(web.port)),
+                *(sys.executable, "-m", "tests.fetch.tls.test_memory", str(web.port)),
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
             )

@@ -16,7 +16,7 @@ import pytest
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 from krowlspider.fetch.http.decode import CPU_BASE, CPU_PER_BYTE, IDLE_INPUT, Decoding, decode_body
 from tests.fetch.emptiness import NOTHING, costly
-from tests.fetch.test_decode import CODERS, PAGE, coding
+from tests.fetch.http.coders import CODERS, PAGE
 
 if TYPE_CHECKING:
     from tests.fetch.emptiness import Emptiness
@@ -29,6 +29,7 @@ PER_BYTE = 5e-6
 STEP = 16 * 1024 * PER_BYTE
 NOISE = random.Random(1).randbytes(2_000_000)
 
+coding = pytest.mark.parametrize("coding", CODERS)
 emptiness = pytest.mark.parametrize("kind", NOTHING.values(), ids=NOTHING)
 
 
@@ -42,19 +43,19 @@ def cost(body: bytes, encodings: bytes) -> float:
 
 @emptiness
 @pytest.mark.parametrize("size", [100_000, 200_000])
-def test_work_on_nothing_is_linear_in_the_input(kind: Emptiness, size: int) -> None:
+def test_work_on_empty_blocks_is_linear(kind: Emptiness, size: int) -> None:
     assert cost(kind.of(size), kind.coding) < PER_BYTE * size
 
 
 @emptiness
-def test_what_decodes_to_nothing_is_refused_early(kind: Emptiness) -> None:
+def test_body_that_decodes_to_nothing_is_refused_early(kind: Emptiness) -> None:
     with pytest.raises(DecodeFailed):
         decode_body(kind.of(8_000_000), kind.coding, CAP)
     assert cost(kind.of(8_000_000), kind.coding) < PER_BYTE * 2 * IDLE_INPUT
 
 
 @emptiness
-def test_nothing_packed_into_a_few_bytes_is_refused_as_early(kind: Emptiness) -> None:
+def test_packed_empty_blocks_are_refused_as_early(kind: Emptiness) -> None:
     body = brotli.compress(kind.of(8_000_000))
     assert len(body) < 600
     with pytest.raises(DecodeFailed):
@@ -63,7 +64,7 @@ def test_nothing_packed_into_a_few_bytes_is_refused_as_early(kind: Emptiness) ->
     assert cost(body, kind.coding + b", br") < PER_BYTE * 2 * IDLE_INPUT + 0.5
 
 
-def test_costly_blocks_that_yield_enough_end_at_the_cpu_bound() -> None:
+def test_costly_blocks_end_at_the_cpu_bound() -> None:
     body = brotli.compress(costly(10_000_000))
     assert len(body) < 100
     bound = CPU_BASE + CPU_PER_BYTE * CAP
@@ -111,7 +112,7 @@ def test_steps_of_any_size_yield_the_same(coding: bytes, sizes: tuple[int, int])
 
 
 @coding
-def test_a_body_is_the_same_whenever_it_was_left_off(coding: bytes) -> None:
+def test_interrupted_decoding_yields_the_same_body(coding: bytes) -> None:
     data = PAGE + NOISE
     decoding = Decoding(CODERS[coding](data), coding, CAP)
     while not decoding.run(0.0):
@@ -120,11 +121,11 @@ def test_a_body_is_the_same_whenever_it_was_left_off(coding: bytes) -> None:
 
 
 @coding
-def test_what_cannot_be_made_smaller_is_no_emptiness(coding: bytes) -> None:
+def test_incompressible_body_is_decoded(coding: bytes) -> None:
     assert decode_body(CODERS[coding](NOISE), coding, CAP) == NOISE
 
 
-def test_a_stream_that_is_flushed_at_every_word_is_no_emptiness() -> None:
+def test_stream_flushed_at_every_word_is_decoded() -> None:
     words = [NOISE[at : at + 4] for at in range(0, 400_000, 4)]
     packer = zlib.compressobj(1)
     body = b"".join(packer.compress(word) + packer.flush(zlib.Z_SYNC_FLUSH) for word in words)
@@ -134,7 +135,7 @@ def test_a_stream_that_is_flushed_at_every_word_is_no_emptiness() -> None:
     assert decode_body(body + brotlier.finish(), b"br", CAP) == b"".join(words)
 
 
-def test_more_than_two_codings_are_refused_before_any_work() -> None:
+def test_more_than_two_codings_are_refused() -> None:
     body = zlib.compress(PAGE)
     assert decode_body(zlib.compress(body), b"deflate, identity, deflate", CAP) == PAGE
     with pytest.raises(DecodeFailed, match="3 content codings"):

@@ -62,7 +62,7 @@ def test_a_response_cut_anywhere_reads_the_same(
 @pytest.mark.parametrize("response", [LENGTH, CHUNKED])
 @pytest.mark.parametrize("extra", [b"x", b"HTTP/1.1 200 OK\r\n\r\n"])
 @pytest.mark.parametrize("together", [True, False])
-def test_bytes_after_the_end_are_left_out_and_the_connection_is_not_reusable(
+def test_bytes_after_the_end_make_the_connection_unusable(
     response: bytes, extra: bytes, together: bool
 ) -> None:
     reader = ResponseReader("GET", 100)
@@ -96,7 +96,7 @@ def test_responses_without_a_body_end_with_their_head(method: str, wire: bytes) 
     assert reader.body_of(reader.response_bytes) == b""
 
 
-def test_a_body_where_none_may_be_is_not_taken_for_the_next_response() -> None:
+def test_forbidden_body_is_not_read_as_the_next_response() -> None:
     reader = ResponseReader("HEAD", 100)
     reader.feed(LENGTH)
     assert reader.done
@@ -105,7 +105,7 @@ def test_a_body_where_none_may_be_is_not_taken_for_the_next_response() -> None:
 
 
 @pytest.mark.parametrize("response", [LENGTH, CHUNKED])
-def test_an_end_before_the_bodys_end_is_a_lost_connection(response: bytes) -> None:
+def test_end_before_the_end_of_the_body_is_a_lost_connection(response: bytes) -> None:
     cut = response.index(b"lo")
     for length in range(1, cut + 1):
         reader = ResponseReader("GET", 100)
@@ -115,7 +115,7 @@ def test_an_end_before_the_bodys_end_is_a_lost_connection(response: bytes) -> No
         assert not reader.done
 
 
-def test_an_end_that_only_misses_trailers_is_a_whole_body() -> None:
+def test_end_without_trailers_is_a_whole_body() -> None:
     reader = ResponseReader("GET", 100)
     reader.feed(CHUNKED[: CHUNKED.index(b"X: y")])
     reader.eof()
@@ -124,7 +124,7 @@ def test_an_end_that_only_misses_trailers_is_a_whole_body() -> None:
 
 
 @pytest.mark.parametrize("response", [LENGTH, CHUNKED, UNTIL_CLOSE])
-def test_the_cap_counts_body_bytes_and_lets_an_exact_fit_through(response: bytes) -> None:
+def test_cap_counts_body_bytes_and_allows_an_exact_fit(response: bytes) -> None:
     fits = ResponseReader("GET", 5)
     fits.feed(response)
     reader = ResponseReader("GET", 4)
@@ -158,6 +158,6 @@ def test_interim_responses_without_end_are_refused_at_64_kib() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"<", b"<html>", b"SSH-2.0-x\r\n", b"\0", b"HTTQ"])
-def test_what_does_not_begin_like_http_is_refused_at_once(garbage: bytes) -> None:
+def test_bytes_that_are_no_http_are_refused_at_once(garbage: bytes) -> None:
     with pytest.raises(ProtocolBroken):
         ResponseReader("GET", 100).feed(garbage)

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from krowlspider.fetch.connection import Connection, Order
+from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import FirstByteTimeout, TotalTimeout
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.loop_clock import INTERVAL, LATE, LONG, LoopClock
+from krowlspider.fetch.pending import Order
 from krowlspider.fetch.pool import Pool
-
-from .clockwork import Clockwork
-from .nameserver import nameserver
-from .test_connection import Wire
-from .test_dns import resolver
-from .web import Peer, Run, answering, client, fetch, serve
+from tests.fetch.clockwork import Clockwork, Wire
+from tests.fetch.dns.resolving import resolver
+from tests.fetch.nameserver import nameserver
+from tests.fetch.web import Peer, Run, answering, client, fetch, serve
 
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
@@ -56,11 +55,11 @@ class Held:
 
     def send(self, first_byte: float = 10, timeout: float = 30) -> asyncio.Future[Exchange]:
         now = self.clock.time()
-        order = Order("http://a.test/", "GET", b"GET", now, now + timeout, first_byte)
+        order = Order("http://a.test/", b"GET", now, now + timeout, first_byte)
         return self.connection.exchange(order, ResponseReader("GET", 1000))
 
 
-def test_the_clock_is_an_ordinary_one_while_nothing_holds_the_loop() -> None:
+def test_clock_counts_time_while_nothing_holds_the_loop() -> None:
     held = Held()
     begun = held.clock.time()
     held.run(5)
@@ -89,8 +88,8 @@ def test_a_hold_during_the_wait_is_no_latency_of_the_host() -> None:
     # Sockets are read before timers fire.
     held.connection.data_received(OK)
     exchange = outcome.result()
-    assert 0.2 <= exchange.latency <= 0.2 + MOST
-    assert exchange.duration <= 0.2 + MOST
+    assert 0.2 <= exchange.times.latency <= 0.2 + MOST
+    assert exchange.times.duration <= 0.2 + MOST
 
 
 def test_a_slow_host_is_charged_what_it_took() -> None:
@@ -98,7 +97,7 @@ def test_a_slow_host_is_charged_what_it_took() -> None:
     outcome = held.send()
     held.run(8)
     held.connection.data_received(OK)
-    assert outcome.result().latency == pytest.approx(8)
+    assert outcome.result().times.latency == pytest.approx(8)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_a_late_timer_leaves_the_host_the_time_it_had(begun: bytes, error: type[
     assert type(outcome.exception()) is error
 
 
-def test_what_lay_unread_during_a_hold_counts_as_an_answer() -> None:
+def test_data_unread_during_a_hold_counts_as_an_answer() -> None:
     held = Held()
     outcome = held.send()
     held.hold(60)
@@ -162,7 +161,7 @@ def test_a_held_loop_on_sockets_costs_a_host_nothing(run: Run) -> None:
         async with serve(script) as web, client(first_byte_timeout=HOLD / 2) as made:
             exchange = await fetch(made, web.url, timeout=HOLD / 2)
         assert exchange.body == b"hello"
-        assert exchange.latency < MOST + 0.1
+        assert exchange.times.latency < MOST + 0.1
 
     run(main())
 

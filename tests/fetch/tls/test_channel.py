@@ -16,8 +16,8 @@ from OpenSSL import SSL
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import ConnectionLost, ConnectTimeout, TLSFailed
 from krowlspider.fetch.tls.channel import Channel
-
-from .web import Peer, Run, Script, answering, client, closing, fetch, serve
+from tests.fetch.tls.records import Records
+from tests.fetch.web import Peer, Run, Script, answering, client, closing, fetch, is_reused, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +48,12 @@ def test_a_certificate_is_recorded_and_not_judged(
             first = await fetch(made, url)
             second = await fetch(made, url)
         assert first.response_bytes == second.response_bytes == OK
-        assert (first.reused, second.reused, web.connections) == (False, True, 1)
-        assert first.tls is not None
-        assert first.tls[0] == "TLSv1.3"
-        assert first.tls[1].startswith("TLS_")
+        assert (is_reused(first), is_reused(second), web.connections) == (False, True, 1)
+        assert first.peer.tls is not None
+        assert first.peer.tls[0] == "TLSv1.3"
+        assert first.peer.tls[1].startswith("TLS_")
         pem = certificate.cert_chain_pems[0].bytes().decode()
-        assert first.certificate == second.certificate == ssl.PEM_cert_to_DER_cert(pem)
+        assert first.peer.certificate == second.peer.certificate == ssl.PEM_cert_to_DER_cert(pem)
 
     run(main())
 
@@ -62,12 +62,12 @@ def test_a_certificate_is_recorded_and_not_judged(
     "suite",
     ["ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-SHA", "AES128-SHA"],
 )
-def test_an_old_server_is_reached_however_this_python_was_built(run: Run, suite: str) -> None:
+def test_old_cipher_suites_are_offered(run: Run, suite: str) -> None:
     async def main() -> None:
         context = old_server(suite)
         async with serve(answering(OK), context) as web, client() as made:
             exchange = await fetch(made, f"https://a.test:{web.port}/")
-        assert exchange.tls == ("TLSv1.2", suite)
+        assert exchange.peer.tls == ("TLSv1.2", suite)
 
     run(main())
 
@@ -112,7 +112,7 @@ def server_hello(version: bytes) -> bytes:
     return b"\x16" + version + b"\x00\x2a" + b"\x02\x00\x00\x26" + hello
 
 
-def test_a_server_from_before_secure_renegotiation_is_talked_to(run: Run) -> None:
+def test_server_without_secure_renegotiation_is_accepted(run: Run) -> None:
     """RFC 5746, section 4.1: its hello lacks the extension, and may be taken."""
     said: list[bytes] = []
     sent = asyncio.Event()
@@ -134,7 +134,7 @@ def test_a_server_from_before_secure_renegotiation_is_talked_to(run: Run) -> Non
     run(main())
 
 
-def test_a_server_whose_tls_is_too_old_is_told_so(run: Run) -> None:
+def test_server_with_old_tls_is_refused(run: Run) -> None:
     """By an alert of protocol_version: RFC 8446, section 6.2."""
     said: list[bytes] = []
 
@@ -154,10 +154,10 @@ def test_a_server_whose_tls_is_too_old_is_told_so(run: Run) -> None:
     run(main())
 
 
-def test_what_tcp_and_tls_took_is_told_apart(
+def test_times_of_tcp_and_tls_are_separate(
     run: Run, tls: ssl.SSLContext, certificate: trustme.LeafCert
 ) -> None:
-    """A server that says hello late holds up TLS, not TCP; what was opened once is told of each
+    """A server that says hello late holds up TLS, not TCP; the times are those of the first
     exchange."""
 
     async def main() -> None:
@@ -168,20 +168,24 @@ def test_what_tcp_and_tls_took_is_told_apart(
         async with serve(answering(OK, OK), tls) as web, client() as made:
             url = f"https://a.test:{web.port}/"
             first, second = await fetch(made, url), await fetch(made, url)
-        assert 0 < first.dialled.connect < 0.05 <= first.dialled.tls
-        assert first.dialled.name > 0
-        assert second.dialled == first.dialled
-        assert first.duration >= first.dialled.name + first.dialled.connect + first.dialled.tls
+        dialled = first.times.dialled
+        assert dialled is not None
+        assert 0 < dialled.connect < 0.05 <= dialled.tls
+        assert dialled.name > 0
+        assert first.times.duration >= sum(dialled)
+        assert second.times.dialled is None
 
     run(main())
 
 
-def test_without_tls_there_is_nothing_to_be_told_of_it(run: Run) -> None:
+def test_time_of_tls_is_0_without_tls(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client() as made:
             exchange = await fetch(made, f"http://a.test:{web.port}/")
-        assert exchange.dialled.connect > 0
-        assert exchange.dialled.tls == 0
+        dialled = exchange.times.dialled
+        assert dialled is not None
+        assert dialled.connect > 0
+        assert dialled.tls == 0
 
     run(main())
 
@@ -242,7 +246,7 @@ def test_a_handshake_cut_short_is_a_tls_failure(run: Run, reset: bool) -> None:
     run(main())
 
 
-def test_a_handshake_that_never_ends_is_given_up_at_the_connect_timeout(run: Run) -> None:
+def test_endless_handshake_ends_at_the_connect_timeout(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.gone()
@@ -265,52 +269,10 @@ def test_a_name_that_sni_cannot_carry_is_a_tls_failure(run: Run, tls: ssl.SSLCon
     run(main())
 
 
-class Records:
-    """A server's side of TLS, done by hand over a plain connection, to send what no server should."""
-
-    def __init__(self, peer: Peer, context: ssl.SSLContext):
-        self._peer = peer
-        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._in, self._out, server_side=True)
-
-    async def shake_hands(self) -> bytes:
-        """To the end; the records that are the server's last word in it."""
-        while True:
-            try:
-                self._object.do_handshake()
-            except ssl.SSLWantReadError:
-                await self.flush()
-                self._in.write(await self._peer.some())
-            else:
-                return self._out.read()
-
-    async def request(self) -> None:
-        while True:
-            try:
-                if self._object.read(65_536):
-                    return
-            except ssl.SSLWantReadError:
-                await self.flush()
-                self._in.write(await self._peer.some())
-
-    def say(self, data: bytes) -> bytes:
-        """The records of some bytes."""
-        self._object.write(data)
-        return self._out.read()
-
-    def close_notify(self) -> bytes:
-        with suppress(ssl.SSLWantReadError):
-            self._object.unwrap()
-        return self._out.read()
-
-    async def flush(self) -> None:
-        await self._peer.send(self._out.read())
-
-
 TO_THE_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nhello"
 
 
-def test_an_end_without_goodbye_may_be_a_cut_answer(run: Run, tls: ssl.SSLContext) -> None:
+def test_end_without_close_notify_is_a_lost_connection(run: Run, tls: ssl.SSLContext) -> None:
     """RFC 9112, section 9.8."""
 
     async def main() -> None:
@@ -352,12 +314,12 @@ def test_records_come_in_any_pieces(run: Run, tls: ssl.SSLContext) -> None:
             url = f"https://a.test:{web.port}/"
             first, second = await fetch(made, url), await fetch(made, url)
         assert (first.response_bytes, second.response_bytes) == (response, to_the_close)
-        assert second.reused
+        assert is_reused(second)
 
     run(main())
 
 
-def test_what_is_no_record_ends_a_connection(run: Run, tls: ssl.SSLContext) -> None:
+def test_bytes_that_are_no_record_end_the_connection(run: Run, tls: ssl.SSLContext) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             records = Records(peer, tls)
@@ -377,9 +339,7 @@ def test_what_is_no_record_ends_a_connection(run: Run, tls: ssl.SSLContext) -> N
     run(main())
 
 
-def test_a_connection_whose_server_says_goodbye_is_not_used_again(
-    run: Run, tls: ssl.SSLContext
-) -> None:
+def test_connection_with_close_notify_is_not_reused(run: Run, tls: ssl.SSLContext) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             records = Records(peer, tls)
@@ -395,7 +355,7 @@ def test_a_connection_whose_server_says_goodbye_is_not_used_again(
             async with asyncio.timeout(5):
                 await web.gone.wait()
             second = await fetch(made, url)
-        assert (first.reused, second.reused, web.connections) == (False, False, 2)
+        assert (is_reused(first), is_reused(second), web.connections) == (False, False, 2)
 
     run(main())
 
@@ -406,14 +366,16 @@ def test_tls_1_2_is_spoken_too(run: Run, tls: ssl.SSLContext) -> None:
         async with serve(answering(OK, OK), tls) as web, client() as made:
             url = f"https://a.test:{web.port}/"
             exchanges = [await fetch(made, url) for _ in range(2)]
-        assert [exchange.tls[0] for exchange in exchanges if exchange.tls] == ["TLSv1.2"] * 2
-        assert exchanges[1].reused
+        assert [exchange.peer.tls[0] for exchange in exchanges if exchange.peer.tls] == [
+            "TLSv1.2"
+        ] * 2
+        assert is_reused(exchanges[1])
 
     run(main())
 
 
 @pytest.mark.parametrize("junk", [b"no record", b"\x15\x03\x03\x00\x02\x02\x28"])
-def test_what_no_server_should_say_costs_the_next_request_nothing(
+def test_junk_while_idle_does_not_harm_the_next_request(
     run: Run, tls: ssl.SSLContext, junk: bytes
 ) -> None:
     """It comes with an answer, and what is next does not wait for the connection to be gone."""
@@ -429,15 +391,13 @@ def test_what_no_server_should_say_costs_the_next_request_nothing(
             url = f"https://a.test:{web.port}/"
             for _ in range(2):
                 exchange = await fetch(made, url)
-                assert (exchange.response_bytes, exchange.reused) == (OK, False)
+                assert (exchange.response_bytes, is_reused(exchange)) == (OK, False)
         assert web.connections == 2
 
     run(main())
 
 
-def test_an_idle_connection_that_ends_is_not_used_in_the_same_turn(
-    run: Run, tls: ssl.SSLContext
-) -> None:
+def test_ended_idle_connection_is_not_used_in_the_same_turn(run: Run, tls: ssl.SSLContext) -> None:
     async def main() -> None:
         async with serve(answering(OK), tls) as web, client() as made:
             url = f"https://a.test:{web.port}/"
@@ -446,14 +406,12 @@ def test_an_idle_connection_that_ends_is_not_used_in_the_same_turn(
                 if type(thing) is Channel:
                     thing.eof_received()
             second = await fetch(made, url)
-        assert (second.response_bytes, second.reused) == (OK, False)
+        assert (second.response_bytes, is_reused(second)) == (OK, False)
 
     run(main())
 
 
-def test_a_server_that_ends_without_reading_all_is_not_waited_for(
-    run: Run, tls: ssl.SSLContext
-) -> None:
+def test_server_that_ends_without_reading_is_not_waited_for(run: Run, tls: ssl.SSLContext) -> None:
     async def main() -> None:
         told = asyncio.Event()
 
@@ -536,7 +494,7 @@ def test_a_server_may_ask_for_another_handshake(run: Run, certificate: trustme.L
             await asked.wait()
             second = await fetch(made, url)
         assert (first.response_bytes, second.response_bytes) == (OK, OK)
-        assert second.reused
+        assert is_reused(second)
 
     run(main())
 

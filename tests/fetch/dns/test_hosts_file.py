@@ -31,7 +31,7 @@ def test_names_that_need_no_dns(name: str, addresses: list[str] | None) -> None:
     assert LocalNames({}, {"both": ["::2", "10.0.0.2"]}).find(name) == addresses
 
 
-def test_overrides_win_the_exact_one_first_then_the_longest_suffix() -> None:
+def test_exact_override_precedes_the_longest_suffix() -> None:
     overrides = {"a.test": "10.0.0.1", "*.test": "10.0.0.2", "*.b.test": "[::3]"}
     names = LocalNames(overrides, {"a.test": ["10.9.9.9"]})
     assert names.find("a.test") == ["10.0.0.1"]
