@@ -72,10 +72,7 @@ def ignore(size: int) -> None:
 
 
 def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
-    """Yield each member of a file, then call ``advance`` with its length.
-
-    Raises the errors of `read_member`.
-    """
+    """Yield each member of a file, then call ``advance`` with its length."""
     offset, size = 0, os.fstat(stream.fileno()).st_size
     while offset < size:
         member = read_member(stream, offset)
@@ -85,10 +82,9 @@ def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member
 
 
 def read_member(stream: BinaryIO, offset: int) -> Member:
-    """Return the member at ``offset``.
+    """Return the member at ``offset``. Raises OSError.
 
     :raises RecordError: no whole member with the right checksum and size begins there
-    :raises OSError: the file cannot be read
     """
     decoder = zlib.decompressobj(_GZIP)
     content: list[bytes] = []
@@ -107,10 +103,7 @@ def read_member(stream: BinaryIO, offset: int) -> Member:
 
 
 def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:
-    """Return the WARC fields, spelt as in the record, and the block of the record at ``offset``.
-
-    Raises the errors of `read_member`.
-    """
+    """Return the WARC fields, spelt as in the record, and the block of the record at ``offset``."""
     with path.open("rb") as stream:
         record = read_member(stream, offset).record()
     return record.headers.to_dict(), record.reader.read()

@@ -13,7 +13,6 @@ from krowlspider.politeness.outage import (
     RESOLVER,
     SILENCE,
     OutageWatch,
-    State,
     Verdict,
     block_of,
 )
@@ -106,7 +105,7 @@ class Outages:
     @property
     def paused(self) -> bool:
         """Return whether no host answers: then `next_probe` returns when a request may go out."""
-        return self._network.state is State.OUTAGE
+        return self._network.is_out
 
     def next_probe(self) -> float:
         """Return the seconds until a request may go out during an outage; 0 for now.

@@ -21,7 +21,6 @@ from krowlspider.politeness.outage import (
     WINDOW,
     Fault,
     OutageWatch,
-    State,
     Verdict,
     block_of,
 )
@@ -65,7 +64,7 @@ def fail(
 def in_outage(now: float = 0.0) -> OutageWatch:
     watch = OutageWatch()
     fail(watch, HOSTS, now=now)
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
     return watch
 
 
@@ -86,7 +85,7 @@ def test_every_kind_is_one_that_fetching_knows_and_of_one_sort_only(fault: Fault
 def test_an_outage_begins_when_so_many_hosts_fail_and_none_answers(kind: str) -> None:
     watch = OutageWatch()
     assert fail(watch, HOSTS, kind) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
 
 
 def test_fewer_hosts_suffice_for_what_no_host_can_cause() -> None:
@@ -163,7 +162,7 @@ def test_a_public_address_has_a_block_and_one_of_an_intranet_none(address: str, 
 def test_an_outage_that_is_given_up_is_over_and_takes_as_many_failures_to_begin_again() -> None:
     watch = in_outage()
     watch.give_up()
-    assert watch.state is State.UP
+    assert not watch.is_out
     assert watch.open(0.0)
     assert fail(watch, HOSTS) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
 
@@ -174,7 +173,7 @@ def test_what_is_a_hosts_own_doing_neither_makes_an_outage_nor_ends_one(kind: st
     assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
     watch = in_outage()
     assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
 
 
 def test_one_host_that_fails_for_ever_is_no_outage() -> None:
@@ -213,14 +212,14 @@ def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_
 def test_a_host_that_was_reached_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
     watch = in_outage()
     assert watch.failed("a.test", kind, 1.0) is Verdict.END
-    assert watch.state is State.UP
+    assert not watch.is_out
 
 
 def test_the_first_answer_ends_an_outage() -> None:
     watch = in_outage()
     assert not watch.open(1.0)
     assert watch.succeeded(0.0)
-    assert watch.state is State.UP
+    assert not watch.is_out
     assert watch.open(1.0)
     assert not watch.succeeded(0.0)
 
@@ -293,7 +292,7 @@ def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
     late = 100.0 + PATIENCE
     assert watch.failed("b.test", "connect_timeout", late) is Verdict.COUNT
     assert watch.failed("b.test", "dns_down", late) is Verdict.FORGIVE
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
 
 
 def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
@@ -358,9 +357,9 @@ def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_th
         watch.failed(f"{number}.test", kind, now)
     for number, kind in enumerate(kinds):
         watch.failed(f"new{number}.test", kind, seconds * number / HOSTS)
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
     assert watch.succeeded(seconds)
-    assert watch.state is State.UP
+    assert not watch.is_out
     assert watch.open(seconds)
 
 
@@ -383,7 +382,7 @@ def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
     watch, now = OutageWatch(), 0.0
     for wait, (event, *values) in events:
         now += wait
-        before, verdict, ended = watch.state, None, False
+        before, verdict, ended = watch.is_out, None, False
         if event == "succeeded":
             ended = watch.succeeded(now)
         elif event == "sent":
@@ -392,11 +391,11 @@ def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
             number, kind, _ = values
             verdict = watch.failed(f"{number}.test", kind, now)
             ended = verdict is Verdict.END
-        changes = {(State.UP, State.OUTAGE): (True, False), (State.OUTAGE, State.UP): (False, True)}
+        changes = {(False, True): (True, False), (True, False): (False, True)}
         told = (verdict is Verdict.BEGIN, ended)
-        assert told == changes.get((before, watch.state), (False, False))
+        assert told == changes.get((before, watch.is_out), (False, False))
         assert len(watch) <= HOSTS
         assert len(watch.struck) <= HOSTS
         assert all(watch.struck.values())
-        assert watch.open(now) or watch.state is State.OUTAGE
+        assert watch.open(now) or watch.is_out
         assert watch.open(now + PROBE_EVERY)

@@ -88,18 +88,12 @@ def line(place: Location, *, url: str, date: str, mime: str, status: str, digest
 
 
 def key_of(url: str) -> str:
-    """Return the `surt` key of ``url``, the blanks of an invalid URL escaped.
-
-    A blank ends the key in a line.
-    """
+    """Return the `surt` key of ``url``; a blank would end it in a line, so blanks are escaped."""
     return surt(url).replace(" ", "%20")
 
 
 def parse(line: bytes) -> IndexLine:
-    """Return the values of an index line, ours or another tool's.
-
-    :raises ValueError: it is not a line of an index
-    """
+    """Return the values of an index line, ours or another tool's. Raises ValueError."""
     key, time, text = line.decode().split(" ", 2)
     values = json.loads(text)
     try:
@@ -132,10 +126,7 @@ def index_path(warc: Path) -> Path:
 def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
     """Yield the index lines of a finished file, in the order of its records.
 
-    ``advance`` is called with each member's length in bytes. One record at a time is in memory.
-
-    :raises RecordError: the file is broken
-    :raises OSError: the file cannot be read
+    ``advance`` is called with each member's length in bytes. Raises RecordError and OSError.
     """
     with warc.open("rb") as stream:
         for member in read_members(stream, advance):
@@ -144,10 +135,7 @@ def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
 
 
 def member_line(member: Member, filename: str) -> str | None:
-    """Return the index line of the record in a member; None as for `record_line`.
-
-    :raises RecordError: the member is no record
-    """
+    """Return what `record_line` returns for the record in a member. Raises RecordError."""
     record = member.record()
     place = Location(filename, member.offset, member.length)
     return record_line(record, record.reader.read(), place)
@@ -187,7 +175,7 @@ def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None
 def write_index(warc: Path, lines: Iterable[str]) -> None:
     """Write the sorted ``lines`` durably as the index of the file whose final name is ``warc``.
 
-    :raises OSError: it could not be written durably; an earlier index or the whole new one stands
+    :raises OSError: it was not written; an earlier index or the whole new one stands
     """
     with write_durably(index_path(warc)) as file:
         file.writelines(each.encode() for each in lines)

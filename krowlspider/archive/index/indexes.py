@@ -70,10 +70,7 @@ def _modified(path: Path) -> int | None:
 
 
 def _file_named_in(index: Path) -> str | None:
-    """Return the file that the first line of an index names; empty without lines.
-
-    None for a broken line or a missing index.
-    """
+    """Return the file that an index names, empty without lines, None if it is broken or missing."""
     try:
         with index.open("rb") as file:
             first = file.readline()
@@ -86,10 +83,9 @@ def make_indexes(warcs: Iterable[Path], advance: Advance = ignore) -> None:
     """Write the index of each finished file; call ``advance`` with each member's length in bytes.
 
     The lines of one file are in memory, about 300 bytes a capture. A file that was uploaded and
-    removed in the meantime is skipped.
+    removed in the meantime is skipped. Raises OSError.
 
     :raises ArchiveError: a file is broken
-    :raises OSError: a file cannot be read, or an index cannot be written
     """
     for warc in warcs:
         try:
@@ -104,10 +100,7 @@ def make_indexes(warcs: Iterable[Path], advance: Advance = ignore) -> None:
 def merge(indexes: Sequence[Path], out: Path, advance: Advance = ignore) -> int:
     """Merge sorted indexes durably into ``out`` and return its number of lines.
 
-    ``advance`` is called with the length of each line in bytes.
-
-    :raises ArchiveError: an index is not sorted
-    :raises OSError: an index cannot be read, or ``out`` cannot be written
+    ``advance`` is called with the length of each line. Raises the errors of `merged`.
     """
     count = 0
     with (
@@ -122,9 +115,7 @@ def merge(indexes: Sequence[Path], out: Path, advance: Advance = ignore) -> int:
 
 
 def merged(indexes: Sequence[Path], scratch: Path) -> Iterator[bytes]:
-    """Yield the lines of all indexes, sorted, each once.
-
-    Memory holds a line and a buffer of each of MERGED_AT_ONCE files. ``scratch`` holds parts.
+    """Yield the lines of all indexes, sorted, each once; ``scratch`` holds merged parts.
 
     :raises ArchiveError: an index is not sorted
     :raises OSError: an index cannot be read, or a part cannot be written
@@ -161,10 +152,7 @@ def _sorted_lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def parsed(index: Path, lines: Iterable[bytes]) -> Iterator[IndexLine]:
-    """Yield the parsed lines of an index.
-
-    :raises ArchiveError: a line is broken
-    """
+    """Yield the parsed lines of an index. Raises ArchiveError for a broken one."""
     for line in lines:
         try:
             yield parse(line)

@@ -21,10 +21,7 @@ _AFTER_ALL = b"\xff"
 
 
 def captures_of(indexes: Iterable[Path], url: str) -> list[IndexLine]:
-    """Return the captures whose URL has the key of ``url``, oldest first.
-
-    Raises the errors of `lines_with`.
-    """
+    """Return the captures whose URL has the key of ``url``, oldest first."""
     key = key_of(url)
     found = (line for index in indexes for line in lines_with(index, f"{key} "))
     return sorted(found, key=lambda line: (line.timestamp, line.filename, line.offset))
@@ -64,7 +61,7 @@ def original_of(
     ``fields`` are those of the revisit's record. Dates in indexes are in whole seconds, so the
     digest selects among captures of one second. A revisit for an answer 304 names no original. It
     stands for the last response with status 200 not after it, if possible one with a payload: an
-    answer to GET, not to HEAD. Raises the errors of `lines_with`.
+    answer to GET, not to HEAD.
     """
     target, date = fields.get("WARC-Refers-To-Target-URI"), fields.get("WARC-Refers-To-Date")
     found = [line for line in captures_of(indexes, target or revisit.url) if line.mime != REVISIT]
@@ -90,10 +87,7 @@ def original_of(
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Return whether two payloads may be equal, by their digests.
-
-    Only two digests of one algorithm can prove a difference. An empty text means no digest.
-    """
+    """Return whether two payloads may be equal: only digests of one algorithm disprove it."""
     if not one or not other or one.partition(":")[0] != other.partition(":")[0]:
         return True
     return one == other

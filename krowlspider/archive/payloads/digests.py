@@ -18,10 +18,7 @@ def raw_digest(content: bytes, algorithm: str) -> bytes:
 
 
 def label(raw: bytes, algorithm: str) -> str:
-    """Return the value of a WARC field for the digest ``raw``.
-
-    It is ``sha1:`` and 32 letters, or ``sha256:`` and 56 characters, padded by RFC 4648.
-    """
+    """Return the value of a WARC field for the 20 or 32 bytes ``raw``."""
     if len(raw) != 20:
         return f"{algorithm}:{b32encode(raw).decode()}"
     of, n = _PAIRS, int.from_bytes(raw)

@@ -51,10 +51,7 @@ def header(message: bytes, name: str) -> str:
 
 
 def is_plain(message: bytes, payload: bytes) -> bool:
-    """Return whether every reader finds this payload in the message.
-
-    That needs a regular head and no transfer coding.
-    """
+    """Return whether every reader finds this payload: behind a regular head, without coding."""
     end = message.find(b"\r\n\r\n")
     return (
         end != -1
@@ -88,10 +85,7 @@ class _Codings:
 
 
 def _parsed(head: bytes) -> list[bytes] | None:
-    """Return the codings that the fetcher's parser finds; None for a head that it refuses.
-
-    It refuses the head of every request.
-    """
+    """Return the codings that the fetcher's parser finds; None for a head that it refuses."""
     codings = _Codings()
     parser = HttpResponseParser(codings)
     # The fetcher's own leniencies, so that both refuse the same heads.

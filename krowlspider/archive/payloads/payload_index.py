@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# Bytes. LevelDB holds two such buffers while it writes one out, besides the filters and indexes of
-# its tables; the tables are mapped files.
+# Bytes. LevelDB holds two such buffers while it writes one out; its tables are mapped files.
 WRITE_BUFFER = 4 * 1024 * 1024
 BLOCK_CACHE = 2 * 1024 * 1024
 # Bits a key of the Bloom filter: most look-ups of a new payload, as most are, then read no table.
 FILTER_BITS = 10
-# Bytes. One thread of LevelDB merges all tables, the frontier's too; small tables occupy it for a
-# short time.
+# Bytes. One thread of LevelDB merges all tables, the frontier's too: small ones occupy it shortly.
 TABLE_SIZE = 2 * 1024 * 1024
 
 # Names of generations: numbers with leading zeros, so that they sort by age.
@@ -49,13 +47,9 @@ class Original:
 
 
 class _Generation:
-    """Entries that are removed together: one LevelDB in a folder of its own.
+    """Entries that are removed together: one LevelDB. Each method raises plyvel.Error or OSError.
 
-    ``count`` is written with the entries. It is at least their number: a digest that is put again
-    counts again.
-
-    :raises plyvel.Error: LevelDB failed; raised by each method
-    :raises OSError: the disk failed; raised by each method
+    ``count`` is at least the number of entries: a digest that is put again counts again.
     """
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
@@ -81,7 +75,6 @@ class _Generation:
         return Original(url, date)
 
     def put(self, entries: list[tuple[bytes, Original]]) -> None:
-        """Write the entries and the new count in one batch."""
         count = self.count + len(entries)
         batch = self._db.write_batch()
         for digest, original in entries:
@@ -101,18 +94,17 @@ class _Generation:
 class PayloadIndex:
     """An index of at most ``most`` payloads, 2 or more, in ``folder``. Calls block.
 
-    One process at a time may use the folder, and in it one thread at a time. A digest, or the key
-    that stands for it, has 8 bytes or more.
+    One thread of one process at a time may use the folder. A digest, or the key that stands for it,
+    has 8 bytes or more.
 
     There are two generations. New entries go into the newer one. When that holds half of ``most``,
     the older is destroyed and a new one begun. An entry found in the older generation is copied
     into the newer, so payloads that keep coming are not forgotten. A ``most`` lower than at the
     last start holds once the old generations are gone.
 
-    Each failure is counted in ``failed_count``; the first is passed to ``warn`` as a message. A
-    damaged generation is destroyed. When the disk is full, or no generation can be begun, `find`
-    finds only what was added since the last `sync`. Added entries are then lost, until a `sync` at
-    which the disk takes them.
+    The first failure is passed to ``warn`` as a message. A damaged generation is destroyed. When
+    the disk is full, or no generation can be begun, `find` finds only what was added since the last
+    `sync`, and added entries are lost, until a `sync` at which the disk takes them.
     """
 
     def __init__(self, folder: Path, *, most: int, warn: Callable[[str], object]) -> None:
@@ -149,11 +141,7 @@ class PayloadIndex:
         self._added[digest] = original
 
     def sync(self) -> None:
-        """Write the added entries; they then survive the end of the process.
-
-        Call it only when the records of the entries are durable: an entry must not outlive its
-        record.
-        """
+        """Write the added entries, whose records must be durable: no entry may outlive its record."""
         if self._stalled:
             self._open()
         entries = list(self._added.items())
@@ -173,7 +161,7 @@ class PayloadIndex:
             self._generations.pop().destroy()
 
     def close(self) -> None:
-        """Close the files; entries added after the last `sync` are not written."""
+        """Close the files without a `sync`."""
         for generation in self._generations:
             generation.close()
         self._generations = []

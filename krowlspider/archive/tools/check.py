@@ -83,13 +83,11 @@ class CheckReport:
 
 
 def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
-    """Check every finished WARC file in ``directory``.
+    """Check every finished WARC file in ``directory``. Raises OSError.
 
     ``advance`` is called with each member's length in bytes. Memory holds a record, about 100 bytes
     for each capture of one file, and the whole of one index. A file that was uploaded and removed
     in the meantime is skipped.
-
-    :raises OSError: a file cannot be read
     """
     report = CheckReport(open_files=len(list(directory.glob(f"*{WARC}{OPEN}"))))
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
@@ -112,10 +110,10 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
 
 
 class _FileCheck:
-    """The check of one file and its index, which adds to ``report``.
+    """The check of one file and its index.
 
-    A line is written to ``revisits`` for each revisit: a JSON list of key and time of its original,
-    then the revisit's digest, offset and file name.
+    ``revisits`` gets a line for each revisit: a JSON list of key and time of its original, then the
+    revisit's digest, offset and file name.
     """
 
     def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO):
@@ -171,7 +169,6 @@ class _FileCheck:
             self._revisits.write(json.dumps(values).encode() + b"\n")
 
     def _check_index(self) -> None:
-        """Check that each line of the index leads to a capture, and each capture has a line."""
         index = index_path(self._path)
         if not index.exists():
             self._report.warn(index.name, 0, "there is no such index")
@@ -225,10 +222,7 @@ def _valid(text: bytes) -> IndexLine | None:
 
 
 def _originals(indexes: list[Path], scratch: Path) -> Path:
-    """Return a sorted index of the captures in all ``indexes`` that are not revisits.
-
-    Broken and unsorted lines are in the report already.
-    """
+    """Return a sorted index of the captures in all ``indexes`` but revisits and broken lines."""
     parts = []
     for index in indexes:
         part = scratch / index.name

@@ -163,10 +163,7 @@ def _pieces(stream: BinaryIO, advance: Advance = ignore) -> Iterator[bytes]:
 
 
 def _pack_index(package: _Package, lines: Iterator[bytes], advance: Advance) -> None:
-    """Write the lines in blocks, each a gzip member, and a list of the blocks (ZipNum).
-
-    The list holds the key and time of the first line of each block.
-    """
+    """Write the lines in blocks, each a gzip member, and a list of their first lines (ZipNum)."""
     meta = {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}
     places = [f"!meta 0 {json.dumps(meta)}\n"]
 
@@ -188,10 +185,7 @@ def _pack_index(package: _Package, lines: Iterator[bytes], advance: Advance) -> 
 def _list_pages(
     warc: Path, stream: BinaryIO, out: BinaryIO, decode: Decode, progress: Progress
 ) -> int:
-    """Write a file's HTML pages with titles to ``out``, in the order of their records.
-
-    Return the number of pages.
-    """
+    """Write a file's HTML pages, by the order of their records, to ``out``; return their number."""
     pages = _pages_of(index_path(warc))
     with progress(f"pages of {warc.name}", sum(page[1] for page in pages)) as advance:
         for offset, length, url, stamp in pages:
@@ -222,10 +216,7 @@ def _page(url: str, stamp: str, title: str) -> dict[str, str]:
 
 
 def _title(stream: BinaryIO, offset: int, url: str, decode: Decode) -> str:
-    """Return the title of the page whose record is at ``offset``.
-
-    Empty if it has no title, cannot be decoded, or has an invalid URL. Raises RecordError, OSError.
-    """
+    """Return a page's title; empty without one, if it cannot be decoded, or for an invalid URL."""
     message = read_member(stream, offset).record().reader.read()
     base = normalise(url)
     try:

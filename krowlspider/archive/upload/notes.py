@@ -28,8 +28,7 @@ NOTES = "uploaded.jsonl"
 class UploadNote:
     """One note: which version of a file (bytes, epoch ns) is at ``url`` in the store ``endpoint``.
 
-    ``etag`` is that of the object. None means that the upload had only begun, where no object was
-    before: an object found there later is ours.
+    ``etag`` is None if the upload had only begun: an object found there later is ours.
     """
 
     name: str
@@ -131,10 +130,7 @@ class UploadLog:
 
 
 def uploaded(folder: Path) -> dict[str, str]:
-    """Return the object's URL for each file name that was uploaded from ``folder``.
-
-    Of several objects of one file, the last counts. Raises OSError.
-    """
+    """Return the URL of the last object of each file name that was uploaded. Raises OSError."""
     return {note.name: note.url for note in _notes_in(folder) if note.etag is not None}
 
 

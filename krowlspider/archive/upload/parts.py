@@ -18,10 +18,7 @@ REQUEST = FILES_AT_ONCE * PARTS_AT_ONCE * PART / SLOWEST + 30.0
 
 
 def part_size(size: int) -> int:
-    """Return the bytes of each part, except the last, of a file of ``size`` bytes.
-
-    It depends on the size alone, so the ETag of an earlier upload can be computed again.
-    """
+    """Return the bytes of each part but the last of a file, for its ETag by its size alone."""
     return max(PART, -(-size // _PARTS_MAX))
 
 
@@ -31,11 +28,7 @@ def in_flight(size: int) -> int:
 
 
 def etag_of(digests: list[bytes], *, whole: bool) -> str:
-    """Return the ETag that S3 assigns, from the MD5 of each part.
-
-    For an object sent ``whole`` it is the MD5. For parts it is the MD5 of their MD5s, and their
-    number.
-    """
+    """Return the ETag that S3 assigns, from the MD5 of the object or of each part."""
     if whole:
         return digests[0].hex()
     return f"{md5(b''.join(digests)).hex()}-{len(digests)}"

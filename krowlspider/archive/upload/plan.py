@@ -85,10 +85,7 @@ class UploadPlan:
             del self._failures[name]
 
     def take(self, now: float) -> LocalFile | None:
-        """Return the file to upload now, None if there is none.
-
-        The file is in flight until `done` or `failed`.
-        """
+        """Return the file to upload now, or None; it is in flight until `done` or `failed`."""
         if now < self._due(_STORE):
             return None
         for name, file in self._waiting.items():
@@ -110,10 +107,7 @@ class UploadPlan:
         self._failures.pop(_STORE, None)
 
     def failed(self, file: LocalFile, now: float, *, by_store: bool) -> float:
-        """Keep the file waiting and return the seconds until it is retried.
-
-        If the store is the cause, no file is taken before then.
-        """
+        """Keep the file waiting; return the seconds until it, or ``by_store`` any, is tried."""
         del self._in_flight[file.name]
         name = _STORE if by_store else file.name
         times, due = self._failures.get(name, (0, now))

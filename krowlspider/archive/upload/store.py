@@ -92,11 +92,8 @@ class Bucket:
         """Upload a file and return the ETag computed from the bytes read from the disk.
 
         A large file is sent in parts, of which at most four are in memory. ``on_part`` is called,
-        in any thread, when the store has taken a part. For the last two parts it is called once,
-        when the store has the whole object.
-
-        :raises BucketError: the store failed
-        :raises OSError: the file cannot be read
+        in any thread, when the store has taken a part, for the last two parts once. Raises
+        BucketError and OSError.
         """
         part = part_size(size)
         digests: list[bytes] = []
@@ -124,12 +121,9 @@ class Bucket:
         return etag_of(digests, whole=size <= part)
 
     async def equals(self, path: Path, size: int, on_part: Callable[[], None]) -> bool:
-        """Read the object back and return whether its bytes equal those of the file.
+        """Read the object back; return whether it equals the file, which has as many bytes.
 
-        Both must have ``size`` bytes. ``on_part`` is called after each equal part.
-
-        :raises BucketError: the store failed
-        :raises OSError: the file cannot be read
+        ``on_part`` is called after each equal part. Raises BucketError and OSError.
         """
         part = part_size(size)
         with path.open("rb") as stream:
@@ -178,10 +172,7 @@ def _bucket_errors() -> Iterator[None]:
 
 
 def _message(error: Exception) -> str:
-    """Return the first line of the client's error, and S3's name of the error if it holds one.
-
-    The whole text of such an error may be pages long.
-    """
+    """Return the first line of the client's error, which may have pages, and S3's name of it."""
     text = str(error)
     line = text.partition("\n")[0].partition("<?xml")[0].rstrip(": ")
     code = _CODE.search(text)

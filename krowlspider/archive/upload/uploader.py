@@ -160,11 +160,8 @@ class Uploader:
         self.stats.waiting = self._plan.waiting
 
     def _wants(self, file: LocalFile, names: set[str]) -> bool:
-        """Return whether a file must be uploaded or removed; ``names`` are all files in the folder.
-
-        An index without a WARC file, here or noted, is skipped. It is merged of several indexes, or
-        its WARC file is still open.
-        """
+        """Return whether a file must be uploaded or removed; ``names`` are all files in the folder."""
+        # An index without a WARC file is merged of several, or its WARC file is still open.
         if file.warc not in names and self._notes.last(file.warc) is None:
             return False
         return self._notes.of(file) is None or self._is_removed(file)
@@ -214,10 +211,7 @@ class Uploader:
     async def _store(self, file: LocalFile, path: Path) -> Stored:
         """Upload a file if its object is missing or outdated, verify the object and return it.
 
-        :raises WrongObjectError: another object stands in the place of a WARC file, or the object
-            is not what was sent
-        :raises BucketError: the store failed
-        :raises OSError: the file cannot be read, or the notes cannot be written
+        Raises WrongObjectError, BucketError and OSError.
         """
         stored = await self._bucket.head(file.name)
         if stored is not None:

@@ -22,12 +22,11 @@ class Wire(NamedTuple):
 class Capture:
     """One HTTP exchange as it was on the wire.
 
-    ``identity`` is the WARC-Record-ID of the response. ``url`` is the fetched URL, escaped,
-    without whitespace. ``request_bytes`` and ``response_bytes`` are verbatim. The first ``head``
-    bytes of the response are status line, headers and the blank line. ``payload`` is the entity:
-    after transfer decoding, before content decoding. ``media_type`` is the value of Content-Type,
-    ``""`` without one. ``started`` is in seconds since the epoch. ``truncated`` is the reason why
-    the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``; ``""`` for a whole one.
+    ``identity`` is the WARC-Record-ID of the response. ``url`` is escaped, without whitespace. The
+    first ``head`` bytes of the response are status line, headers and the blank line. ``payload`` is
+    the entity: after transfer decoding, before content decoding. ``media_type`` is the value of
+    Content-Type, ``""`` without one. ``started`` is in seconds since the epoch. ``truncated`` is
+    ``""``, or why the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``.
     """
 
     identity: str
@@ -52,9 +51,8 @@ class Capture:
 class FetchNote:
     """A note about a fetch, for a metadata record.
 
-    ``fields`` are names and values, those of WARC 1.1, section 6.6, and the crawler's own.
-    ``concurrent`` is the identity of the fetch's response, None without one. ``started`` is in
-    seconds since the epoch.
+    ``fields`` are those of WARC 1.1, section 6.6, and the crawler's own. ``concurrent`` is the
+    identity of the fetch's response. ``started`` is in seconds since the epoch.
     """
 
     url: str
@@ -72,8 +70,7 @@ class FetchNote:
 class NameAnswer:
     """The answer of the DNS for a name, for a resource record.
 
-    ``addresses`` are IP addresses as text, each with its time to live in seconds. ``started`` is in
-    seconds since the epoch.
+    ``addresses`` are each with its time to live, ``started`` since the epoch, in seconds.
     """
 
     name: str

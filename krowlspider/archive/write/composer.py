@@ -23,10 +23,9 @@ _NOT_MODIFIED = 304
 
 @dataclass(slots=True, eq=False)
 class Composed:
-    """The gzip members of a capture.
+    """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
-    ``first`` holds the response or revisit record, ``request`` the request record. ``payload`` is
-    the labelled digest of the payload. ``new`` is the key to add to the payload index, or None.
+    ``payload`` is its labelled digest. ``new`` is the key to add to the payload index, or None.
     """
 
     first: bytes
@@ -56,10 +55,7 @@ class Composer:
         self._seed = seed
 
     def compose(self, capture: Capture, maker: RecordMaker) -> Composed:
-        """Return the compressed records of a capture.
-
-        :raises ValueError: the capture cannot be a record
-        """
+        """Return the compressed records of a capture. Raises ValueError if it cannot be one."""
         raw = raw_digest(capture.payload, self._algorithm)
         payload = label(raw, self._algorithm)
         key = original = None

@@ -64,11 +64,10 @@ class OpenFile:
     def sync(self) -> None:
         """Make the content and the name durable.
 
-        A failed fsync is final, whatever its cause. A retried one may report success although the
-        kernel has dropped the pages.
-
-        :raises ArchiveError: the content or the name could not be made durable
+        :raises ArchiveError: they could not be made durable
         """
+        # A failed fsync is final, whatever its cause: a retried one may report success although the
+        # kernel has dropped the pages.
         try:
             if not self._content_durable:
                 os.fsync(self._descriptor)
@@ -82,7 +81,7 @@ class OpenFile:
     def finish(self) -> None:
         """Rename the file, whose content is durable, to its final name, and close it.
 
-        Raises the errors of `krowlspider.archive.disk.finish`; the file is still open then.
+        Raises the errors of `finish` in `krowlspider.archive.disk`.
         """
         finish(self._path)
         self.close()

@@ -69,7 +69,7 @@ def new_id() -> str:
 def warc_date(epoch: float) -> str:
     """Return the WARC-Date, in UTC with microseconds, of a time in seconds since the epoch.
 
-    :raises ValueError: the time is not a number or lies outside the years 1 to 9999
+    :raises ValueError: it is not a number or outside the years 1 to 9999
     """
     try:
         moment = _EPOCH + timedelta(seconds=epoch)
@@ -79,10 +79,7 @@ def warc_date(epoch: float) -> str:
 
 
 def info_block(fields: Mapping[str, str]) -> bytes:
-    """Return the block of a warcinfo record: ``fields``, then the format it conforms to.
-
-    :raises ValueError: a name is not a token, or a value holds a control character
-    """
+    """Return the block of a warcinfo record. Raises ValueError for a field that would break it."""
     return _fields_block([*(dict(fields) | _FORMAT).items()])
 
 
@@ -110,9 +107,8 @@ class RecordMaker:
         """Return the response record of a capture; ``payload`` is its labelled payload digest.
 
         WARC-Payload-Digest is written only where every reader finds the same payload. For a chunked
-        response the standard digests the entity, warcio the chunks. Tools also disagree where an
-        irregular head ends. There any digest would make one tool call the record broken; the block
-        digest still protects it.
+        response the standard digests the entity, other tools the chunks, and they disagree where an
+        irregular head ends. There any digest would make one tool call the record broken.
         """
         head = self._capture_fields("response", capture, capture.identity)
         if is_plain(capture.response_bytes, capture.payload):
@@ -124,10 +120,7 @@ class RecordMaker:
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def revisit(self, capture: Capture, payload: str, original: Original) -> bytes:
-        """Return the revisit record of a capture whose payload ``original`` holds.
-
-        Its block is the head of the response alone (WARC 1.1, 6.7.2).
-        """
+        """Return the revisit record of a capture whose payload ``original`` holds (6.7.2)."""
         fields = [
             ("WARC-Profile", _IDENTICAL),
             ("WARC-Payload-Digest", payload),
@@ -140,21 +133,16 @@ class RecordMaker:
         return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
 
     def not_modified(self, capture: Capture) -> bytes:
-        """Return the revisit record of an answer 304 (WARC 1.1, 6.7.3).
-
-        It names no original record: the condition of the request may refer to any earlier answer.
-        """
+        """Return the revisit record of an answer 304, which may refer to any earlier one (6.7.3)."""
         head = self._capture_fields("revisit", capture, capture.identity)
         head += _line("WARC-Profile", _NOT_MODIFIED)
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:
-        """Return the request record of a capture.
-
-        WARC-Concurrent-To stands on this record only; WARC 1.1, 5.7 reads it in both directions. So
-        a file cut between the two records names no record that is missing.
-        """
+        """Return the request record of a capture."""
         head = self._capture_fields("request", capture, identity)
+        # On this record only; WARC 1.1, 5.7 reads it in both directions. So a file cut between the
+        # two records names no record that is missing.
         head += _line("WARC-Concurrent-To", capture.identity)
         # The crawler's own requests have CRLF line ends and no transfer coding.
         if body := capture.request_bytes.partition(b"\r\n\r\n")[2]:
@@ -194,7 +182,7 @@ class RecordMaker:
         return digest(content, self._algorithm)
 
     def _record(self, head: str, content: str, block: bytes) -> bytes:
-        """Return a whole record: the lines ``head``, the fields about the block, the block."""
+        """Return a whole record; ``head`` are the lines before the fields about the block."""
         about = (
             f"WARC/1.1\r\n{head}"
             f"WARC-Block-Digest: {self._digest(block)}\r\n"
@@ -210,10 +198,7 @@ def dns_uri(name: str) -> str:
 
 
 def dns_lines(answer: NameAnswer) -> bytes:
-    """Return a DNS answer as lines of a master file (RFC 4027), one for each address.
-
-    :raises ValueError: an address is not an IP address
-    """
+    """Return a DNS answer as lines of a master file (RFC 4027). Raises ValueError."""
     name = answer.name.rstrip(".")
     return "".join(
         f"{name}.\t{ttl:.0f}\tIN\t{'AAAA' if ':' in address else 'A'}\t{_address(address)}\r\n"

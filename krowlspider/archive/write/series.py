@@ -73,8 +73,7 @@ class WarcSeries:
     """Appends captures to files in ``directory``; the two records of a capture stand side by side.
 
     A call that raised OSError may be retried: the open file still ends with a whole record. After
-    an ArchiveError the only valid call is `abandon`. ``payloads`` knows the payloads already
-    stored; a capture of one of them becomes a revisit. With None every capture is stored whole.
+    an ArchiveError the only valid call is `abandon`. ``payloads`` is that of `Composer`.
 
     :raises ValueError: the options cannot be used
     """
