@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds.
+    """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds of ``clock``.
 
     ``connect_timeout`` holds for each address tried, TLS included. ``first_byte_timeout`` counts
     from the request sent. An answer that has begun must come at ``rate_min`` bytes a second or more
-    (0: at any rate). At most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
-    ``clock`` measures all of these but ``idle_timeout``. The caller owns ``clock`` and ``resolver``
-    and closes them.
+    (0: at any rate). At most ``max_idle`` idle connections are kept, each for ``idle_timeout``
+    seconds of the loop. The caller closes ``clock`` and ``resolver``.
     """
 
     def __init__(
@@ -78,12 +77,11 @@ class Client:
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are left to the caller.
 
-        ``max_size`` caps the body in bytes as received. ``admit`` is called before the request is
-        sent, and returns whether it may go to an address. ``linked`` is as in `Dialer.dial`. The
-        bytes received are counted in ``held``, which the caller releases.
+        ``max_size`` caps the body in bytes as received. ``admit`` and ``linked`` are as in
+        `Dialer.dial`. The bytes received are counted in ``held``, which the caller releases.
 
-        A kept-alive connection that dies raises ConnectionLost, and the request is not sent again.
-        The server may have read it, and the next request must wait for the host's delay.
+        No request is sent twice: when a kept-alive connection dies, the server may have read it,
+        and the next request must wait for the host's delay.
 
         :raises FetchError: the fetch failed; it holds the partial exchange once there was a head
         :raises AddressBusy: the request may go to none of the host's addresses now
@@ -133,10 +131,7 @@ class Client:
         return connection
 
     def hang_up(self) -> None:
-        """Close every connection.
-
-        Exchanges in flight, and those that still connect, fail with ConnectionLost.
-        """
+        """Close every connection; exchanges in flight or connecting fail with ConnectionLost."""
         self._hung_up += 1
         for connection in list(self._busy):
             connection.close()

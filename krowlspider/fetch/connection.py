@@ -29,17 +29,16 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.fault: FetchError | None = None
         """The error for which the host is blamed, even if it happened while idle."""
+        # Until the first exchange.
         self.dialled: Dialled | None = None
-        """The times of opening the connection, until the first exchange."""
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._pending: PendingExchange | None = None
 
     def exchange(self, order: Order, reader: ResponseReader) -> asyncio.Future[Exchange]:
-        """Send a request; return a future of its exchange.
+        """Send a request; return a future of its exchange, whose cancelling closes nothing.
 
-        The future fails with FetchError, or with what the observer raised. Cancelling it does not
-        close the connection: call ``close`` for that.
+        The future fails with FetchError, or with what the observer raised.
         """
         assert self._pending is None
         pending = self._pending = PendingExchange(

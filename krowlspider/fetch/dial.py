@@ -49,10 +49,7 @@ _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAI
 
 
 def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that records certificates and verifies none.
-
-    A page behind a bad certificate is still a page.
-    """
+    """Return a TLS context that verifies no certificate: a page behind a bad one is still a page."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -94,9 +91,9 @@ class Dialer:
     ) -> Connection:
         """Return a new connection to ``origin``, at an address for which ``admit`` is true.
 
-        ``deadline`` is a time of the clock. ``linked`` means that a link led to the port: only a
-        limited number of such ports are requested at each address. The guard checks the very
-        address that is connected to, so a second look-up cannot bypass it.
+        ``deadline`` is a time of the clock. ``linked`` means that a link led to the port: of such
+        ports only PORTS_MAX are requested at each address. The guard checks the very address that
+        is connected to.
 
         :raises FetchError: dialling failed; of several addresses, the failure of the first
         :raises AddressBusy: ``admit`` was false for every address

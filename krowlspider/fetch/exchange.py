@@ -9,10 +9,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Peer(NamedTuple):
-    """The other end of a connection: its IP address as text.
-
-    With TLS also the protocol version and cipher, and the server's certificate in DER.
-    """
+    """The other end of a connection; with TLS also version and cipher, and certificate in DER."""
 
     address: str
     tls: tuple[str, str] | None = None
@@ -45,28 +42,24 @@ class Times(NamedTuple):
 class Exchange:
     """One request and its final response, verbatim for the archive and parsed for the crawler.
 
-    A partial exchange (``truncated`` is not empty) holds what had been received when it ended.
+    ``response_bytes`` are without interim (1xx) responses and bytes after the end. The first
+    ``head_length`` of them are status line, headers and the blank line. ``version`` is ``1.0`` or
+    ``1.1``. ``headers`` have the server's own case. ``body`` has its content coding, and no
+    transfer coding: the payload of WARC 1.1, section 6.3.2.
+
+    ``truncated`` is empty, or why only a part was received, as a value of WARC-Truncated:
+    ``length``, ``time`` or ``disconnect``.
     """
 
     url: str
     request_bytes: bytes
-    """Exactly as sent."""
     response_bytes: bytes
-    """The bytes received, from the final response's status line to its end.
-
-    Interim (1xx) responses and bytes after the end are left out.
-    """
     head_length: int
-    """``response_bytes[:head_length]`` is the status line, the headers and the blank line."""
     status: int
     version: str
-    """``1.0`` if the server sent that, else ``1.1``."""
     headers: Headers
-    """In order, with names in the server's own case and values stripped."""
     body: bytes
-    """Transfer coding removed, content coding kept: the payload of WARC 1.1, section 6.3.2."""
     truncated: str
-    """Empty, or a value of WARC-Truncated: ``length``, ``time`` or ``disconnect``."""
     peer: Peer
     times: Times
 
@@ -76,13 +69,10 @@ class StopFetch(Exception):
 
 
 class Observer(Protocol):
-    """Watches a response arrive. Called on the event loop between reads; must not block.
+    """Takes a response's head and the pieces of its body, without transfer coding.
 
-    Both methods may raise StopFetch.
+    Called on the event loop between reads; must not block, and may raise StopFetch.
     """
 
-    def headers(self, status: int, headers: Headers) -> None:
-        """Handle the final response's head."""
-
-    def data(self, chunk: bytes) -> None:
-        """Handle a piece of the body, with the transfer coding removed."""
+    def headers(self, status: int, headers: Headers) -> None: ...
+    def data(self, chunk: bytes) -> None: ...

@@ -27,8 +27,8 @@ READ = 512 * 1024
 class Memory:
     """Account of at most ``limit`` bytes, plus what is in progress when the limit is reached.
 
-    That is one read of each of ``most`` fetches at a time, and one body. ``waits`` is the number of
-    times that a body, or the next request, had to wait.
+    That is one read of each of ``most`` fetches at a time, and one body. ``waits`` counts the times
+    that a body, or the next request, had to wait.
     """
 
     def __init__(self, limit: float = inf, most: int = 1) -> None:

@@ -40,7 +40,8 @@ class Order:
     """One exchange to make.
 
     ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
-    second of an answer that has begun; 0 means any.
+    second of an answer that has begun; 0 means any. A response over LARGE waits in ``large`` to be
+    joined; with None it is joined at once.
     """
 
     url: str
@@ -51,14 +52,12 @@ class Order:
     held: Held = field(default_factory=lambda: Held(Memory()))
     rate_min: int = 0
     large: OneByOne | None = None
-    """Queue in which a response over LARGE waits to be joined; None: join it at once."""
 
 
 class PendingExchange:
     """The exchange that a connection serves, from the request sent to the end of ``outcome``.
 
-    ``peer`` and ``dialled`` go into its record. ``release`` is called once, when the connection may
-    go on: with True if another request may follow on it.
+    ``release`` is called once, with whether another request may follow on the connection.
     """
 
     def __init__(

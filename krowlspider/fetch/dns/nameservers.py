@@ -74,8 +74,6 @@ class NameServers:
     async def ask(self, name: str, kind: str) -> list[tuple[str, float]]:
         """Return (address, TTL in seconds) of each record of ``kind``, "A" or "AAAA".
 
-        The list is empty when there are no such records.
-
         :raises NameFailed: the look-up failed; the subclass names the cause
         :raises LocalExhausted: this machine has no memory or socket left
         """

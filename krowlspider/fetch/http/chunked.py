@@ -33,8 +33,7 @@ class _At(Enum):
 class ChunkedDecoder:
     """Takes the bytes of a body as they come, and keeps only the positions of its chunks.
 
-    ``size`` is the number of bytes in the chunks. Their data is also appended to ``pieces``, if a
-    list is passed.
+    ``size`` is the number of bytes in the chunks. Their data is also appended to ``pieces``.
     """
 
     def __init__(self, pieces: list[bytes] | None = None) -> None:

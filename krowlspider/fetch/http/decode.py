@@ -51,8 +51,6 @@ class Decoding:
     coding may yield. ``clock`` returns the CPU seconds of the calling thread.
     """
 
-    __slots__ = ("_clock", "_cpu_left", "_steps", "body", "sizes")
-
     def __init__(
         self,
         body: bytes,
@@ -65,7 +63,12 @@ class Decoding:
         self.sizes = _FIRST
         self.body = body
         """The decoded body, once `run` has returned True."""
-        self._steps = self._undo(encodings, cap)
+        self._cap = cap
+        # Of the coding that is being undone: input bytes taken, room for output, and output.
+        self._at = 0
+        self._room = cap
+        self._pieces: list[bytes] = []
+        self._steps = self._undo(encodings)
 
     def run(self, seconds: float = inf) -> bool:
         """Decode for about ``seconds`` CPU seconds; return whether decoding is finished.
@@ -88,85 +91,82 @@ class Decoding:
                 return False
         return True
 
-    def _undo(self, encodings: bytes, cap: int) -> Iterator[None]:
+    def _undo(self, encodings: bytes) -> Iterator[None]:
         for coding in reversed(_codings(encodings)):
             decode = _DECODERS.get(coding)
             if decode is None:
                 return
             if self.body:
-                layer = _Layer(self, cap)
+                self._at, self._room, self._pieces = 0, self._cap, []
                 try:
-                    yield from decode(layer)
+                    yield from decode(self)
                 except _ERRORS as e:
                     raise DecodeFailed(f"broken {coding.decode()} data: {e}") from e
-                self.body = layer.join()
+                self.body = b"".join(self._pieces)
 
+    def _gzip(self) -> Iterator[None]:
+        make = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
+        # Data after the last member that is no member is padding, or garbage.
+        return self._streams(make, lambda: self.body.startswith(_GZIP_MAGIC, self._at))
 
-def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
-    """Return the body without its codings. Raises the errors of `Decoding.run`."""
-    decoding = Decoding(body, encodings, cap)
-    decoding.run()
-    return decoding.body
+    def _deflate(self) -> Iterator[None]:
+        # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw
+        # deflate.
+        is_zlib = self.body[0] & 0x0F == 8 and int.from_bytes(self.body[:2], "big") % 31 == 0
+        flag = igzip_lib.DECOMP_ZLIB if is_zlib else igzip_lib.DECOMP_DEFLATE
+        return self._stream(igzip_lib.IgzipDecompressor(flag=flag))
 
+    def _brotli(self) -> Iterator[None]:
+        return self._stream(_Brotli())
 
-def _codings(encodings: bytes) -> list[bytes]:
-    parts = [part.strip() for part in encodings.lower().split(b",")]
-    codings = [part for part in parts if part and part != b"identity"]
-    if len(codings) > CODINGS_CAP:
-        raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
-    return codings
+    def _zstd(self) -> Iterator[None]:
+        options: dict[int, int] = {DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+        return self._streams(partial(ZstdDecompressor, options=options), lambda: not self._is_over)
 
+    def _streams(
+        self, make: Callable[[], _Decompressor], goes_on: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Decode one stream after another while ``goes_on`` returns true."""
+        for _ in range(MEMBERS_CAP):
+            yield from self._stream(make())
+            if not goes_on():
+                return
+            yield
+        raise DecodeFailed(f"more than {MEMBERS_CAP} members")
 
-class _Layer:
-    """One coding of a body: its input, of which ``at`` bytes are taken, and its output."""
-
-    __slots__ = ("_body", "_cap", "_of", "_pieces", "_room", "at")
-
-    def __init__(self, of: Decoding, cap: int) -> None:
-        self._of = of
-        self._body = of.body
-        self._cap = self._room = cap
-        self._pieces: list[bytes] = []
-        self.at = 0
+    def _stream(self, decoder: _Decompressor) -> Iterator[None]:
+        """Decode one stream, up to its end or the end of the input."""
+        data = self._take()
+        while True:
+            # One byte more than fits, to distinguish a body at the cap from one over it.
+            piece = decoder.decompress(data, min(self.sizes[1], self._room + 1))
+            self._add(piece)
+            if decoder.eof:
+                self._at -= len(decoder.unused_data)
+                return
+            data = b""
+            if decoder.needs_input:
+                if self._is_over and not piece:
+                    return
+                data = self._take()
+            yield
 
     @property
-    def is_over(self) -> bool:
-        """Return whether all input is taken."""
-        return self.at >= len(self._body)
+    def _is_over(self) -> bool:
+        return self._at >= len(self.body)
 
-    @property
-    def limit(self) -> int:
-        """The most output bytes to take now.
-
-        It allows one byte more than fits, to distinguish a body at the cap from one over it.
-        """
-        return min(self._of.sizes[1], self._room + 1)
-
-    def peek(self, count: int) -> bytes:
-        """Return the next ``count`` bytes of the input without taking them."""
-        return self._body[self.at : self.at + count]
-
-    def take(self) -> bytes:
-        """Take and return the next piece of the input."""
-        piece = self.peek(self._of.sizes[0])
-        self.at += len(piece)
+    def _take(self) -> bytes:
+        piece = self.body[self._at : self._at + self.sizes[0]]
+        self._at += len(piece)
         return piece
 
-    def add(self, piece: bytes) -> None:
-        """Keep a piece of output.
-
-        :raises TooLarge: the output is over the cap
-        :raises DecodeFailed: the output is too little for its input
-        """
+    def _add(self, piece: bytes) -> None:
         self._room -= len(piece)
         if self._room < 0:
             raise TooLarge(f"more than {self._cap} bytes once decoded")
-        if self.at > IDLE_INPUT + INPUT_PER_BYTE * (self._cap - self._room):
-            raise DecodeFailed(f"{self.at} bytes that decode to next to nothing")
+        if self._at > IDLE_INPUT + INPUT_PER_BYTE * (self._cap - self._room):
+            raise DecodeFailed(f"{self._at} bytes that decode to next to nothing")
         self._pieces.append(piece)
-
-    def join(self) -> bytes:
-        return b"".join(self._pieces)
 
 
 class _Brotli:
@@ -191,60 +191,25 @@ class _Brotli:
 
 
 _Decompressor = igzip_lib.IgzipDecompressor | ZstdDecompressor | _Brotli
-
-
-def _stream(layer: _Layer, decoder: _Decompressor) -> Iterator[None]:
-    """Decode one stream, up to its end or the end of the input."""
-    data = layer.take()
-    while True:
-        piece = decoder.decompress(data, layer.limit)
-        layer.add(piece)
-        if decoder.eof:
-            layer.at -= len(decoder.unused_data)
-            return
-        data = b""
-        if decoder.needs_input:
-            if layer.is_over and not piece:
-                return
-            data = layer.take()
-        yield
-
-
-def _streams(
-    layer: _Layer, make: Callable[[], _Decompressor], goes_on: Callable[[], bool]
-) -> Iterator[None]:
-    """Decode one stream after another while ``goes_on`` returns true."""
-    for _ in range(MEMBERS_CAP):
-        yield from _stream(layer, make())
-        if not goes_on():
-            return
-        yield
-    raise DecodeFailed(f"more than {MEMBERS_CAP} members")
-
-
-def _gzip(layer: _Layer) -> Iterator[None]:
-    make = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
-    # Data after the last member that is no member is padding, or garbage.
-    return _streams(layer, make, lambda: layer.peek(2) == _GZIP_MAGIC)
-
-
-def _deflate(layer: _Layer) -> Iterator[None]:
-    # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw deflate.
-    header = layer.peek(2)
-    is_zlib = header[0] & 0x0F == 8 and int.from_bytes(header, "big") % 31 == 0
-    flag = igzip_lib.DECOMP_ZLIB if is_zlib else igzip_lib.DECOMP_DEFLATE
-    return _stream(layer, igzip_lib.IgzipDecompressor(flag=flag))
-
-
-def _zstd(layer: _Layer) -> Iterator[None]:
-    options: dict[int, int] = {DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
-    return _streams(layer, partial(ZstdDecompressor, options=options), lambda: not layer.is_over)
-
-
-_DECODERS: dict[bytes, Callable[[_Layer], Iterator[None]]] = {
-    b"gzip": _gzip,
-    b"x-gzip": _gzip,
-    b"deflate": _deflate,
-    b"br": lambda layer: _stream(layer, _Brotli()),
-    b"zstd": _zstd,
+_DECODERS: dict[bytes, Callable[[Decoding], Iterator[None]]] = {
+    b"gzip": Decoding._gzip,
+    b"x-gzip": Decoding._gzip,
+    b"deflate": Decoding._deflate,
+    b"br": Decoding._brotli,
+    b"zstd": Decoding._zstd,
 }
+
+
+def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
+    """Return the body without its codings. Raises the errors of `Decoding.run`."""
+    decoding = Decoding(body, encodings, cap)
+    decoding.run()
+    return decoding.body
+
+
+def _codings(encodings: bytes) -> list[bytes]:
+    parts = [part.strip() for part in encodings.lower().split(b",")]
+    codings = [part for part in parts if part and part != b"identity"]
+    if len(codings) > CODINGS_CAP:
+        raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
+    return codings

@@ -58,11 +58,10 @@ class _Sink:
 def parse_head(data: bytes, method: str) -> Head:
     """Parse a whole head, blank line included, of a response to ``method``.
 
-    llhttp refuses heads that browsers accept: a stray line, ``Name : value``, a repeated
-    Content-Length. A refused head is mended once, and its connection is not used again.
-
     :raises ProtocolBroken: the head is invalid or ambiguous
     """
+    # llhttp refuses heads that browsers accept: a stray line, ``Name : value``, a repeated
+    # Content-Length. A refused head is mended once, and its connection is not used again.
     try:
         return _parse(data, method, keep_alive=True)
     except HttpParserError:
@@ -108,7 +107,7 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
 def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, bool]:
     """Return how the body ends, its length in bytes, and whether the connection is reusable.
 
-    :raises ProtocolBroken: a transfer coding that was not asked for, or an absurd Content-Length
+    Raises ProtocolBroken.
     """
     lengths: list[bytes] = []
     codings: list[bytes] = []

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 class ResponseReader:
     """Takes the bytes that the server sends until ``done``, and keeps them all.
 
-    ``max_size`` caps the body in bytes, as received. Past it TooLarge is raised. What was received
-    is kept: at most one read beyond the cap.
+    ``max_size`` caps the body in bytes, as received; at most one read beyond it is kept.
     """
 
     def __init__(self, method: str, max_size: int, observer: Observer | None = None) -> None:
@@ -68,7 +67,6 @@ class ResponseReader:
 
         :raises ProtocolBroken: the response is invalid or cannot be framed
         :raises TooLarge: the body is larger than ``max_size``
-        :raises Exception: whatever the observer raises
         """
         if self.done:
             self.extra = True
@@ -78,10 +76,7 @@ class ResponseReader:
             self._find_head(data)
 
     def eof(self) -> None:
-        """Handle the orderly close of the server's side.
-
-        :raises ConnectionLost: the response is not complete
-        """
+        """Handle the orderly close of the server's side. Raises ConnectionLost if it cuts short."""
         if self.done:
             return
         if self.head is None:
