@@ -7,22 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.errors import (
-    EXHAUSTED,
-    AddressBusy,
-    AddressForbidden,
-    ConnectFailed,
-    ConnectionReset,
-    ConnectRefused,
-    ConnectTimeout,
-    FetchError,
-    LocalExhausted,
-    NetworkDown,
-    PortForbidden,
-    TLSFailed,
-    TotalTimeout,
-)
 from krowlspider.fetch.exchange import Dialled
 from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
 from krowlspider.fetch.tls.channel import Channel
@@ -43,7 +29,13 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNU
 # SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
 _LEGACY_SERVERS = 0x4
 # Failures after which the next address of the host is tried.
-_TRY_NEXT = (ConnectRefused, ConnectTimeout, ConnectionReset, ConnectFailed, NetworkDown)
+_TRY_NEXT = (
+    errors.ConnectRefused,
+    errors.ConnectTimeout,
+    errors.ConnectionReset,
+    errors.ConnectFailed,
+    errors.NetworkDown,
+)
 # Errors of connect(2) about this machine's network.
 _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
@@ -101,7 +93,7 @@ class Dialer:
         begun = self._clock.time()
         addresses = await self._permitted(origin, deadline, linked=linked)
         name = self._clock.time() - begun
-        failure: FetchError | None = None
+        failure: errors.FetchError | None = None
         for address in addresses[:ADDRESSES_TRIED]:
             if not admit(address):
                 continue
@@ -112,7 +104,7 @@ class Dialer:
             except _TRY_NEXT as e:
                 failure = failure or e
         if failure is None:
-            raise AddressBusy(addresses[0])
+            raise errors.AddressBusy(addresses[0])
         try:
             raise failure
         finally:
@@ -126,22 +118,24 @@ class Dialer:
         """
         host, port = origin.host, origin.port
         if port in BLOCKED:
-            raise PortForbidden(f"port {port} is of another protocol")
+            raise errors.PortForbidden(f"port {port} is of another protocol")
         addresses = self._resolver.known(host)
         if addresses is None:
             try:
                 async with self._clock.timeout_at(deadline):
                     addresses = await self._resolver.resolve(host)
             except TimeoutError as e:
-                raise TotalTimeout(f"looking up {host} took too long") from e
+                raise errors.TotalTimeout(f"looking up {host} took too long") from e
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
-            raise AddressForbidden(f"{host} is at {', '.join(addresses)}, which is not public")
+            raise errors.AddressForbidden(
+                f"{host} is at {', '.join(addresses)}, which is not public"
+            )
         if not linked:
             return permitted
         found = [address for address in permitted if self._ports.has_room(address, port)]
         if not found:
-            raise PortForbidden(
+            raise errors.PortForbidden(
                 f"links have led to {PORTS_MAX} ports of {permitted[0]}, so port {port} is not asked"
             )
         return found
@@ -156,8 +150,8 @@ class Dialer:
         except TimeoutError as e:
             where = f"{address} port {origin.port}"
             if deadline <= limit:
-                raise TotalTimeout(f"connecting to {where} took too long") from e
-            raise ConnectTimeout(f"no connection to {where} in time") from e
+                raise errors.TotalTimeout(f"connecting to {where} took too long") from e
+            raise errors.ConnectTimeout(f"no connection to {where} in time") from e
         except OSError as e:
             failure = connect_failure(e, address, secure=origin.scheme == "https")
             raise failure(f"{address} port {origin.port}: {e}") from e
@@ -187,23 +181,23 @@ class Dialer:
         return connection
 
 
-def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:
+def connect_failure(error: OSError, address: str, *, secure: bool) -> type[errors.FetchError]:
     """Return the error class for an OSError raised while connecting, ``secure`` or not."""
     if isinstance(error, ConnectionRefusedError):
-        return ConnectRefused
+        return errors.ConnectRefused
     if isinstance(error, ssl.SSLError):
-        return TLSFailed
+        return errors.TLSFailed
     if isinstance(error, ConnectionError):
         # It is no refusal here, so with TLS it is almost always a handshake cut short.
-        return TLSFailed if secure else ConnectionReset
-    if error.errno in EXHAUSTED:
-        return LocalExhausted
+        return errors.TLSFailed if secure else errors.ConnectionReset
+    if error.errno in errors.EXHAUSTED:
+        return errors.LocalExhausted
     # A router on the way may report the error (ICMP), for an address that nobody has. asyncio words
     # an error of connect(2) itself differently.
     by_router = str(error.strerror).startswith("Connect call failed")
     if error.errno in _NETWORK_DOWN and ":" not in address and not by_router:
-        return NetworkDown
-    return ConnectFailed
+        return errors.NetworkDown
+    return errors.ConnectFailed
 
 
 def _server_name(host: str) -> str:
@@ -217,5 +211,5 @@ def _server_name(host: str) -> str:
     try:
         name.encode("idna")
     except UnicodeError as e:
-        raise TLSFailed(f"{host}: not a name for TLS: {e}") from e
+        raise errors.TLSFailed(f"{host}: not a name for TLS: {e}") from e
     return name

@@ -7,16 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.errors import (
-    ConnectionLost,
-    FetchError,
-    FirstByteTimeout,
-    LocalExhausted,
-    ProtocolBroken,
-    TooLarge,
-    TooSlow,
-    TotalTimeout,
-)
+from krowlspider.fetch import errors
 from krowlspider.fetch.exchange import Exchange, StopFetch, Times
 from krowlspider.fetch.memory import READ, Held, Memory
 
@@ -94,9 +85,9 @@ class PendingExchange:
             reader.feed(data)
         except StopFetch:
             self.end(None, "length")
-        except TooLarge as e:
+        except errors.TooLarge as e:
             self.end(e, "length")
-        except ProtocolBroken as e:
+        except errors.ProtocolBroken as e:
             self.end(e, "disconnect")
         except Exception as e:  # noqa: BLE001 - the observer's own mistake, raised by fetch()
             self.end(e)
@@ -115,7 +106,7 @@ class PendingExchange:
         """Handle the orderly close of the server's side."""
         try:
             self._reader.eof()
-        except ConnectionLost as e:
+        except errors.ConnectionLost as e:
             self.end(e, "disconnect")
         else:
             self.end(None)
@@ -133,7 +124,7 @@ class PendingExchange:
 
     def _first_byte_due(self) -> None:
         if self._first_byte is None:
-            self.end(FirstByteTimeout("no answer in time"))
+            self.end(errors.FirstByteTimeout("no answer in time"))
         else:
             self._checked = self._reader.received
             self.plan()
@@ -144,7 +135,7 @@ class PendingExchange:
         slow = received - self._checked < self._order.rate_min * RATE_PERIOD
         # A wait for room in our memory is not the host's fault.
         if not self._order.held.has_waited() and slow and self._checked >= 0:
-            self.end(TooSlow("the answer came too slowly"), "time")
+            self.end(errors.TooSlow("the answer came too slowly"), "time")
             return
         self._checked = -1 if self._first_byte is None else received
         self.plan()
@@ -152,9 +143,9 @@ class PendingExchange:
     def _total_due(self) -> None:
         if self._order.held.waited:
             # The wait for room in memory may be the cause, not the host.
-            self.end(LocalExhausted("no room in memory for the rest of it in time"), "time")
+            self.end(errors.LocalExhausted("no room in memory for the rest of it in time"), "time")
         else:
-            self.end(TotalTimeout("the fetch took too long"), "time")
+            self.end(errors.TotalTimeout("the fetch took too long"), "time")
 
     def end(self, error: Exception | None, truncated: str = "") -> None:
         """Release the connection, then end ``outcome``: at once, or queued to join many bytes.
@@ -181,7 +172,7 @@ class PendingExchange:
         exchange = self._record(truncated, duration) if is_kept else None
         if self.outcome.done():
             return
-        if isinstance(error, FetchError):
+        if isinstance(error, errors.FetchError):
             error.exchange = exchange
         if error is not None:
             self.outcome.set_exception(error)

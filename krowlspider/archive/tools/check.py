@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.cdxj import (
-    REVISIT,
-    WARC,
-    index_path,
-    key_of,
-    parse,
-    record_line,
-    timestamp,
-)
+from krowlspider.archive.index import cdxj
 from krowlspider.archive.index.indexes import indexes_in, merged
 from krowlspider.archive.index.lookup import lines_with, may_be_same
 from krowlspider.archive.payloads.digests import has_digest
@@ -89,11 +81,11 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
     for each capture of one file, and the whole of one index. A file that was uploaded and removed
     in the meantime is skipped.
     """
-    report = CheckReport(open_files=len(list(directory.glob(f"*{WARC}{OPEN}"))))
+    report = CheckReport(open_files=len(list(directory.glob(f"*{cdxj.WARC}{OPEN}"))))
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
         scratch = Path(name)
         with (scratch / "revisits").open("w+b") as revisits:
-            for path in sorted(directory.glob(f"*{WARC}")):
+            for path in sorted(directory.glob(f"*{cdxj.WARC}")):
                 try:
                     with path.open("rb") as stream:
                         report.files += 1
@@ -102,7 +94,7 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
                     continue
             indexes = indexes_in(directory)
             for away in indexes.away:
-                _check_lines(index_path(directory / away), None, report)
+                _check_lines(cdxj.index_path(directory / away), None, report)
             if revisits.tell():
                 revisits.seek(0)
                 _check_revisits(revisits, _originals(indexes.there, scratch), report)
@@ -151,8 +143,10 @@ class _FileCheck:
         if "WARC-Block-Digest" in record.headers and not record.verify_block_digest():
             self._problem(member.offset, "the block does not have its digest")
         block = record.reader.read()
-        text = record_line(record, block, Location(self._path.name, member.offset, member.length))
-        line = None if text is None else parse(text.encode())
+        text = cdxj.record_line(
+            record, block, Location(self._path.name, member.offset, member.length)
+        )
+        line = None if text is None else cdxj.parse(text.encode())
         if line is not None:
             self._captures.add(_essence(line))
         if record.headers.get("WARC-Type") == "revisit":
@@ -165,11 +159,11 @@ class _FileCheck:
         url = record.headers.get("WARC-Refers-To-Target-URI")
         date = record.headers.get("WARC-Refers-To-Date")
         if url and date:
-            values = [key_of(url), timestamp(date), digest, offset, self._path.name]
+            values = [cdxj.key_of(url), cdxj.timestamp(date), digest, offset, self._path.name]
             self._revisits.write(json.dumps(values).encode() + b"\n")
 
     def _check_index(self) -> None:
-        index = index_path(self._path)
+        index = cdxj.index_path(self._path)
         if not index.exists():
             self._report.warn(index.name, 0, "there is no such index")
             return
@@ -216,7 +210,7 @@ def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) ->
 def _valid(text: bytes) -> IndexLine | None:
     """Return the parsed line of an index, or None if it is broken."""
     try:
-        return parse(text)
+        return cdxj.parse(text)
     except ValueError:
         return None
 
@@ -227,7 +221,7 @@ def _originals(indexes: list[Path], scratch: Path) -> Path:
     for index in indexes:
         part = scratch / index.name
         with index.open("rb") as file:
-            lines = (text for text in file if (line := _valid(text)) and line.mime != REVISIT)
+            lines = (text for text in file if (line := _valid(text)) and line.mime != cdxj.REVISIT)
             part.write_bytes(b"".join(sorted(text.rstrip(b"\n") + b"\n" for text in lines)))
         parts.append(part)
     originals = scratch / "originals"

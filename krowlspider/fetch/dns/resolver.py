@@ -12,16 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krowlspider.fetch import errors
 from krowlspider.fetch.dns.hosts_file import LocalNames, parse_hosts
 from krowlspider.fetch.dns.nameservers import NameServers
-from krowlspider.fetch.errors import (
-    FetchError,
-    NameFailed,
-    NameNotFound,
-    NameServerFailed,
-    NameTimeout,
-    NameWithoutAddress,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +29,11 @@ if TYPE_CHECKING:
 POSITIVE_MIN, POSITIVE_MAX = 60.0, 3600.0
 # Seconds to keep a failure, at most the five minutes of RFC 2308, section 7: c-ares hides the
 # zone's TTL (section 5). A timeout may be one lost packet. Others are cheap or not about the name.
-NEGATIVE: dict[type[FetchError], float] = {
-    NameNotFound: 300.0,
-    NameWithoutAddress: 60.0,
-    NameServerFailed: 60.0,
-    NameTimeout: 10.0,
+NEGATIVE: dict[type[errors.FetchError], float] = {
+    errors.NameNotFound: 300.0,
+    errors.NameWithoutAddress: 60.0,
+    errors.NameServerFailed: 60.0,
+    errors.NameTimeout: 10.0,
 }
 # A name may list hundreds of addresses; the dialer tries only three.
 ADDRESSES_KEPT = 8
@@ -51,7 +44,7 @@ HOSTS_FILE = Path("/etc/hosts")
 class _Answer:
     addresses: list[str]
     expires: float
-    failure: type[FetchError] | None = None
+    failure: type[errors.FetchError] | None = None
     reason: str = ""
 
 
@@ -130,7 +123,7 @@ class Resolver:
             return _addresses(name, await asyncio.shield(task))
         except asyncio.CancelledError:
             if task.cancelled():
-                raise NameFailed(f"{name}: the resolver was closed") from None
+                raise errors.NameFailed(f"{name}: the resolver was closed") from None
             raise
 
     def known(self, name: str) -> list[str] | None:
@@ -172,7 +165,7 @@ class Resolver:
             self.stats.waited += self._clock() - begun
         if answer.failure is not None:
             self.stats.failures[answer.failure.kind] += 1
-        if answer.failure in (None, NameNotFound, NameWithoutAddress):
+        if answer.failure in (None, errors.NameNotFound, errors.NameWithoutAddress):
             self.stats.answered += 1
         if answer.failure is None or answer.failure in NEGATIVE:
             self._cache[name] = answer
@@ -185,12 +178,12 @@ class Resolver:
             clock = self._loop_clock
             async with clock.timeout_at(clock.time() + self._timeout):
                 records = await self._records(name)
-        except FetchError as e:
+        except errors.FetchError as e:
             return self._failure(type(e), str(e))
         except TimeoutError:
-            return self._failure(NameTimeout, "no answer in time")
+            return self._failure(errors.NameTimeout, "no answer in time")
         if not records:
-            return self._failure(NameWithoutAddress, "no address")
+            return self._failure(errors.NameWithoutAddress, "no address")
         if self._on_answer is not None:
             self._on_answer(name, records)
         ttl = min(ttl for _, ttl in records)
@@ -205,11 +198,11 @@ class Resolver:
         self.stats.questions += 1
         try:
             return await self._nameservers.ask(name, "AAAA")
-        except NameNotFound:
+        except errors.NameNotFound:
             # The A answer shows that the name exists; some servers err so (RFC 4074, section 4.2).
             return []
 
-    def _failure(self, failure: type[FetchError], reason: str) -> _Answer:
+    def _failure(self, failure: type[errors.FetchError], reason: str) -> _Answer:
         return _Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)
 
 
