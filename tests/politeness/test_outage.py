@@ -75,29 +75,29 @@ def kinds_of_fetching(error: type[FetchError] = FetchError) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("fault", [NETWORK, RESOLVER])
-def test_every_kind_is_one_that_fetching_knows_and_of_one_sort_only(fault: Fault) -> None:
+def test_every_kind_is_of_a_fetch_error_and_of_one_sort(fault: Fault) -> None:
     every = [*fault.suspect, *fault.certain, *fault.refuted_by]
     assert set(every) <= set(kinds_of_fetching())
     assert len(every) == len(set(every))
 
 
 @pytest.mark.parametrize("kind", SUSPECT)
-def test_an_outage_begins_when_so_many_hosts_fail_and_none_answers(kind: str) -> None:
+def test_outage_begins_when_many_hosts_fail_and_none_answers(kind: str) -> None:
     watch = OutageWatch()
     assert fail(watch, HOSTS, kind) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
     assert watch.is_out
 
 
-def test_fewer_hosts_suffice_for_what_no_host_can_cause() -> None:
+def test_fewer_hosts_suffice_for_certain_failures() -> None:
     verdicts = fail(OutageWatch(), HOSTS_CERTAIN, "network_down")
     assert verdicts == [Verdict.COUNT] * (HOSTS_CERTAIN - 1) + [Verdict.BEGIN]
 
 
-def test_one_failure_suffices_when_no_name_server_is_there() -> None:
+def test_one_failure_suffices_without_name_servers() -> None:
     assert fail(OutageWatch(), 1, "dns_down") == [Verdict.BEGIN]
 
 
-def test_hosts_that_were_dead_before_prove_nothing_and_are_forgiven_with_the_others() -> None:
+def test_dead_hosts_prove_nothing_and_are_forgiven() -> None:
     watch = OutageWatch()
     for number in range(3 * HOSTS):
         verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, tells=False)
@@ -107,7 +107,7 @@ def test_hosts_that_were_dead_before_prove_nothing_and_are_forgiven_with_the_oth
 
 
 @pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"block": "203.0.113.0/24"}])
-def test_hosts_of_one_owner_are_no_outage_however_many(common: dict[str, str]) -> None:
+def test_hosts_of_one_owner_are_no_outage(common: dict[str, str]) -> None:
     """The subdomains of a domain, or the domains of an address block, that answered before."""
     watch = OutageWatch()
     assert set(fail(watch, 10 * HOSTS, **common)) == {Verdict.COUNT}
@@ -128,7 +128,7 @@ def test_many_blocks_of_one_domain_are_no_outage() -> None:
         assert verdict is Verdict.COUNT
 
 
-def test_what_proves_nothing_does_not_displace_what_does() -> None:
+def test_other_failures_do_not_displace_evidence() -> None:
     """A page of links to hosts that do not answer, while our own network goes."""
     watch = OutageWatch()
     fail(watch, HOSTS - 1)
@@ -137,7 +137,7 @@ def test_what_proves_nothing_does_not_displace_what_does() -> None:
     assert fail(watch, 1, prefix="last") == [Verdict.BEGIN]
 
 
-def test_hosts_that_fail_at_one_moment_just_after_an_answer_are_no_outage() -> None:
+def test_failures_just_after_an_answer_are_no_outage() -> None:
     """Requests that were left hanging together end together, between two answers of others."""
     watch = OutageWatch()
     watch.succeeded(100.0)
@@ -155,11 +155,11 @@ def test_hosts_that_fail_at_one_moment_just_after_an_answer_are_no_outage() -> N
         ("fd00::1", ""),
     ],
 )
-def test_a_public_address_has_a_block_and_one_of_an_intranet_none(address: str, block: str) -> None:
+def test_only_a_public_address_has_a_block(address: str, block: str) -> None:
     assert block_of(address) == block
 
 
-def test_an_outage_that_is_given_up_is_over_and_takes_as_many_failures_to_begin_again() -> None:
+def test_outage_given_up_is_over_and_the_count_begins_anew() -> None:
     watch = in_outage()
     watch.give_up()
     assert not watch.is_out
@@ -168,7 +168,7 @@ def test_an_outage_that_is_given_up_is_over_and_takes_as_many_failures_to_begin_
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_what_is_a_hosts_own_doing_neither_makes_an_outage_nor_ends_one(kind: str) -> None:
+def test_failures_of_a_host_alone_do_not_count(kind: str) -> None:
     watch = OutageWatch()
     assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
     watch = in_outage()
@@ -196,7 +196,7 @@ def test_failures_just_within_the_window_do() -> None:
 
 
 @pytest.mark.parametrize("kind", [None, *sorted(NETWORK.refuted_by)])
-def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_anew(
+def test_reached_host_starts_the_count_anew(
     kind: str | None,
 ) -> None:
     watch = OutageWatch()
@@ -209,7 +209,7 @@ def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_
 
 
 @pytest.mark.parametrize("kind", sorted(NETWORK.refuted_by))
-def test_a_host_that_was_reached_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
+def test_reached_host_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
     watch = in_outage()
     assert watch.failed("a.test", kind, 1.0) is Verdict.END
     assert not watch.is_out
@@ -244,9 +244,7 @@ def test_without_an_outage_everything_goes_out() -> None:
         watch.sent(5.0)
 
 
-def test_strikes_counted_before_an_outage_was_noticed_are_told_and_the_last_is_not_among_them() -> (
-    None
-):
+def test_struck_has_the_failures_counted_before() -> None:
     watch = OutageWatch()
     fail(watch, HOSTS - 2)
     fail(watch, 2)
@@ -255,7 +253,7 @@ def test_strikes_counted_before_an_outage_was_noticed_are_told_and_the_last_is_n
     assert watch.struck == struck | {"h0.test": 2, "h1.test": 2, "late0.test": 1}
 
 
-def test_strikes_of_the_host_that_brought_the_outage_are_told_but_for_the_one_forgiven() -> None:
+def test_struck_leaves_out_the_failure_that_is_forgiven() -> None:
     watch = OutageWatch()
     fail(watch, 2, "network_down")
     fail(watch, 1, "network_down")
@@ -295,7 +293,7 @@ def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
     assert watch.is_out
 
 
-def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
+def test_crawl_with_dead_hosts_alone_ends() -> None:
     """They are struck one a probe, after a wait of minutes, until the last is parked."""
     watch, now, probes = OutageWatch(), 0.0, 0
     strikes = dict.fromkeys((f"dead{number}.test" for number in range(50)), 0)
@@ -313,7 +311,7 @@ def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
     assert now < PATIENCE + (len(strikes) * 10 + HOSTS) * PROBE_EVERY
 
 
-def test_the_watch_of_the_resolver_looks_at_nothing_else() -> None:
+def test_resolver_watch_ignores_other_failures() -> None:
     watch = OutageWatch(RESOLVER)
     assert set(fail(watch, 2 * HOSTS, "connect_timeout")) == {Verdict.COUNT}
     fail(watch, HOSTS - 1, "dns_timeout")
@@ -330,7 +328,7 @@ NUMBERS = st.integers(0, 200)
 @given(
     st.lists(st.lists(st.tuples(NUMBERS, KINDS, st.floats(0, 10)), max_size=HOSTS - 1), max_size=20)
 )
-def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses(
+def test_crawl_with_answers_never_pauses(
     runs: list[list[tuple[int, str, float]]],
 ) -> None:
     """``runs``: what fails between two answers, fewer than an outage takes."""
@@ -349,7 +347,7 @@ def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses
     kinds=st.lists(st.sampled_from([*SUSPECT, *CERTAIN]), min_size=HOSTS, max_size=HOSTS),
     seconds=st.floats(0, WINDOW),
 )
-def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_the_first_answer(
+def test_crawl_pauses_when_all_fail_and_goes_on_with_an_answer(
     before: list[tuple[int, str]], kinds: list[str], seconds: float
 ) -> None:
     watch, now = OutageWatch(), 0.0
@@ -376,7 +374,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.floats(0, 2 * WINDOW), EVENTS), max_size=200))
-def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
+def test_memory_is_bounded_and_verdicts_report_changes(
     events: list[tuple[float, tuple[str, int, str, bool]]],
 ) -> None:
     watch, now = OutageWatch(), 0.0

@@ -169,7 +169,7 @@ def test_the_table_of_rules_differs_where_it_is_explained(name: str) -> None:
     assert (googles(body, path) is not allowed) is (name in SHOWN)
 
 
-def test_what_the_table_shows_is_explained() -> None:
+def test_every_difference_in_the_table_is_explained() -> None:
     assert set(SHOWN) <= set(RULES)
     assert set(SHOWN.values()) <= set(DIFFERENCES)
 
@@ -243,7 +243,7 @@ def test_generated_files_get_the_same_answers(body: bytes, paths: list[str]) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(FILES, PATTERNS.map(str.encode), st.data())
-def test_what_a_rule_says_of_itself_is_the_same(
+def test_rule_matches_its_own_text_in_both(
     body: bytes, pattern: bytes, data: st.DataObject
 ) -> None:
     """Paths drawn at random match few of the longer patterns: this one is made from a pattern."""

@@ -122,7 +122,7 @@ def test_any_body_is_read_in_linear_time(parts: list[tuple[bytes, int]], times: 
 
 @pytest.mark.parametrize("length", [3, 4, 8, 16, 64, 128, 256, 512, 1024])
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
-def test_texts_that_nearly_match_are_looked_for_in_bounded_time(length: int, place: float) -> None:
+def test_texts_that_nearly_match_take_bounded_time(length: int, place: float) -> None:
     """What finds a text compares it at every place of the path, nearly to its end."""
     at = int(place * (length - 1))
     near = b"a" * at + b"b" + b"a" * (length - at - 1)
@@ -150,7 +150,7 @@ def test_any_verdict_takes_bounded_time(
     assert verdict(rules, "".join(text * count for text, count in path)) < VERDICT_MAX
 
 
-def test_a_record_is_kept_and_read_again_in_linear_time() -> None:
+def test_record_is_encoded_and_decoded_in_linear_time() -> None:
     """Of four characters by chance, the compression that is usual takes ten times as long."""
     body = bytes(random.Random(1).choices(b"abcd", k=BODY_MAX))
 

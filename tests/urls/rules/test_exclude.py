@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from krowlspider.urls.rules.exclude import Exclusions, parse_patterns
 
 
-def test_each_line_is_an_expression_but_for_blank_ones_and_comments() -> None:
+def test_each_line_is_an_expression() -> None:
     found = parse_patterns(b"\xef\xbb\xbf# who asked\r\n^https?://a\\.test/\n\n  /private#/  \n")
     assert [pattern.pattern for pattern in found.patterns] == [r"^https?://a\.test/", "/private#/"]
     assert found.bad == []
 
 
-def test_a_bad_line_is_told_with_its_number_and_the_rest_holds() -> None:
+def test_bad_line_is_reported_and_the_rest_holds() -> None:
     found = parse_patterns(b"good\nbro(ken\n\xff\n# no\nfine\n")
     assert [pattern.pattern for pattern in found.patterns] == ["good", "fine"]
     assert [number for number, _ in found.bad] == [2, 3]

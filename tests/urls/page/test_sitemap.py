@@ -146,7 +146,7 @@ def test_images_videos_and_alternates_are_no_pages() -> None:
     assert urls(body) == [ONE]
 
 
-def test_a_place_that_is_no_web_address_is_counted_and_left_out() -> None:
+def test_location_that_is_no_http_url_is_counted() -> None:
     found = read(urlset(ONE, "/2", "", "ftp://x/", "http://u:p@x/", "two", TWO))
     assert found.urls == [ONE, TWO]
     assert found.sitemap.invalid == 5
@@ -155,13 +155,13 @@ def test_a_place_that_is_no_web_address_is_counted_and_left_out() -> None:
 # --- gzip ---
 
 
-def test_gzip_is_told_by_its_first_bytes_in_one_member_or_many() -> None:
+def test_gzip_of_one_member_or_many_is_read() -> None:
     body = urlset(ONE, TWO).encode()
     assert urls(gzip.compress(body)) == [ONE, TWO]
     assert urls(gzip.compress(body[:30]) + gzip.compress(body[30:]) + b"\0" * 9) == [ONE, TWO]
 
 
-def test_gzip_that_is_cut_or_broken_gives_what_came_before() -> None:
+def test_broken_gzip_gives_the_urls_before() -> None:
     # Incompressible paths, so that half of the bytes are half of the URLs.
     places = [f"http://a/{hash_of(number)}" for number in range(4000)]
     packed = gzip.compress("\n".join(places).encode())
@@ -183,7 +183,7 @@ def hash_of(number: int) -> str:
 # --- limits ---
 
 
-def test_50_000_urls_are_read_of_a_sitemap_and_no_more_in_small_steps() -> None:
+def test_at_most_50_000_urls_are_read_in_small_steps() -> None:
     whole = read(urlset(*(f"http://a/{number}" for number in range(URLS_MAX))))
     assert (len(whole.urls), whole.sitemap.truncated) == (URLS_MAX, False)
     assert whole.largest <= STEP // len("<url><loc>http://a/1</loc></url>")
@@ -192,14 +192,14 @@ def test_50_000_urls_are_read_of_a_sitemap_and_no_more_in_small_steps() -> None:
     assert over.sitemap.truncated
 
 
-def test_places_that_are_no_urls_count_towards_the_limit() -> None:
+def test_invalid_locations_count_towards_the_limit() -> None:
     found = read("http://a/\n" + "x\n" * URLS_MAX)
     assert (len(found.urls), found.sitemap.invalid) == (1, URLS_MAX - 1)
     assert found.sitemap.truncated
 
 
 @pytest.mark.parametrize("filling", [" ", "\n"])
-def test_50_mb_are_unpacked_of_a_bomb_and_no_more(filling: str) -> None:
+def test_at_most_50_mb_of_a_bomb_are_unpacked(filling: str) -> None:
     start = urlset(ONE)[: -len("</urlset>")] if filling == " " else ONE + "\n"
     size = BYTES_MAX if filling == " " else ELEMENTS_MAX
     bomb = gzip.compress((start + filling * size + "</urlset>").encode(), 1)
@@ -217,17 +217,17 @@ def test_50_mb_are_unpacked_of_a_bomb_and_no_more(filling: str) -> None:
         ("http://a/\nhttp://a/" + "x" * (TOKEN_MAX + STEP), "line without end"),
     ],
 )
-def test_what_only_costs_is_not_read_on(bomb: str, why: str) -> None:
+def test_endless_tokens_stop_the_reading(bomb: str, why: str) -> None:
     assert why in (read(bomb).sitemap.error or "")
 
 
-def test_elements_without_a_place_end_somewhere() -> None:
+def test_number_of_elements_is_bounded() -> None:
     found = read("<urlset>" + "<a/>" * ELEMENTS_MAX + f"<url><loc>{ONE}</loc></url></urlset>")
     assert (found.urls, found.sitemap.truncated) == ([], True)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_its_size_is_what_was_read_unpacked(packed: bool) -> None:
+def test_size_is_the_unpacked_bytes_read(packed: bool) -> None:
     body = urlset(ONE, head=" " * 3 * STEP).encode()
     assert read(gzip.compress(body) if packed else body).sitemap.size == len(body)
     cut = read(gzip.compress(body)[:-40]).sitemap
@@ -235,18 +235,18 @@ def test_its_size_is_what_was_read_unpacked(packed: bool) -> None:
     assert 0 < cut.size < len(body)
 
 
-def test_of_a_bomb_its_size_is_what_was_unpacked_of_it() -> None:
+def test_size_of_a_bomb_is_what_was_unpacked() -> None:
     bomb = gzip.compress(b"<urlset>" + b" " * 2 * BYTES_MAX, 1)
     assert BYTES_MAX - STEP < read(bomb).sitemap.size <= BYTES_MAX
 
 
-def test_gzip_members_end_somewhere() -> None:
+def test_number_of_gzip_members_is_bounded() -> None:
     packed = gzip.compress(b"\n")
     assert urls(gzip.compress(ONE.encode() + b"\n") + packed * 2 * MEMBERS_MAX) == [ONE]
 
 
 @pytest.mark.parametrize("length", [PLACE_MAX, 7 * STEP])
-def test_a_place_too_long_to_be_parsed_is_none(length: int) -> None:
+def test_location_too_long_to_be_parsed_is_invalid(length: int) -> None:
     long = "http://a/" + "x" * (length - len("http://a/"))
     for body in (urlset(long, ONE), f"{ONE}\n{long}\n"):
         found = read(body)
@@ -259,7 +259,7 @@ def test_a_place_too_long_to_be_parsed_is_none(length: int) -> None:
 @pytest.mark.parametrize(
     "end", ["", "<url><loc>http://a/?x=1&y=2</loc></url></urlset>", "</url>", "<url><", "&x;", "\0"]
 )
-def test_broken_xml_gives_what_came_before(end: str) -> None:
+def test_broken_xml_gives_the_urls_before(end: str) -> None:
     found = read(urlset(ONE, TWO)[: -len("</urlset>")] + end)
     assert found.urls == [ONE, TWO]
     assert (found.sitemap.error or "").startswith("broken XML: ")
@@ -293,14 +293,14 @@ def test_a_document_that_defines_entities_is_refused(definitions: str) -> None:
         "\x1f\x8b",
     ],
 )
-def test_what_is_no_sitemap_has_no_kind_and_says_so(body: str) -> None:
+def test_other_documents_are_no_sitemaps(body: str) -> None:
     found = read(body.encode("latin-1"))
     assert (found.urls, found.sitemap.kind, found.sitemap.found) == ([], None, 0)
     assert found.sitemap.error
 
 
 @pytest.mark.parametrize("encoding", ["no-such", "shift_jis", "hex", "utf-7"])
-def test_an_encoding_that_cannot_be_read_is_an_error_of_the_sitemap(encoding: str) -> None:
+def test_unknown_encoding_is_an_error(encoding: str) -> None:
     found = read(urlset(ONE, head=f"<?xml version='1.0' encoding='{encoding}'?>"))
     assert found.sitemap.error
 
@@ -335,9 +335,7 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS).map("".join), st.booleans())
-def test_whatever_the_bytes_are_nothing_is_raised_and_each_url_is_normal(
-    text: str, packed: bool
-) -> None:
+def test_any_markup_gives_normalised_urls(text: str, packed: bool) -> None:
     body = gzip.compress(text.encode()) if packed else text.encode()
     found = read(body)
     for url in (*found.urls, *found.sitemap.children):
@@ -359,7 +357,7 @@ def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -
 
 
 @pytest.mark.parametrize("name", ["fixed blocks", "dynamic blocks"])
-def test_gzip_that_unpacks_to_nothing_ends_early_in_short_steps(name: str) -> None:
+def test_gzip_of_empty_blocks_ends_early_in_short_steps(name: str) -> None:
     """It was one step, of as many seconds as the body had tens of megabytes."""
     head = gzip.compress(b"")[:10]
     body = head + NOTHING[name].of(20_000_000)

@@ -30,7 +30,7 @@ def links(html: str | bytes, charset: str | None = None) -> list[str]:
     return [url.removeprefix("https://example.com/") for url in read(html, charset).links]
 
 
-def test_a_page_is_read_in_one_go() -> None:
+def test_all_parts_of_a_page_are_read() -> None:
     page = read(
         """<!DOCTYPE html><html lang=" de-AT "><head><title> A
         page  of &quot;text&quot; </title><base href="/base/"><base href="/second/">
@@ -45,7 +45,7 @@ def test_a_page_is_read_in_one_go() -> None:
     assert page.lang == "de-AT"
 
 
-def test_without_a_description_a_page_says_all_that_links_need() -> None:
+def test_undescribed_page_has_links_and_rules() -> None:
     body = b"""<html lang=de><title>A</title><base href="/base/"><link rel=canonical href=c>
         <meta name=robots content=nofollow><meta http-equiv=refresh content="0; url=r"><a href=a>1</a>"""
     plan = reading_plan("krowlspider", follow_nofollow=False, described=False)
@@ -95,7 +95,7 @@ def test_links_are_found_in_document_order(html: str, expected: list[str]) -> No
         "<a href=mailto:a@b.c><a href='javascript:x'><a href='ftp://h/'><a href='//u:p@h/'>",
     ],
 )
-def test_what_only_looks_like_a_link_is_none(html: str) -> None:
+def test_other_elements_are_no_links(html: str) -> None:
     assert links(html + "<!-- --><a href=/end>") in (["end"], [])
     assert "1" not in links(html)
 
@@ -147,7 +147,7 @@ def test_a_base_that_is_of_no_use_leaves_the_page_its_own(base: str) -> None:
     assert page.links == ["https://example.com/dir/x"]
 
 
-def test_a_base_applies_to_links_before_it_and_may_be_another_host() -> None:
+def test_base_applies_to_all_links_and_may_be_another_host() -> None:
     page = read("<a href=x><base target=_top><base href='//other.example/y/'>")
     assert page.links == ["https://other.example/y/x"]
 
@@ -184,7 +184,7 @@ def test_meta_robots_speaks_for_the_page(html: str, nofollow: bool, noindex: boo
         (f"<title>{'x' * (MAX_TITLE - 1)} y</title>", "x" * (MAX_TITLE - 1)),
     ],
 )
-def test_a_title_is_the_first_with_its_whitespace_collapsed_and_cut(html: str, title: str) -> None:
+def test_title_is_the_first_collapsed_and_cut(html: str, title: str) -> None:
     assert read(html).title == title
 
 
@@ -232,9 +232,7 @@ HTML = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=30).map(
 
 
 @given(st.binary() | HTML.map(str.encode), st.none() | st.text(max_size=12))
-def test_no_bytes_raise_and_all_that_is_read_is_normalised(
-    body: bytes, charset: str | None
-) -> None:
+def test_any_bytes_give_normalised_urls(body: bytes, charset: str | None) -> None:
     page = read_page(body, URL, charset)
     assert [normalise(link) for link in page.links] == page.links
     assert len(set(page.links)) == len(page.links) <= MAX_LINKS

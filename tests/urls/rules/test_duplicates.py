@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from krowlspider.urls.rules.duplicates import BODIES, HOSTS, DuplicateBodies
 
 
-def test_equal_bodies_of_a_host_are_counted_and_those_of_another_host_apart() -> None:
+def test_equal_bodies_are_counted_by_host() -> None:
     seen = DuplicateBodies()
     assert [seen.count("a", b"x"), seen.count("a", b"x"), seen.count("a", b"y")] == [1, 2, 1]
     assert [seen.count("b", b"x"), seen.count("a", b"x")] == [1, 3]
 
 
-def test_the_host_that_was_longest_unheard_of_is_forgotten_first() -> None:
+def test_least_recently_counted_host_is_forgotten() -> None:
     seen = DuplicateBodies(hosts=2)
     for host in "abac":
         seen.count(host, b"x")
     assert [seen.count(host, b"x") for host in "acb"] == [3, 2, 1]
 
 
-def test_of_a_host_the_body_that_was_longest_unseen_is_forgotten_first() -> None:
+def test_oldest_body_of_a_host_is_forgotten() -> None:
     seen = DuplicateBodies(bodies=2)
     for body in (b"x", b"y", b"x", b"z"):
         seen.count("a", body)
@@ -31,7 +31,7 @@ def test_of_a_host_the_body_that_was_longest_unseen_is_forgotten_first() -> None
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=1)), max_size=80))
-def test_without_want_of_room_every_count_is_right(pages: list[tuple[str, bytes]]) -> None:
+def test_counts_are_exact_while_there_is_room(pages: list[tuple[str, bytes]]) -> None:
     seen = DuplicateBodies(bodies=300)
     counts: Counter[tuple[str, bytes]] = Counter()
     for host, body in pages:

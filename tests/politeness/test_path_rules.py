@@ -120,14 +120,14 @@ def cpu(job: object, *arguments: object) -> float:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_robots_txt_holds_up_the_loop_for_a_bounded_time(name: str) -> None:
+def test_hostile_robots_txt_takes_bounded_time(name: str) -> None:
     """Measured: 85 ms to read one, 2 ms for a verdict. The limits are those of slow machines."""
     assert cpu(RobotsRules.parse, HOSTILE[name], "krowlspider") < 0.6
     rules = RobotsRules.parse(HOSTILE[name], "krowlspider")
     assert max(cpu(rules.allowed, url) for url in URLS) < 0.02
 
 
-def test_what_takes_too_long_to_decide_is_disallowed() -> None:
+def test_undecided_path_is_disallowed() -> None:
     near = f"allow:/*{'a' * 100}b{'a' * 100}*{{}}"
     rules = RobotsRules.parse(file_of(near, 1000) + b"allow:/b", "krowlspider")
     path = f"{'a' * 1000}b{'a' * 1000}"

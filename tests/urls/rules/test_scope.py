@@ -57,7 +57,7 @@ def test_a_port_of_another_protocol_is_refused_a_seed_too(via: str | None) -> No
         assert refusal(f"https://{host}/", via=via, depth=0) is None
 
 
-def test_same_host_keeps_links_on_the_host_of_their_page_port_included() -> None:
+def test_same_host_keeps_links_on_the_host_of_their_page() -> None:
     assert refusal("http://example.com/", same_host=True) is None
     assert refusal("https://www.example.com/", same_host=True) == "host"
     assert refusal("https://example.com:8080/", same_host=True) == "host"

@@ -34,7 +34,7 @@ def test_an_unknown_host_waits_the_minimum() -> None:
     assert RULE.delay(HostRate()) == 0.25
 
 
-def test_the_first_answer_sets_the_average_and_later_ones_move_it_by_three_tenths() -> None:
+def test_average_of_latencies_moves_by_three_tenths() -> None:
     rate = HostRate()
     assert RULE.after_answer(rate, 1.0) == 5.0
     assert RULE.after_answer(rate, 2.0) == pytest.approx(1.3 * 5)
@@ -42,7 +42,7 @@ def test_the_first_answer_sets_the_average_and_later_ones_move_it_by_three_tenth
 
 
 @pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
-def test_the_delay_of_the_average_stays_between_minimum_and_maximum(
+def test_delay_stays_between_minimum_and_maximum(
     latency: float, wait: float
 ) -> None:
     assert RULE.after_answer(HostRate(), latency) == wait
@@ -51,13 +51,11 @@ def test_the_delay_of_the_average_stays_between_minimum_and_maximum(
 @pytest.mark.parametrize(
     ("crawl_delay", "wait"), [(0.1, 1.0), (10.0, 10.0), (60.0, 60.0), (86_400.0, 300.0)]
 )
-def test_a_crawl_delay_is_a_floor_above_the_maximum_too_up_to_its_own_cap(
-    crawl_delay: float, wait: float
-) -> None:
+def test_crawl_delay_is_a_floor_up_to_its_own_cap(crawl_delay: float, wait: float) -> None:
     assert RULE.after_answer(HostRate(floor=crawl_delay), 0.2) == wait
 
 
-def test_throttling_doubles_the_delay_and_each_quiet_period_halves_it_again() -> None:
+def test_throttling_doubles_and_a_quiet_period_halves() -> None:
     rate = HostRate()
     waits = [RULE.after_throttling(rate, 0.2, None, 0.0) for _ in range(3)]
     assert waits == [2.0, 4.0, 8.0]
@@ -113,7 +111,7 @@ def test_transport_errors_cost_seconds_then_minutes_then_a_day() -> None:
     assert waits == [0.25, 2, 4, 8, 120, 240, 480, 960, 1920, PARKED, PARKED, PARKED]
 
 
-def test_a_host_is_parked_after_ten_errors_and_any_answer_brings_it_back() -> None:
+def test_host_is_parked_after_ten_errors_until_an_answer() -> None:
     rate = HostRate()
     parked = []
     for _ in range(10):
@@ -163,7 +161,7 @@ EVENTS = st.one_of(
     floor=st.floats(0, allow_nan=False),
     events=st.lists(EVENTS),
 )
-def test_whatever_happens_no_wait_is_too_short_or_too_long(
+def test_every_wait_is_within_its_bounds(
     rule: DelayPolicy, floor: float, events: list[tuple[str, ...]]
 ) -> None:
     rate = HostRate(floor=floor)
@@ -191,7 +189,7 @@ def test_whatever_happens_no_wait_is_too_short_or_too_long(
         ("9" * 400, float("inf")),
     ],
 )
-def test_retry_after_is_seconds_or_a_date_in_any_of_three_forms(value: str, seconds: float) -> None:
+def test_retry_after_is_seconds_or_a_date_of_three_forms(value: str, seconds: float) -> None:
     assert parse_retry_after(value, NOON) == seconds
 
 
@@ -205,7 +203,7 @@ def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("far_from_greenwich")
-def test_a_retry_after_without_a_zone_is_in_gmt_wherever_the_crawler_runs() -> None:
+def test_retry_after_without_a_zone_is_in_gmt() -> None:
     assert parse_retry_after("Sun Nov  6 12:02:00 1994", NOON) == 120.0
 
 
