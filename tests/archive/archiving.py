@@ -20,8 +20,9 @@ import os
 import random
 import runpy
 import sys
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.test import get_crawler
 
@@ -38,6 +39,9 @@ from krowlspider.urls.host import domain_of
 
 from .captures import Odd, capture
 from .syscalls import be_watched
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +64,8 @@ def odd_of(number: int) -> Odd:
     return Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise, noise)
 
 
-def job_in(folder: Path) -> Job:
+@cache
+def crawler_in(folder: Path) -> Crawler:
     ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
     given = {
         "KROWL_CONTACT": "you@example.org",
@@ -70,11 +75,11 @@ def job_in(folder: Path) -> Job:
         "KROWL_SEEN_CAPACITY": 1000,
         "JOBDIR": str(folder),
     }
-    return Job.of(get_crawler(settings_dict={**ours, **given}))
+    return get_crawler(settings_dict={**ours, **given})
 
 
 async def archive(folder: Path, pages: int) -> int:
-    crawl = job_in(folder)
+    crawl = Job.of(crawler_in(folder))
     try:
         crawl.open()
     except JobError as error:
@@ -112,18 +117,18 @@ def serve() -> None:
     # A full disk is tried again at once.
     writer._TRY_AGAIN = job._TRY_AGAIN = job._TRY_AGAIN_MAX = 0.001
     logging.basicConfig(level=logging.INFO)
-    # What takes each process long the first time, and starts no thread, which a fork would leave
-    # behind.
-    job_in(Path())
     domain_of("a.test")
     for line in sys.stdin:
         order: dict[str, Any] = json.loads(line)
+        folder = Path(order["folder"])
+        # Slow to make, and without a thread, which a fork would leave behind.
+        crawler_in(folder)
         child = os.fork()
         if not child:
             code = 1
             try:
                 be_watched(order["watch"])
-                code = asyncio.run(archive(Path(order["folder"]), order["pages"]))
+                code = asyncio.run(archive(folder, order["pages"]))
             except BaseException:
                 logger.exception("unexpected")
             finally:

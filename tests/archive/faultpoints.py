@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.cdxj import index_file, index_path, write_index
@@ -111,15 +112,16 @@ class EachName:
 
 
 class EachCall:
-    """Picks, run by run, the next call that ``wanted`` does not refuse."""
+    """Picks, run by run, the next call that ``wanted`` does not refuse, up to the ``most``."""
 
-    def __init__(self, wanted: Callable[[str], bool]):
+    def __init__(self, wanted: Callable[[str], bool], most: float = inf):
         self._wanted = wanted
+        self._most = most
         self.done: list[str] = []
         self._seen = 0
 
     def __call__(self, name: str, began: bool) -> bool:
-        if not self._wanted(name):
+        if len(self.done) == self._most or not self._wanted(name):
             return False
         self._seen += 1
         if self._seen <= len(self.done):

@@ -13,7 +13,6 @@ import ctypes
 import fcntl
 import os
 import platform
-import resource
 import select
 import signal
 import socket
@@ -43,6 +42,8 @@ _NUMBERS = {
     },
 }[platform.machine()]
 # fmt: on
+# The same on both.
+_PIDFD_GETFD = 438
 _NAMES = {number: name for name, number in _NUMBERS.items()}
 # Those whose first argument is a path, and whose first two are a folder's descriptor and a path.
 _OF_PATH = {"truncate", "rename", "mkdir", "link", "unlink"}
@@ -138,8 +139,6 @@ class Watch:
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(f"\0{self.address}")
         self._door.listen()
-        # Of the size of a file, to be put back.
-        self._limits: tuple[int, int] | None = None
 
     def close(self) -> None:
         self._door.close()
@@ -169,23 +168,17 @@ class Watch:
         notification = bytearray(_NOTIFICATION.size)
         fcntl.ioctl(listener, _RECEIVE, notification, True)
         identity, thread, _, number, _, _, *arguments = _NOTIFICATION.unpack(notification)
-        if self._limits is not None:
-            resource.prlimit(process, resource.RLIMIT_FSIZE, self._limits)
-            self._limits = None
         call = _call(_NAMES[number], thread, arguments)
         act = decide(call)
-        if act is Act.KILL_HALF:
-            _write_half(call, thread, arguments)
+        done = 0
+        if act in {Act.HALF, Act.KILL_HALF}:
+            done = _write_half(call, process, arguments)
         if act in {Act.KILL, Act.KILL_HALF}:
             os.kill(process, signal.SIGKILL)
             return
-        if act is Act.HALF:
-            # The kernel itself stops at the limit, until the next call.
-            limits = resource.prlimit(process, resource.RLIMIT_FSIZE)
-            end = _place(call, thread, arguments) + call.size // 2
-            self._limits = resource.prlimit(process, resource.RLIMIT_FSIZE, (end, limits[1]))
-        fails = isinstance(act, int)
-        response = _RESPONSE.pack(identity, 0, -act if fails else 0, 0 if fails else _CONTINUE)
+        error = -act if isinstance(act, int) else 0
+        flags = _CONTINUE if act is Act.PASS else 0
+        response = _RESPONSE.pack(identity, done, error, flags)
         fcntl.ioctl(listener, _SEND, bytearray(response), True)
 
 
@@ -213,22 +206,20 @@ def _text(proc: Path, address: int) -> str:
         )
 
 
-def _place(call: Call, thread: int, arguments: list[int]) -> int:
-    """Where in its file a write begins."""
-    if call.name == "pwrite64":
-        return arguments[3]
-    told = Path(f"/proc/{thread}/fdinfo/{arguments[0]}").read_text()
-    return int(told.split()[1])
-
-
-def _write_half(call: Call, thread: int, arguments: list[int]) -> None:
-    """Do the first half of a write in the place of a process that is to die."""
-    with Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory:
+def _write_half(call: Call, process: int, arguments: list[int]) -> int:
+    """Do the first half of a write in the place of a process, and return its length."""
+    with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
         half = os.pread(memory.fileno(), call.size // 2, arguments[1])
-    # That link opens a file that has no name any more, too.
-    descriptor = os.open(f"/proc/{thread}/fd/{arguments[0]}", os.O_WRONLY)
+    handle = os.pidfd_open(process)
+    # The same open file, so that the process goes on behind the half.
+    descriptor = _libc.syscall(_PIDFD_GETFD, handle, ctypes.c_int(arguments[0]), 0)
+    os.close(handle)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
     try:
-        os.pwrite(descriptor, half, _place(call, thread, arguments))
+        if call.name == "pwrite64":
+            return os.pwrite(descriptor, half, arguments[3])
+        return os.write(descriptor, half)
     finally:
         os.close(descriptor)
 

@@ -22,17 +22,7 @@ from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.test_crawl import QUICK, stored
 
-from .faultpoints import (
-    PAGES,
-    Archiving,
-    EachCall,
-    EachName,
-    Left,
-    Plan,
-    assert_goes_on,
-    contents,
-    dead_job,
-)
+from .faultpoints import PAGES, Archiving, EachCall, EachName, Left, Plan, assert_goes_on, contents
 from .syscalls import Act, Call, Watch, takes_room
 
 if TYPE_CHECKING:
@@ -58,18 +48,6 @@ STEPS = {
 FAILED, NOT_OPENED = 3, 2
 # Tries that find the disk full.
 TRIES = 3
-
-
-@pytest.fixture(scope="module")
-def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
-    process = Archiving(tmp_path_factory.mktemp("log") / "log")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def dead(archiving: Archiving, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return dead_job(archiving, tmp_path_factory.mktemp("dead") / "job")
 
 
 def needs_room(name: str) -> bool:
@@ -181,26 +159,25 @@ def assert_each_ends_in_order(
             assert each.left.archived == before.archived + once, f"{point}: not each page once"
 
 
-# The first call of each kind, or all.
-EXTENT = pytest.mark.parametrize(
-    "each", [EachName, pytest.param(EachCall, marks=pytest.mark.slow)], ids=["kinds", "all"]
-)
+def test_disk_that_fails_at_a_step_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
+    """The next start mends what is left."""
+    steps = EachName(STEPS.__contains__)
+    assert_each_ends_in_order(archiving, dead, steps, errno.EIO)
+    assert set(steps.done) == STEPS
 
 
-@EXTENT
-def test_failing_disk_ends_the_crawl_and_the_next_start_mends(
-    archiving: Archiving, dead: Path, each: type[EachName | EachCall]
-) -> None:
-    calls = each(of_archive)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_disk_that_fails_at_any_call_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
+    calls = EachCall(of_archive)
     assert_each_ends_in_order(archiving, dead, calls, errno.EIO)
     assert set(calls.done) >= STEPS
 
 
-@EXTENT
-def test_full_disk_is_waited_for_unless_a_sync_failed(
-    archiving: Archiving, dead: Path, each: type[EachName | EachCall]
-) -> None:
-    calls = each(can_lack_room)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_full_disk_is_waited_for_unless_a_sync_failed(archiving: Archiving, dead: Path) -> None:
+    calls = EachCall(can_lack_room)
     assert_each_ends_in_order(archiving, dead, calls, errno.ENOSPC)
     assert set(calls.done) >= STEPS - {"openat archive"}
 
@@ -210,7 +187,7 @@ def test_full_disk_is_waited_for_unless_a_sync_failed(
 def test_full_disk_that_fails_to_cut_back_ends_the_crawl(
     archiving: Archiving, dead: Path, also: str
 ) -> None:
-    calls = EachCall("write open file".__eq__)
+    calls = EachCall("write open file".__eq__, most=2)
     found = list(outcomes(archiving, dead, calls, lambda: FullDisk(also)))
     codes = {each.code for each in found}
     assert FAILED in codes, codes
@@ -284,14 +261,8 @@ def test_crawl_with_a_failing_disk_exits_with_3(tmp_path: Path, step: str) -> No
         assert_whole(web, again, plan)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "write open file",
-        pytest.param("rename open file", marks=pytest.mark.slow),
-        pytest.param("create open file", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["write open file", "rename open file", "create open file"])
 def test_crawl_with_a_full_disk_archives_each_page_once(tmp_path: Path, step: str) -> None:
     with MockWeb(graph=GRAPH) as web:
         crawl, plan = faulty_crawl(web, tmp_path, step, FullDisk(), code=0)

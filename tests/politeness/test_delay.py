@@ -42,9 +42,7 @@ def test_average_of_latencies_moves_by_three_tenths() -> None:
 
 
 @pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
-def test_delay_stays_between_minimum_and_maximum(
-    latency: float, wait: float
-) -> None:
+def test_delay_stays_between_minimum_and_maximum(latency: float, wait: float) -> None:
     assert RULE.after_answer(HostRate(), latency) == wait
 
 

@@ -19,7 +19,7 @@ import uvloop
 from tests.fetch.web import answering, client, fetch, serve
 
 ROOT = Path(__file__).resolve().parents[3]
-CONNECTIONS = 200
+CONNECTIONS = 100
 # 62 here; of uvloop's own TLS 427.
 MOST_KB = 110
 BODY = bytes(250_000)
