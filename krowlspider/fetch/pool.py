@@ -28,9 +28,6 @@ class Pool:
         self._idle: OrderedDict[Origin, tuple[Connection, float]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._idle)
-
     def take(self, origin: Origin) -> Connection | None:
         """Return an open idle connection to ``origin``, or None; the caller owns it from now on.
 

@@ -28,7 +28,7 @@ def test_the_longest_idle_is_closed_when_there_are_too_many() -> None:
     pool.put(a)
     pool.put(b)
     pool.put(c)
-    assert (a.closed, b.closed, c.closed, len(pool)) == (True, False, False, 2)
+    assert (a.closed, b.closed, c.closed) == (True, False, False)
 
 
 def test_none_are_kept_when_none_may_be() -> None:
@@ -86,7 +86,7 @@ def test_a_closed_connection_is_neither_kept_nor_given() -> None:
     a, b = connection(clockwork, "a"), connection(clockwork, "b")
     a.close()
     pool.put(a)
-    assert len(pool) == 0
+    assert pool.take(a.origin) is None
     pool.put(b)
     b.close()
     assert pool.take(b.origin) is None

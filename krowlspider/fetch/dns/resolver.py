@@ -153,9 +153,6 @@ class Resolver:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._nameservers.close()
 
-    def __len__(self) -> int:
-        return len(self._cache)
-
     async def _look_up(self, name: str) -> _Answer:
         begun = self._clock()
         try:

@@ -213,7 +213,6 @@ def test_answer_is_kept_for_its_ttl_within_bounds(ttl: int, kept: int) -> None:
             await made.close()
             await made.resolve("a.test")
             assert len(zone.asked) == 1
-            assert len(made) == 1
             clock.now += 1
             await made.close()
             zone.names["a.test"] = NXDOMAIN
@@ -275,7 +274,6 @@ def test_servers_that_are_down_are_not_cached() -> None:
         async with resolver([closed_port()]) as made:
             for _ in range(2):
                 assert type(await failure(made, "a.test")) is NameServersDown
-            assert len(made) == 0
             assert (made.stats.questions, made.stats.cached) == (2, 0)
 
     asyncio.run(main())
@@ -336,10 +334,8 @@ def test_cache_drops_the_least_recently_used() -> None:
         async with nameserver({**names}) as zone, resolver(zone, cache_size=3) as made:
             for i in (0, 1, 2, 0, 3):
                 await made.resolve(f"{i}.test")
-            assert len(made) == 3
-            before = len(zone.asked)
-            await made.resolve("0.test")
-            assert len(zone.asked) == before
+            kept = [i for i in range(5) if made.known(f"{i}.test")]
+            assert kept == [0, 2, 3]
 
     asyncio.run(main())
 
