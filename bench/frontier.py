@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from extensions.gc_tuning import collecting_less
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate, Frontier
-from krowlspider.frontier.hosts.limits import Limits
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.limits import Limits
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.store import LevelStore
@@ -140,11 +141,11 @@ def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
     """Pop, release and acknowledge, commits included."""
     begun = time.perf_counter()
     frontier = _open(folder)
-    first = frontier.pop_host()
+    first = frontier.schedule.pop()
     assert first is not None
-    assert frontier.pop(first) is not None
+    assert frontier.queues.pop(first) is not None
     opened = time.perf_counter() - begun
-    frontier.release(first, DELAY)
+    frontier.schedule.release(first, DELAY)
     settle()
     spent, own, latencies = time.process_time(), time.thread_time(), []
     for count in range(min(POPS, urls // 4)):
@@ -177,13 +178,13 @@ def settle() -> None:
 
 
 def _next(frontier: Frontier) -> Host | None:
-    host = frontier.pop_host()
+    host = frontier.schedule.pop()
     if host is None:
         # Every host rests.
         time.sleep(0.005)
         return None
-    lease = frontier.pop(host)
-    frontier.release(host, DELAY)
+    lease = frontier.queues.pop(host)
+    frontier.schedule.release(host, DELAY)
     if lease is not None:
         frontier.acknowledge(lease)
     return host

@@ -29,12 +29,14 @@ from krowlspider.cluster.handover.sender import HandoverSender
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate, Frontier
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.chunks import BadChunk
 from krowlspider.frontier.handover.departure import Departures
-from krowlspider.frontier.hosts.scheduling import HostBusyError
-from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.frontier.robots.fetch import RetryLimits
+from krowlspider.frontier.robots.fetches import RobotsFetches
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.store import LevelStore
@@ -66,18 +68,19 @@ class Node:
             self.store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time
         )
         self.hasher = IdentityHasher(1)
-        gate = RobotsGate(
+        robots = RobotsFetches(
             self.frontier,
             agent="krowlspider",
             ttl=86_400.0,
-            patience=RetryLimits(2, 5),
-            crawl_delay_max=300.0,
+            limits=RetryLimits(2, 5),
             wall=time.time,
         )
         self.departures = Departures(
-            self.frontier, self.store, gate, node="here", identify=self._identify
+            self.frontier, self.store, robots, node="here", identify=self._identify
         )
-        self.arrivals = Arrivals(self.frontier, self.store, gate, self._identify, url_max=2048)
+        self.arrivals = Arrivals(
+            self.frontier, self.store, robots.cache, self._identify, url_max=2048
+        )
 
     def _identify(self, entry: Entry) -> bytes:
         return self.hasher.key(entry.url)

@@ -24,7 +24,7 @@ from bench.filled import HOSTS_A_BATCH, any_web, filling
 from bench.page import SETTINGS
 from krowlspider.cluster.membership import SEED_SIZE
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.urls.canonical import IdentityHasher
 from tests.cluster.servers import consul_agent, free_port, redis_server
 from tests.crawling import ROOT, Crawl

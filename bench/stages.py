@@ -30,7 +30,7 @@ STAGES = (
     ("request build", r"RequestCodec\.request|page_request|_request_headers|fetch/http/request\.py"),
     ("connect", r"fetch/(dial|guard)\.py|fetch/dns/|Scheduler\.reserve_address"),
     ("archive", r"krowlspider/(archive/|crawl/provenance\.py)|DownloadHandler\._archive|_capture |\._written "),
-    ("decode", r"fetch/http/decode\.py|DownloadHandler\._response|_headers \(krowlspider/engine/handler|responsetypes"),
+    ("decode", r"fetch/http/decode\.py|(?:response_of|headers_of) \(krowlspider/engine/responses|responsetypes"),
     ("send and receive", r"krowlspider/(fetch/|engine/handler\.py)|uv__(stream_io|read|write|stream_destroy|finish_close)|UVStream|TCPTransport"),
     ("canonicalise", r"normalise|_accept |can_ada"),
     ("parse", r"urls/page/(links|bound|headers)\.py|BroadSpider\._?(parse|read)|frostwork"),
@@ -39,7 +39,7 @@ STAGES = (
     ("enqueue", r"Frontier\.(add|_append|_add)|Intake\.|Scheduler\.enqueue|BroadSpider\._(follow|discover)|RequestCodec\.entry|LevelStore\.write"),
     ("politeness", r"middlewares/politeness|politeness/delay|outage|(Frontier|HostScheduler)\.(release|wait|give_back|defer)|Scheduler\.ended"),
     ("ack and commit", r"Frontier\.(acknowledge|begin_commit|end_commit)|Commit\.|commit|checkpoint|Scheduler\._over"),
-    ("marks of pages at work", r"frontier/poison|engine/crash_marking"),
+    ("marks of pages at work", r"frontier/work_mark|engine/crash_marking"),
     ("stats", r"scrapy/(statscollectors|extensions)|extensions/status"),
     ("engine", r"\((scrapy/(?!http/|cmdline|crawler|__main__)|twisted/(?!internet/asyncioreactor)|krowlspider/engine/(downloader|runner)|middlewares/|asyncio/|concurrent/)"),
 )  # fmt: skip

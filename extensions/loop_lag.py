@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from krowlspider.crawl.monitoring.loop_lag import Lateness
-from krowlspider.crawl.status import figures_wanted
+from krowlspider.crawl.status import figures_wanted, publish
 
 if TYPE_CHECKING:
     from typing import Self
@@ -21,12 +21,11 @@ class LoopLag:
     """Runs a timer every 20 ms and records by how many milliseconds it is late.
 
     A page waits for the event loop as this timer does. So the delay shows both a stalled step and
-    a long queue of ready callbacks. The clock of uvloop has whole milliseconds, so a delay of 1 ms
-    or less means nothing.
+    a long queue of ready callbacks.
     """
 
     def __init__(self, crawler: Crawler):
-        self._crawler = crawler
+        self._stats = crawler.stats
         self._interval = crawler.settings.getfloat("KROWL_STATUS_INTERVAL")
         self._timer: asyncio.TimerHandle | None = None
         crawler.signals.connect(self._start, signals.engine_started)
@@ -38,38 +37,21 @@ class LoopLag:
         return cls(crawler)
 
     def _start(self) -> None:
-        now = time.monotonic()
-        self._late = Lateness(now)
-        self._renewal = now + self._interval
-        self._plan(now)
+        self._late = Lateness(time.monotonic(), self._interval)
+        self._plan()
 
-    def _plan(self, now: float) -> None:
+    def _plan(self) -> None:
         # Not call_at(): uvloop's clock stands still during a callback and has whole milliseconds.
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._late.planned - now, self._met)
+        wait = self._late.planned - time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(wait, self._met)
 
     def _met(self) -> None:
-        now = time.monotonic()
-        self._late.met(now)
-        if now >= self._renewal:
-            self._renewal = now + self._interval
-            self._renew()
-        self._plan(now)
-
-    def _renew(self) -> None:
-        self._publish()
-        put, recent = self._crawler.stats.set_value, self._late.renew()
-        put("krowl/loop/recent_lag_p99_ms", recent.quantile_ms(990))
-        put("krowl/loop/recent_lag_max_ms", recent.max_ms)
+        publish(self._stats, self._late.met(time.monotonic()))
+        self._plan()
 
     def _publish(self) -> None:
-        if self._timer is None:
-            return
-        put, whole = self._crawler.stats.set_value, self._late.whole
-        put("krowl/loop/lag_p50_ms", whole.quantile_ms(500))
-        put("krowl/loop/lag_p99_ms", whole.quantile_ms(990))
-        put("krowl/loop/lag_p999_ms", whole.quantile_ms(999))
-        put("krowl/loop/lag_max_ms", whole.max_ms)
+        if self._timer is not None:
+            publish(self._stats, self._late.figures())
 
     def _stop(self) -> None:
         if self._timer is not None:

@@ -1,11 +1,7 @@
-"""Extension: serve the stats of the crawl to Prometheus.
-
-The address is http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH.
-"""
+"""Extension: serve the stats of the crawl to Prometheus."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -23,13 +19,9 @@ if TYPE_CHECKING:
 
     from krowlspider.crawl.monitoring.endpoint import Endpoint
 
-logger = logging.getLogger(__name__)
-
 
 class Metrics:
     """Serves the stats as they are at the time of each request.
-
-    `krowlspider.crawl.monitoring.metrics` defines the names of the metrics.
 
     :raises NotConfigured: PROMETHEUS_ENABLED is off
     """
@@ -42,6 +34,8 @@ class Metrics:
         self._host: str = settings["PROMETHEUS_HOST"]
         self._ports = port_range(settings["PROMETHEUS_PORT"])
         self._path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
+        labels = {"spider": crawler.spidercls.name, "version": __version__}
+        self._registry = registry(crawler.stats.get_stats, labels)
         self._endpoint: Endpoint | None = None
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._stop, signals.engine_stopped)
@@ -51,22 +45,11 @@ class Metrics:
         return cls(crawler)
 
     async def _start(self) -> None:
-        assert self._crawler.spider is not None
-        self._registry = registry(
-            self._crawler.stats.get_stats,
-            {"spider": self._crawler.spider.name, "version": __version__},
-        )
         # Importing aiohttp is slow, so it is imported only if metrics are served.
         from krowlspider.crawl.monitoring.endpoint import Endpoint, Page  # noqa: PLC0415
 
         self._endpoint = Endpoint(self._path, Page(self._text).get)
-        try:
-            host, port = await self._endpoint.open(self._host, self._ports)
-        except OSError as error:
-            logger.warning("There are no metrics for Prometheus: %s", error)
-        else:
-            shown = f"[{host}]" if ":" in host else host
-            logger.info("Metrics for Prometheus at http://%s:%d%s", shown, port, self._path)
+        await self._endpoint.serve(self._host, self._ports)
 
     def _text(self) -> bytes:
         self._crawler.signals.send_catch_log(figures_wanted)

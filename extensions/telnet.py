@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# This file is in the job folder while the crawl runs.
 PASSWORD = "telnet-password"  # noqa: S105 - the name of its file
 
 
 class TelnetConsole(telnet.TelnetConsole):
     """Writes a generated password to a file that only its owner can read, and never logs it.
 
-    Anyone with the password can run Python in the crawl, and many people read logs. If
-    TELNETCONSOLE_PASSWORD is set, no password is generated and no file is written.
+    Anyone with the password can run Python in the crawl, and many people read logs.
     """
 
     def __init__(self, crawler: Crawler):

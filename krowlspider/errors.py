@@ -12,8 +12,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class KrowlError(Exception):
     """A mistake of the user or a fault of the machine.
 
-    The message is one line that names the wrong input and the way out. A command prints it and
-    exits with status 2.
+    The message is one line that names the wrong input and the way out.
     """
 
 

@@ -1,8 +1,8 @@
 """All configuration of krowlspider: each value with its unit and its reason.
 
 Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, with scrapyd's
-``-d setting=NAME=VALUE``, or in a copy of this module. ``KROWL_*`` values are checked when a crawl starts
-(``krowlspider.config.validation``); an unknown or impossible one stops the start.
+``-d setting=NAME=VALUE``, or in a copy of this module. An unknown or invalid ``KROWL_`` setting
+stops the start (``krowlspider.config.validation``).
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +12,7 @@ from scrapy.settings import default_settings
 
 from krowlspider import __version__
 
-# --- Project -------------------------------------------------------------------------------------
+# --- Project --------------------------------------------------------------------------------------
 
 BOT_NAME = "krowlspider"
 SPIDER_MODULES = ["krowlspider.spiders"]
@@ -21,28 +21,29 @@ COMMANDS_MODULE = "krowlspider.commands"
 # Checks the settings before anything else is built.
 ADDONS = {"krowlspider.config.validation.ValidationAddon": 0}
 
-# Who runs this crawl: an e-mail address or a URL that a site owner can reach. Required: it goes into the
-# User-Agent and into every WARC file. There is no default, so that nobody crawls without a name.
+# Who runs this crawl: an e-mail address or a URL where a site owner can reach you. It is part of
+# the User-Agent and of every WARC file. There is no default, so that nobody crawls without a name.
 KROWL_CONTACT = None
-# The User-Agent; {contact} is replaced by KROWL_CONTACT.
+# The User-Agent of every request; {contact} is replaced by KROWL_CONTACT.
 USER_AGENT = f"krowlspider/{__version__} (+{{contact}})"
 # The product token looked for in robots.txt (RFC 9309, section 2.2.1).
 ROBOTSTXT_USER_AGENT = "krowlspider"
-# False ignores robots.txt: for an archive of your own site only.
+# False ignores robots.txt: only for an archive of your own site.
 ROBOTSTXT_OBEY = True
 
-# --- The three seams with Scrapy's engine ---------------------------------------------------------
+# --- Seams with Scrapy's engine -------------------------------------------------------------------
 
+# Each must be this class or one derived from it.
 SCHEDULER = "krowlspider.engine.scheduler.Scheduler"
 DUPEFILTER_CLASS = "krowlspider.engine.dupefilter.DupeFilter"
 DOWNLOADER = "krowlspider.engine.downloader.Downloader"
-# No other scheme: a link must not read local files or other protocols' servers.
+# No other scheme: a link must not read local files or reach servers of other protocols.
 DOWNLOAD_HANDLERS_BASE = {
     "http": "krowlspider.engine.handler.DownloadHandler",
     "https": "krowlspider.engine.handler.DownloadHandler",
 }
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
-# uvloop is the faster event loop; it has no build for Windows or PyPy, where asyncio's own loop serves.
+# uvloop is faster. It has no build for Windows or PyPy: there asyncio's own loop is used.
 try:
     version("uvloop")
 except PackageNotFoundError:
@@ -54,90 +55,90 @@ else:
 
 # Requests in flight, all hosts together.
 CONCURRENT_REQUESTS = 256
-# Items of one response handled at once. Scrapy starts that many tasks per response: 100 halves the pages per second.
+# Items of one response processed at once. Above 1, Scrapy starts as many tasks for each response.
 CONCURRENT_ITEMS = 1
-# Bytes of responses in callbacks before the engine stops popping. Pages that become items wait here for their WARC offset, so this
-# is the same 64 MB as the archive's queue.
+# Bytes of responses in callbacks before the engine stops popping. Pages that become items wait in
+# their callback for their WARC offset, so this is the same as KROWL_WARC_QUEUE.
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 1024 * 1024
-# Seconds for a whole fetch, name look-up to last byte.
+# Seconds for a whole fetch, from the name look-up to the last byte.
 DOWNLOAD_TIMEOUT = 60
 # Seconds to connect to an address of a host, TLS included; up to three addresses are tried.
 KROWL_CONNECT_TIMEOUT = 10.0
-# Seconds from the request's last byte to the answer's first.
+# Seconds from the last byte of the request to the first of the answer.
 KROWL_FIRST_BYTE_TIMEOUT = 30.0
-# Bytes a second at which an answer is to come once it has begun, over any 10 s; a slower one is cut
-# off after 10 to 20 s, counted as an error of its host, and tried again. A modem of 9600 baud has
-# 1000. Lost are servers that send a head at once and take over 10 s for the page. 0: at any rate,
-# until DOWNLOAD_TIMEOUT.
+# Bytes a second that an answer must have on average over any 10 s, once it has begun; a slower one
+# is cut off after 10 to 20 s and counts as an error of its host. A modem of 9600 baud has 1000.
+# Servers that send a head at once and then think for over 10 s are lost. 0: no limit.
 KROWL_BODY_RATE_MIN = 500
-# Bytes of a body, as received and again after decoding. A page with more is dropped; what had come of it is in the
-# WARC file, marked as cut where it was cut.
+# Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
+# record has the bytes that came, marked as truncated.
 DOWNLOAD_MAXSIZE = 10 * 1024 * 1024
-# Bytes of bodies in memory, all together: received, decoded, in callbacks, waiting for the archive.
-# With as many, nothing more is fetched and large bodies wait, which is told as
-# krowl/memory/waits_count; memory besides is 0.2 GB and what the frontier takes. 0: a quarter of
-# what the machine, or the control group (container) of the process, has.
+# Bytes of all bodies in memory: received, decoded, in callbacks, waiting for the archive. Over the
+# limit nothing more is fetched and large bodies wait (krowl/memory/waits_count). The process needs
+# 0.2 GB and the memory of the frontier besides. 0: a quarter of the memory of the machine or of
+# the container.
 KROWL_MEMORY_LIMIT = 0
-# 0: no warning for large bodies, they are ordinary in a broad crawl.
+# 0: no warning for large bodies, which are ordinary in a broad crawl.
 DOWNLOAD_WARNSIZE = 0
-# Seconds an unused connection is kept: longer than most delays, shorter than most servers' own limit.
+# Seconds that an unused connection is kept: longer than most delays, shorter than the limit of most
+# servers.
 KROWL_KEEPALIVE = 15.0
-# Requests to a host in a row, each after its delay, before those that have waited longer have their turn: so nine of ten go over
-# a connection that is open. Only where the delay is shorter than KROWL_KEEPALIVE. 1: each host in its turn.
+# Requests to a host in a row, each after its delay, before hosts that have waited longer. With 10,
+# nine of ten use an open connection. Only where the delay is shorter than KROWL_KEEPALIVE. 1: hosts
+# take turns.
 KROWL_SESSION_REQUESTS = 10
 
 # --- Which addresses may be fetched ---------------------------------------------------------------
 
-# CIDR list of addresses that may be fetched although they are not public: intranets, tests. Every other loopback,
-# private, link-local (cloud metadata) or reserved address is refused when connecting.
+# Networks (CIDR) that may be fetched although they are not public: intranets, tests. Every other
+# loopback, private, link-local (cloud metadata) or reserved address is refused when connecting.
 KROWL_ALLOW_ADDRESSES: list[str] = []
-# Ports that links, redirects and sitemaps may lead to, besides 80 of http and 443 of https: one by
-# itself ("8080") on each host; of a range ("1024-65535") one for each host name, the first that is
-# found, and 8 for each address. Seeds and the requests of your own spiders may have any port but
-# those that browsers refuse too: 22, 25, 6667 ... are never asked.
+# Ports that links, redirects and sitemaps may lead to. A single port ("8080") is allowed on each
+# host. Of a range ("1024-65535") each host name may use one port, the first that is found, and each
+# address 8. Seeds and the requests of your own spiders may have any port but those that browsers
+# refuse (22, 25, 6667 ...).
 KROWL_PORTS = ["80", "443", "8080", "8443", "1024-65535"]
-# Fixed names: {"name": "address"} or {"*.suffix": "address"}, before any resolver.
+# Fixed names, used before any resolver: {"name": "address"} or {"*.suffix": "address"}.
 KROWL_RESOLVE: dict[str, str] = {}
 # DNS servers ("1.2.3.4" or "1.2.3.4:53"); empty: those of /etc/resolv.conf.
 KROWL_DNS_SERVERS: list[str] = []
-# Seconds for one name look-up, all tries together.
+# Seconds for one name look-up with all its tries.
 KROWL_DNS_TIMEOUT = 5.0
-# Names remembered; about 300 bytes each.
+# Names kept in the DNS cache; about 300 bytes each.
 DNSCACHE_SIZE = 100_000
 
 # --- Politeness -----------------------------------------------------------------------------------
 
 # Delay between two requests to a host: this times the moving average of its latency ...
 KROWL_DELAY_FACTOR = 5.0
-# ... but at least this (seconds) ...
+# ... at least so many seconds ...
 KROWL_DELAY_MIN = 0.25
-# ... and at most this (seconds); robots.txt's crawl-delay and backing off may ask for more.
+# ... and at most so many; a Crawl-delay and backoff may be longer.
 KROWL_DELAY_MAX = 30.0
-# Seconds; a host whose robots.txt asks for more is retired: its URLs are dropped with the reason "crawl_delay".
+# Seconds. The URLs of a host whose Crawl-delay is longer are dropped with the reason "crawl_delay".
 KROWL_CRAWL_DELAY_MAX = 300.0
-# Seconds; a larger Retry-After counts as this.
+# Seconds. A longer Retry-After counts as this.
 KROWL_RETRY_AFTER_MAX = 3600.0
 # Requests in flight to one registrable domain, all its hosts together.
 KROWL_DOMAIN_CONCURRENCY = 2
 # Requests in flight to one IP address, or to the /64 of an IPv6 one, all hosts there together: one
-# machine may serve thousands. With it a block of addresses, an IPv4 /24 or IPv6 /48, has a quarter
+# machine may serve thousands of hosts. A block of addresses (IPv4 /24, IPv6 /48) may have a quarter
 # of CONCURRENT_REQUESTS. 0: no limit for either.
 KROWL_IP_CONCURRENCY = 8
-# Seconds from one request to an IP address, or to a /64, to the next, all hosts there together,
-# robots.txt counted: 10 a second, which a machine that serves many sites bears. When three hosts
-# there in a row answer 429 or 503 it backs off as a host does, by up to 60 s of their Retry-After.
-# 0: neither.
+# Seconds between two requests to one IP address, or /64, all hosts there together, robots.txt
+# included. When three hosts there in a row answer 429 or 503, the address backs off as a host does,
+# by up to 60 s of their Retry-After. 0: neither.
 KROWL_IP_DELAY_MIN = 0.1
-# Seconds a robots.txt is used before it is fetched again (RFC 9309, section 2.4: at most 24 hours).
+# Seconds until a robots.txt is fetched again (RFC 9309, section 2.4: at most 24 hours).
 KROWL_ROBOTS_TTL = 86_400.0
-# Times a page is asked again after a transport error or a RETRY_HTTP_CODES status.
+# Retries of a page after a transport error or a status in RETRY_HTTP_CODES.
 RETRY_TIMES = 2
-# Seconds from a failed try of a page to its next, doubled with each try, an hour at most. The host's other pages go
-# on meanwhile.
+# Seconds from a failed try of a page to the next. They double with each try, up to an hour. Other
+# pages of the host go on meanwhile.
 KROWL_RETRY_DELAY = 30.0
-# Answers that may be different next time. 429 and 503 are the host asking for rest: see KROWL_THROTTLING_TIMES.
+# Statuses that may be different next time. 429 and 503 ask for rest: see KROWL_THROTTLING_TIMES.
 RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
-# Errors after which a page is asked again: Scrapy's own less those of its download handlers, which are not used.
+# Errors after which a page is retried: Scrapy's own, without those of its download handlers.
 RETRY_EXCEPTIONS = [
     "scrapy.exceptions.CannotResolveHostError",
     "scrapy.exceptions.DownloadConnectionRefusedError",
@@ -145,57 +146,58 @@ RETRY_EXCEPTIONS = [
     "scrapy.exceptions.DownloadTimeoutError",
     "scrapy.exceptions.ResponseDataLossError",
 ]
-# Times a page is asked again after 429 or 503, each time later.
+# Retries of a page after 429 or 503, each time later.
 KROWL_THROTTLING_TIMES = 10
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES = 10
 
 # --- Sitemaps -------------------------------------------------------------------------------------
 
-# Whether the broad spider reads the sitemaps of each host: those that its robots.txt names, and /sitemap.xml. They
-# are found with robots.txt, so ROBOTSTXT_OBEY = False turns them off as well. Each is a page like any other in all
-# limits, max_pages included, but may have 50 MB.
+# True: the broad spider reads the sitemaps that a robots.txt names, and /sitemap.xml. With
+# ROBOTSTXT_OBEY = False it reads none. All limits for pages hold for sitemaps, max_pages included,
+# but a sitemap may have 50 MB.
 KROWL_SITEMAPS = True
 
 # --- Frontier -------------------------------------------------------------------------------------
 
 # Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
 JOBDIR = None
-# Seconds between two group commits: WARC files to disk, then the pages in them are done.
+# Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL = 1.0
-# URLs queued for one host, so that no single site fills the frontier. Pages of other domains may
-# fill half of it, and what they name comes after what the host's own pages do.
+# URLs queued for one host, so that no site fills the frontier. URLs found on pages of other domains
+# may take half of these places, and come after those found on the host's own pages.
 KROWL_HOST_QUEUE_MAX = 1000
-# URLs queued for one registrable domain in the whole crawl, all its hosts together; what is dropped does not count.
-# 0: no limit. With one, each page costs a look-up and a put for each domain that its new links lead to.
+# URLs queued for one registrable domain in the whole crawl, dropped ones not counted. 0: no limit.
+# A limit costs each page a look-up and a write for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0
-# Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of all places are
-# taken, so that no site fills it; further URLs are dropped with the reason "domain_share". 0: no
-# limit.
+# Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of the frontier
+# is full; further URLs are dropped with the reason "domain_share". 0: no limit.
 KROWL_DOMAIN_SHARE = 0.1
-# URLs queued in all; 90 bytes of disk each where hosts have 20, 120 where they have 4, the seen key included.
+# URLs queued in all; each takes about 100 bytes of disk with its seen key.
 KROWL_FRONTIER_MAX = 50_000_000
-# URLs the first layer of the seen filter holds at 1e-6 false positives (30 bits each); each further layer holds four
-# times as many as the last, up to 16 million.
+# URLs of the first layer of the seen filter (30 bits each, 1e-6 false positives). Each further
+# layer holds four times as many, up to 16 million.
 KROWL_SEEN_CAPACITY = 1_000_000
-# True: each positive of the filter is looked up on disk, which makes the seen set exact for 4 to 10 µs a known link.
+# True: each positive of the filter is looked up on disk. The seen set is exact then.
 KROWL_SEEN_VERIFY = False
-# Characters of the longest URL that is queued, 16,384 at most; 0: so many.
+# Characters of the longest URL that is queued, 16,384 at most; 0: 16,384.
 URLLENGTH_LIMIT = 2048
 
-# --- Scope and traps -------------------------------------------------------------------------------
+# --- Scope and traps ------------------------------------------------------------------------------
 
-# File of regular expressions, one a line, "#" comments: a URL in which one is found is not fetched, a seed neither, nor
-# one that is queued already. Read again while the crawl runs when it changes. One that goes back and forth without end,
-# such as (a+)+$, stops the crawl at a URL that has it do so. None: nothing is excluded.
+# File of regular expressions, one a line, "#" for comments. A URL that one of them matches anywhere
+# is not fetched, whether it is a seed or queued already. The file is read again when it changes.
+# Avoid expressions that backtrack without end, such as (a+)+$: one can stop the crawl. None: no
+# exclusions.
 KROWL_EXCLUDE = None
-# Segments of a path (/a/b/c has 3); links with more are left. Relative links that are wrong grow without end. 0: no
-# limit.
+# Segments of a path (/a/b/c has 3); links with more are dropped, because wrong relative links grow
+# without end. 0: no limit.
 KROWL_PATH_DEPTH_MAX = 20
-# Times that one segment may be in a path, which holds for a run of segments too; links with more are left. 0: no limit.
+# Times that one segment, or run of segments, may be in a path; links with more are dropped. 0: no
+# limit.
 KROWL_REPEATED_SEGMENTS_MAX = 3
-# Last part of a path that says that no text is there: links to it are left; sitemaps may be gz all the same. Not pdf,
-# which is text. An empty list leaves none.
+# File extensions without text; links to them are dropped. Sitemaps may be gz all the same; pdf is
+# text. An empty list drops none.
 KROWL_SKIP_EXTENSIONS = [
     *("7z", "bz2", "gz", "jar", "lz", "lzma", "rar"),
     *("tar", "tbz2", "tgz", "txz", "xz", "zip", "zst"),
@@ -208,53 +210,55 @@ KROWL_SKIP_EXTENSIONS = [
     *("avif", "bmp", "gif", "heic", "ico", "jpeg", "jpg"),
     *("png", "psd", "svg", "tif", "tiff", "webp"),
 ]
-# Pages of a host with the same body, to the byte, that yield links; further ones yield none: they are error pages that
-# say 200, or a maze. 0: no limit.
+# Pages of a host with the same body whose links are followed. More of them are error pages with
+# status 200, or a maze. 0: no limit.
 KROWL_DUPLICATE_BODIES_MAX = 10
-# True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says nofollow.
+# True follows links with rel=nofollow, and those of pages whose meta robots or X-Robots-Tag says
+# nofollow.
 KROWL_FOLLOW_NOFOLLOW = False
 
 # --- Cluster --------------------------------------------------------------------------------------
 
-# Name of the cluster; its nodes, and nobody else, have the same.
+# Name of the cluster, the same at all its nodes.
 KROWL_CLUSTER = "krowlspider"
-# Id of this node: 1 to 63 letters, digits, '.', '_' and '-'. It owns a share of the domains by it: a node that comes
-# back needs the one it had. Empty: the name of the machine.
+# Id of this node: 1 to 63 letters, digits, '.', '_' and '-'. The id decides which domains it owns,
+# so a node that comes back must have the id it had. Empty: the name of the machine.
 KROWL_NODE_ID = ""
-# Consul's agent, http://127.0.0.1:8500: the members come and go, as it knows them. A certificate authority of your own:
-# CONSUL_CACERT in the environment. Empty: no such cluster.
+# URL of Consul's agent, http://127.0.0.1:8500; Consul knows which nodes live. For a certificate
+# authority of your own set CONSUL_CACERT in the environment. Empty: no such cluster.
 KROWL_CONSUL = ""
-# What is secret may stand in the environment, or in a file that NAME_FILE names: a command line is
-# shown to all who are on the machine, by ps and by scrapyd. NAME and NAME_FILE at once stop the
-# start. ACL token with the rights to write keys below krowlspider/, sessions, and the service
-# krowlspider-KROWL_CLUSTER.
+# ACL token with the rights to write keys below krowlspider/, sessions, and the service
+# krowlspider-KROWL_CLUSTER. A command line is visible to all users of a machine, so give secrets in
+# the environment, or in a file that NAME_FILE names. NAME and NAME_FILE together stop the start.
 KROWL_CONSUL_TOKEN = environ.get("KROWL_CONSUL_TOKEN", "")
 KROWL_CONSUL_TOKEN_FILE = environ.get("KROWL_CONSUL_TOKEN_FILE", "")
-# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths of them; others take its
-# domains over three times as long after its last renewal. With less, a busy machine looks dead.
+# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths;
+# others take its domains over three times as long after its last renewal. A shorter lease makes a
+# busy machine look dead.
 KROWL_CONSUL_TTL = 15
-# This node's Redis with Consul, as the others reach it; scrapy-redis's own setting.
+# This node's Redis as the other nodes reach it; the setting of scrapy-redis.
 REDIS_URL = environ.get("REDIS_URL", "")
 REDIS_URL_FILE = environ.get("REDIS_URL_FILE", "")
-# Share of the domains that this node takes with Consul, beside the others' weights.
+# Weight of this node's share of the domains, beside the weights of the other nodes.
 KROWL_NODE_WEIGHT = 1
-# Seconds that a node with Consul which is stopped hands over to the others what it has; what is left then waits in its
-# job folder. 0: all of it does.
+# Seconds for which a node that is stopped hands its hosts over to the others. The rest waits in its
+# job folder. 0: all of it waits.
 KROWL_DRAIN_TIMEOUT = 300.0
-# The members without Consul, the same at every node: a list of "id=redis-url", or "id=redis-url*weight".
+# The members of a cluster without Consul, the same at every node: a list of "id=redis-url" or
+# "id=redis-url*weight".
 KROWL_STATIC_NODES = environ.get("KROWL_STATIC_NODES", "")
 KROWL_STATIC_NODES_FILE = environ.get("KROWL_STATIC_NODES_FILE", "")
-# At least 16 characters, the same at every node of KROWL_STATIC_NODES and known to nobody else: the seed of
-# the identities is made of it. Who knows the seed can make URLs that are taken for others, which
-# are not fetched then. "none": a new node of a ring that was begun without.
+# A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
+# URL identities is made of it. Whoever knows the seed can make URLs that are mistaken for others,
+# which are not fetched then. "none": a new node of a cluster that was begun without a secret.
 KROWL_STATIC_NODES_SECRET = environ.get("KROWL_STATIC_NODES_SECRET", "")
 KROWL_STATIC_NODES_SECRET_FILE = environ.get("KROWL_STATIC_NODES_SECRET_FILE", "")
-# Pages that all nodes together fetch, all starts counted, until the crawl is over. 0: no limit.
+# Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
 KROWL_CLUSTER_PAGES = 0
-# Messages in a node's inbox in its Redis before the others keep theirs in their outboxes.
+# Messages in a node's inbox in Redis. When it is full, the other nodes keep theirs in their outbox.
 KROWL_INBOX_MAX = 1_000_000
-# URLs of other nodes that wait on this one's disk while their owners do not take them; what comes then is dropped, and
-# not marked seen. 0: no limit.
+# URLs on this node's disk that wait for the nodes that own them. Further ones are dropped, and not
+# marked as seen. 0: no limit.
 KROWL_OUTBOX_MAX = 10_000_000
 
 # --- Archive --------------------------------------------------------------------------------------
@@ -263,19 +267,20 @@ KROWL_OUTBOX_MAX = 10_000_000
 KROWL_WARC_DIR = None
 # First part of their names: letters, digits, dot, underscore, hyphen.
 KROWL_WARC_PREFIX = "krowl"
-# Bytes of one file before the next is begun: the 1 GB of the WARC guidelines.
+# Bytes of a file before the next is begun: the 1 GB of the WARC guidelines.
 KROWL_WARC_MAX_SIZE = 1_000_000_000
-# Seconds after which one is ended all the same.
+# Seconds after which a file is ended even if it is smaller.
 KROWL_WARC_MAX_AGE = 3600.0
 # Digests of blocks and payloads: sha1, which every tool knows, or sha256.
 KROWL_WARC_DIGEST = "sha1"
-# isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9: level 6 makes files a fifth smaller for eight times the time.
+# isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9. zlib-ng-6 makes files a fifth smaller and takes eight
+# times as long.
 KROWL_WARC_COMPRESSION = "isal-1"
-# Pages that are answered so are not archived: the host asked for rest, and the page is fetched again. An empty list
-# archives all, as robots.txt always is.
+# Statuses of answers that are not archived: the host asked for rest, and the page is fetched again.
+# An empty list archives all. robots.txt is always archived.
 KROWL_WARC_SKIP_STATUS = [429, 503]
-# True: a metadata record for each fetch: the page that led there, depth, hop, times, links, encoding. The URL of that
-# page is kept with each queued URL then, which doubles the frontier on disk.
+# True: a metadata record for each fetch: the page that led there, depth, hop, times, links,
+# encoding. Each queued URL keeps the URL of that page, which doubles the frontier on disk.
 KROWL_WARC_METADATA = False
 # True: a metadata record for each fetch that failed, with the kind of failure.
 KROWL_WARC_FAILURES = False
@@ -283,42 +288,39 @@ KROWL_WARC_FAILURES = False
 KROWL_WARC_DNS = False
 # Bytes waiting for the writer before the engine stops popping.
 KROWL_WARC_QUEUE = 64 * 1024 * 1024
-# True: a payload that is in the archive already is not stored again; a revisit record names the one that holds it.
+# True: a payload that is in the archive already is not stored again. A revisit record refers to it.
 KROWL_WARC_REVISIT = True
-# Payloads remembered for that, at 90 bytes of disk each: 0.9 GB, and 20 MB of memory, when full. At least half of them
-# are those that came last.
+# Payloads remembered for revisits, at 90 bytes of disk each. At least half of them are the newest.
 KROWL_WARC_REVISIT_MAX = 10_000_000
-# Bytes that must be free on the disks of the WARC files and of JOBDIR; with less the crawl pauses until there are a
-# tenth and at least 100 MB more. Room for what is in flight (256 pages: 50 MB as a rule, 2.6 GB at the worst), the
-# archive's queue (64 MB), LevelDB's logs and merges (0.2 GB) and the draft of the seen filter (0.3 GB at 63 million
-# URLs), with as much again for others. A disk that fills all the same pauses the crawl too. 0: no floor.
+# Bytes that must be free on the disks of the WARC files and of JOBDIR. With less the crawl pauses,
+# until a tenth and at least 100 MB more are free. They are room for pages in flight (50 MB as a
+# rule, 2.6 GB at worst), the archive's queue, LevelDB's merges (0.2 GB), the seen filter (0.3 GB at
+# 63 million URLs) and other programs. A disk that fills all the same pauses the crawl too. 0: no
+# floor.
 KROWL_DISK_FLOOR = 2_000_000_000
-# Where finished WARC files and their indexes are uploaded to while the crawl runs: "s3://bucket/prefix". Credentials
-# and region are not set here but in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION. They need
-# the rights ListBucket, GetObject, PutObject and AbortMultipartUpload, and an uplink of 1 Mbit/s. None: nothing is
-# uploaded.
+# Where finished WARC files and their indexes are uploaded during the crawl: "s3://bucket/prefix".
+# Credentials and region come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+# AWS_REGION. They need the rights ListBucket, GetObject, PutObject and AbortMultipartUpload, and an
+# uplink of 1 Mbit/s. None: no upload.
 KROWL_WARC_UPLOAD = None
-# URL of a store that is not AWS's: MinIO, R2 ...; None: AWS.
+# URL of a store other than AWS: MinIO, R2 ...; None: AWS.
 KROWL_WARC_UPLOAD_ENDPOINT = None
-# True removes a WARC file from the disk when its object is verified. Its index stays.
+# True removes a WARC file from the disk once its object is verified. Its index stays.
 KROWL_WARC_UPLOAD_DELETE = False
 
 # --- What runs on the way of every page -----------------------------------------------------------
 
-# The names with _BASE hold what the project has there. DOWNLOADER_MIDDLEWARES, SPIDER_MIDDLEWARES,
-# EXTENSIONS and DOWNLOAD_HANDLERS are yours: what you set there comes on top, and a name with None
-# takes that component away. The start refuses to go without those on which a guarantee rests
-# (krowlspider.config.guarantees). robots.txt, politeness, the group commit and the disk guard are in none
-# of them: they belong to the downloader and to the job.
-# Of Scrapy's own only allowed_domains: robots.txt is decided at the pop, decoding and headers in the
-# download handler.
+# The names with _BASE are the project's. DOWNLOADER_MIDDLEWARES, SPIDER_MIDDLEWARES, EXTENSIONS and
+# DOWNLOAD_HANDLERS are yours: they come on top, and None takes a component away. A start without a
+# component that a guarantee needs is refused. robots.txt, politeness, the group commit and the disk
+# guard are in none of these settings. Of Scrapy's middlewares only allowed_domains is left.
 DOWNLOADER_MIDDLEWARES_BASE = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
     "middlewares.retry.RetryMiddleware": 550,
     "middlewares.redirect.RedirectMiddleware": 600,
 }
-# Scrapy's own less the Referer, which would tell sites where the crawler has been, and the length
-# of URLs, which scope refuses where they are discovered.
+# Scrapy's own, without the Referer, which would tell sites where the crawler has been, and without
+# the length of URLs, which scope checks.
 SPIDER_MIDDLEWARES_BASE = {
     "middlewares.joining.Joining": 10,
     "scrapy.spidermiddlewares.start.StartSpiderMiddleware": 25,
@@ -326,18 +328,15 @@ SPIDER_MIDDLEWARES_BASE = {
     "scrapy.spidermiddlewares.depth.DepthMiddleware": 900,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": 1000,
 }
-# Sent with every request that does not set them itself. Accept-Encoding names what the handler decodes.
+# Sent with every request that does not set them. Accept-Encoding names what the handler decodes.
 DEFAULT_REQUEST_HEADERS = {
     "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
     "Accept-Language": "en",
     "Accept-Encoding": "gzip, deflate, br, zstd",
 }
-# Scrapy's own, less LogStats (the status line takes its place), SpiderState (a pickle written only on a clean close; the
-# frontier keeps what must last), AutoThrottle, and RemoteControl, which would run Python that is posted to it: set to
-# None in EXTENSIONS they would be imported all the same, a fifth of a start.
+# Scrapy's own, without LogStats (the status line replaces it), SpiderState (a pickle written only
+# on a clean close), AutoThrottle, and RemoteControl, which runs Python that is posted to it.
 EXTENSIONS_BASE = {
-    # Checks once more, when all add-ons have had their way with the settings.
-    "krowlspider.config.validation.LastCheck": -1000,
     "extensions.core_stats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
     "extensions.telnet.TelnetConsole": 0,
@@ -353,32 +352,35 @@ EXTENSIONS_BASE = {
     "extensions.watchdog.Watchdog": 0,
     "extensions.metrics.Metrics": 0,
 }
-# Cells of a CSV feed are no formulas.
+# In a CSV feed no cell is a formula.
 FEED_EXPORTERS_BASE = {
     **default_settings.FEED_EXPORTERS_BASE,
     "csv": "krowlspider.engine.csv_export.CsvItemExporter",
 }
-# On by default in Scrapy 2.19; whoever adds the extension again has to say so here too.
+# On by default in Scrapy 2.19: to use the extension, set this to True as well.
 REMOTE_CONTROL_ENABLED = False
 
 # --- Metrics --------------------------------------------------------------------------------------
 
-# True: the figures of the crawl are at http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH for Prometheus, without a
-# host or a URL in them. The names of these settings are those of scrapy-prometheus-exporter.
+# True: the stats are served to Prometheus at
+# http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH, without a host or URL in them. The names
+# of these settings are those of scrapy-prometheus-exporter.
 PROMETHEUS_ENABLED = True
-# Address to listen at. Whoever reaches it may read: 0.0.0.0 is for a network of your own.
+# Address to listen at. Whoever reaches it may read: give 0.0.0.0 only in a network of your own.
 PROMETHEUS_HOST = "127.0.0.1"
-# A port; 0: any that is free. Of two, the first that is free from the one to the other, for several crawls on a machine.
+# A port; 0: any free one. With two numbers, the first free port from one to the other, for several
+# crawls on a machine.
 PROMETHEUS_PORT = [9410, 9420]
 PROMETHEUS_PATH = "metrics"
 
 # --- Log ------------------------------------------------------------------------------------------
 
-# No line per page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
+# No line for each page: a status line every KROWL_STATUS_INTERVAL seconds and a summary at the end.
 LOG_LEVEL = "INFO"
 LOG_FORMATTER = "krowlspider.engine.logformatter.LogFormatter"
+# Seconds.
 KROWL_STATUS_INTERVAL = 10.0
-# Scrapy's own, quicker.
+# Scrapy's own, with cheaper access.
 STATS_CLASS = "krowlspider.engine.stats.StatsCollector"
-# The summary shows what a person wants to know; the raw numbers are in /stats and with STATS_DUMP=True.
+# The summary shows the important stats; STATS_DUMP=True logs all of them.
 STATS_DUMP = False

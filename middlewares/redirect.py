@@ -12,7 +12,10 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware as ScrapyRe
 from krowlspider.urls.length import fits
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
 
@@ -24,6 +27,13 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
     same with a target that is no http(s) URL.
     """
 
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        # Scrapy's version would look for a middleware that sets the Referer.
+        middleware = cls(crawler.settings)
+        middleware.crawler = crawler
+        return middleware
+
     def process_response(  # type: ignore[override]  # Scrapy's ``spider`` is deprecated
         self, request: Request, response: Response
     ) -> Request | Response:
@@ -32,9 +42,3 @@ class RedirectMiddleware(ScrapyRedirectMiddleware):
             self.crawler.stats.inc_value("krowl/links/left_count/length")
             return response
         return super().process_response(request, response)
-
-    def handle_referer(self, request: Request, response: Response) -> None:
-        request.headers.pop("Referer", None)
-
-    def _engine_started(self) -> None:
-        """Do nothing: Scrapy's version looks for a Referer middleware, which is not needed."""

@@ -22,7 +22,10 @@ _COLUMNS = 118
 _STATUS = 6
 _WIDTH, _HEIGHT, _MARGIN = 7.8, 18, 16
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[([\w.]+)\] ")
-_SHOWN = {"extensions.status", "extensions.metrics", "krowlspider.spiders.broad"}
+_SHOWN = {
+    *("extensions.status", "krowlspider.crawl.status", "krowlspider.spiders.broad"),
+    "krowlspider.crawl.monitoring.endpoint",
+}
 _ELLIPSIS = "[...]"
 
 

@@ -20,17 +20,17 @@ from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
 import krowlspider.crawl.job
+from krowlspider.crawl.answers.failures import as_scrapy
+from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.job import Job
-from krowlspider.crawl.outages import Outages
-from krowlspider.crawl.parts import frontier_limits, robots_gate
+from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
-from krowlspider.engine.handler import _as_scrapy
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.poison import Blame, WorkMark
 from krowlspider.frontier.seen.seen_set import SeenSet
+from krowlspider.frontier.work_mark import WorkMark
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
@@ -151,7 +151,7 @@ class SimulatedHandler(BaseDownloadHandler):
         if answer.failure is not None:
             entry.status, entry.complete = 0, False
             error = answer.failure(f"{host} as played")
-            raise _as_scrapy(error) from error
+            raise as_scrapy(error) from error
         request.meta["download_latency"] = entry.end - start
         return Response(
             in_flight.url,
@@ -225,7 +225,7 @@ class SimulatedJob(Job):
         super().__init__(settings)
         self._simulation = simulation
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.blames: list[Blame] = []
+        self.blamed: list[object] = []
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
         self.holds = []
         self.wall = lambda: simulation.clocks.wall
@@ -244,7 +244,7 @@ class SimulatedJob(Job):
             wall=self.wall,
             boot=b"boot",
         )
-        self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
+        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
         self.names = ResolverStats()
         self.outages = Outages(self.frontier, self.names)
 
@@ -344,7 +344,7 @@ class Simulation:
         commit_at = self.clocks.monotonic + COMMIT_S
         while (now := self.clocks.monotonic) < end:
             self._send(end)
-            due = self.job.frontier.next_due()
+            due = self.job.frontier.schedule.next_due()
             wake = end if due is None else now + max(due - self.job.frontier.now(), 0.001)
             if self.downloader.needs_backout():
                 wake = end

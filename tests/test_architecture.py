@@ -20,12 +20,16 @@ ENGINE = {"engine", "crawl", *SIDES, *BASE}
 MAY_IMPORT: dict[str, set[str]] = {
     "krowlspider": set(),
     "errors": set(),
+    "internals.engine": set(),
+    "internals.frostwork": set(),
+    "internals.redis": set(),
     "settings": {"krowlspider"},
-    "urls": set(),
+    "urls": {"internals.frostwork"},
     "politeness": {"urls"},
     **dict.fromkeys(SIDES, BASE),
-    "crawl": {"krowlspider", *SIDES, *BASE},
-    "engine": ENGINE,
+    "cluster": {"internals.redis", *BASE},
+    "crawl": {"krowlspider", "config", *SIDES, *BASE},
+    "engine": {"internals.engine", *ENGINE},
     "config": {"settings", *SIDES, *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
@@ -33,7 +37,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": {"krowlspider", "config", *ENGINE},
     "commands": {"krowlspider", "config", "views", *ENGINE},
 }
-PURE = ("krowlspider.urls", "krowlspider.politeness", "krowlspider.cluster.ring")
+PURE = (
+    *("krowlspider.urls", "krowlspider.politeness", "krowlspider.cluster.ring"),
+    "krowlspider.internals.frostwork",
+)
 # I/O, clocks, randomness, concurrency, and Scrapy.
 # fmt: off
 IMPURE = {
@@ -69,6 +76,8 @@ def imports_of(tree: ast.Module) -> set[str]:
 
 def room_of(module: str) -> str:
     package, _, rest = module.partition(".")
+    if rest.startswith("internals."):
+        return rest
     return (rest.partition(".")[0] or package) if package == "krowlspider" else package
 
 

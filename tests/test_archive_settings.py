@@ -18,7 +18,7 @@ from zlib_ng import zlib_ng
 
 from krowlspider import __version__, settings
 from krowlspider.archive.payloads.digests import digest
-from krowlspider.crawl.provenance import own_address, warcinfo
+from krowlspider.crawl.archiving.provenance import own_address, warcinfo
 from tests.archived import Records, sha1, valid_records
 from tests.crawling import CONTACT, Crawl, write_seeds
 from tests.fetch.nameserver import NXDOMAIN, Zone, nameserver, refusing_port

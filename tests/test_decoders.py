@@ -12,11 +12,11 @@ import brotli
 import pytest
 from scrapy.http import HtmlResponse
 
-from krowlspider.crawl.decoders import Decoders
+from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.engine import handler  # noqa: F401 - which knows of no such charset
 from krowlspider.fetch.errors import DecodeFailed
 from krowlspider.fetch.memory import READ, Held, Memory
-from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of
+from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of
 from tests.fetch.emptiness import costly
 from tests.fetch.http.coders import PAGE
 

@@ -308,7 +308,7 @@ def test_no_byte_left_for_the_frontier_ends_the_crawl_with_code_3(
 
     def is_on_its_way() -> bool:
         status = folder.read_status() or {"time": 0}
-        return float(str(status["time"])) > begun and status["in_transit"] == 1
+        return float(str(status["time"])) > begun and status["in_flight"] == 1
 
     with MockWeb(spec=[robots, {**root, "latency": 5.0}, leaves]) as web:
         crawl = crawl_on(small_disk, web, tmp_path).start()
@@ -344,7 +344,7 @@ def test_a_crawl_whose_disk_has_no_byte_left_misses_nothing(
             done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
             status = JobFolder(small_disk.outside / "job").read_status()
             assert status is not None
-            assert (status["done"], status["in_transit"]) == (int(done), 0)
+            assert (status["done"], status["in_flight"]) == (int(done), 0)
             assert time.time() - float(str(status["time"])) < 5
         small_disk.make_room()
         if has_ended:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings
 
 from krowlspider import settings as defaults
-from krowlspider.crawl import disk_guard
-from krowlspider.crawl.disk_guard import DiskFloor, DiskGuard, free_bytes
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.monitoring import disk_guard
+from krowlspider.crawl.monitoring.disk_guard import DiskFloor, DiskGuard, free_bytes
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
@@ -108,7 +108,7 @@ def test_the_job_is_full_while_a_disk_is_short_and_there_is_something_to_fetch(
         job = job_in(tmp_path, KROWL_DISK_FLOOR=0, KROWL_WARC_DIR=str(warc))
         job.open()
         free = {warc: 9 * GB, tmp_path / "job": 9 * GB}
-        guard = DiskGuard(job, 2 * GB, free.__getitem__)
+        guard = job._guard = DiskGuard(2 * GB, lambda: free, job.fail, free.__getitem__)
         queue(job, "http://a.test/1")
         guard.look()
         assert job.full is None
@@ -125,9 +125,9 @@ def test_the_job_is_full_while_a_disk_is_short_and_there_is_something_to_fetch(
         free[warc] = 0
         guard.look()
         # Leased, it may yet lead to others; acknowledged, it is all there was.
-        host = job.frontier.pop_host()
+        host = job.frontier.schedule.pop()
         assert host is not None
-        lease = job.frontier.pop(host)
+        lease = job.frontier.queues.pop(host)
         assert lease is not None
         assert job.full == warc
         job.frontier.acknowledge(lease)

@@ -1,12 +1,11 @@
-"""``scrapy frontier`` on the folders of real crawls: what it shows, what it changes, and what it
-mends."""
+"""``scrapy frontier`` views, changes and mends the folders of real crawls."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import pickle
+import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -15,16 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.utils.request import RequestFingerprinter, fingerprint
 
+from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.crawl.folder import JobFolder
-from krowlspider.engine.crash_marking import tell
+from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.frontier.admin.rebuild import Found
 from krowlspider.frontier.admin.repair import Repaired
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.poison import Blame
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.views.frontier import repaired
+from tests import warm
 from tests.crawling import ROOT, Crawl, frontier_view, scrapy, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -34,6 +35,8 @@ from tests.test_crawl import DELAY, crawl_of, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scrapy import Request
 
 # Without the pages that answer otherwise the second time: some of these crawls fetch again.
 GRAPH = Graph(hosts=12, pages=10, seed=5, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
@@ -45,8 +48,8 @@ def frontier(jobdir: Path, *options: str, given: str = "", code: int = 0) -> tup
     return done.stdout.decode(), done.stderr.decode()
 
 
-def told(jobdir: Path, *options: str, given: str = "") -> Any:
-    """What the command says as JSON."""
+def answer(jobdir: Path, *options: str, given: str = "") -> Any:
+    """Return the JSON output of the command."""
     return json.loads(frontier(jobdir, "--json", *options, given=given)[0])
 
 
@@ -62,35 +65,49 @@ def stopped(web: MockWeb, tmp_path: Path) -> Crawl:
     return crawl_of(web, tmp_path, arguments={"max_pages": 30}).run()
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a crawl with pages done and pages queued, whose web is gone."""
+    with MockWeb(graph=GRAPH) as web:
+        folder = tmp_path_factory.mktemp("original")
+        return crawl_of(web, folder, arguments={"max_pages": 30}).run().jobdir
+
+
+@pytest.fixture
+def crawled(original: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(original, tmp_path / "crawled"))
+
+
 def queued(jobdir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in frontier(jobdir, "--export")[0].splitlines()]
 
 
-def test_one_host_is_shown_with_why_it_is_not_fetched(stopped: Crawl) -> None:
-    most = frontier_view(stopped.jobdir)["biggest"][0]
-    view = told(stopped.jobdir, "--host", most["host"])
+def test_one_host_is_shown_with_why_it_is_not_fetched(crawled: Path) -> None:
+    most = frontier_view(crawled)["biggest"][0]
+    view = answer(crawled, "--host", most["host"])
     assert (view["queued"], view["done"]) == (most["queued"], most["done"])
     assert view["state"] == "active"
     assert view["why"].startswith("It is due")
     assert [line["status"] for line in view["robots"]] == [200]
-    mine = [line["url"] for line in queued(stopped.jobdir) if most["host"] in line["url"]]
+    mine = [line["url"] for line in queued(crawled) if most["host"] in line["url"]]
     assert [line["url"] for line in view["queue"]] == mine[:10]
-    text, _ = frontier(stopped.jobdir, "--host", f"http://{most['host'].upper()}/any/page")
+    text, _ = frontier(crawled, "--host", f"http://{most['host'].upper()}/any/page")
     assert text.startswith(f"{most['host']}: It is due")
     assert "\nstate    active\n" in text
     assert f"\nqueued   {most['queued']}\n" in text
     assert all(url in text for url in mine[:10])
 
 
-def test_an_unknown_host_is_refused(stopped: Crawl) -> None:
+def test_an_unknown_host_is_refused(crawled: Path) -> None:
     for option in ("--host", "--drop-host", "--forget"):
-        _, complaint = frontier(stopped.jobdir, option, "nowhere.test", code=2)
+        _, complaint = frontier(crawled, option, "nowhere.test", code=2)
         assert "krowlspider: the frontier has nothing of host 'nowhere.test'" in complaint
-    _, complaint = frontier(stopped.jobdir, "--host", "a b", code=2)
+    _, complaint = frontier(crawled, "--host", "a b", code=2)
     assert "'a b' is not the name of a host" in complaint
 
 
-def test_what_one_crawl_exports_another_imports_and_fetches(
+def test_another_crawl_imports_and_fetches_an_export(
     web: MockWeb, stopped: Crawl, tmp_path: Path
 ) -> None:
     exported = tmp_path / "urls.jsonl"
@@ -98,7 +115,7 @@ def test_what_one_crawl_exports_another_imports_and_fetches(
     lines = exported.read_text().splitlines()
     assert (text, count) == ("", f"{len(lines)} URLs written\n")
     assert len(lines) == frontier_view(stopped.jobdir)["queued"] > 0
-    again = told(stopped.jobdir, "--import", str(exported))
+    again = answer(stopped.jobdir, "--import", str(exported))
     assert again == {"imported": 0, "known": len(lines), "refused": {}, "bad": 0}
     other = made(tmp_path / "other" / "job")
     nothing = write_seeds(tmp_path / "none.txt", [])
@@ -115,7 +132,7 @@ def test_what_one_crawl_exports_another_imports_and_fetches(
     assert len(pages(web.log())) > before
 
 
-def test_nothing_from_outside_is_unpickled_and_no_request_goes_elsewhere(stopped: Crawl) -> None:
+def test_an_import_refuses_pickles_and_strange_requests(crawled: Path) -> None:
     def line(request: bytes) -> str:
         return json.dumps({"url": "http://x.test/", "request": b64encode(request).decode()}) + "\n"
 
@@ -133,7 +150,7 @@ def test_nothing_from_outside_is_unpickled_and_no_request_goes_elsewhere(stopped
         return line(b"J" + json.dumps({**whole, **more}).encode())
 
     result, complaint = frontier(
-        stopped.jobdir,
+        crawled,
         "--import",
         "-",
         given=line(b"P" + pickle.dumps(whole))
@@ -161,13 +178,11 @@ def test_nothing_from_outside_is_unpickled_and_no_request_goes_elsewhere(stopped
 
 
 @pytest.mark.slow
-def test_a_dropped_host_is_not_fetched_again_and_a_forgotten_one_is(
-    web: MockWeb, stopped: Crawl
-) -> None:
+def test_a_forgotten_host_is_fetched_again_a_dropped_one_not(web: MockWeb, stopped: Crawl) -> None:
     first, second = (line["host"] for line in frontier_view(stopped.jobdir)["biggest"][:2])
-    count = told(stopped.jobdir, "--host", first)["queued"]
+    count = answer(stopped.jobdir, "--host", first)["queued"]
     assert frontier(stopped.jobdir, "--drop-host", first)[0] == f"dropped {count} queued URLs\n"
-    assert told(stopped.jobdir, "--drop-host", first) == {"dropped": 0}
+    assert answer(stopped.jobdir, "--drop-host", first) == {"dropped": 0}
     assert frontier_view(stopped.jobdir)["dropped"]["operator"] == count
     text, _ = frontier(stopped.jobdir, "--forget", second)
     assert "the next start rebuilds the seen filter" in text
@@ -184,9 +199,7 @@ def test_a_dropped_host_is_not_fetched_again_and_a_forgotten_one_is(
 
 
 @pytest.mark.parametrize("damage", ["no CURRENT", "flip in a table"])
-def test_a_damaged_crawl_is_refused_repaired_and_goes_on_to_its_end(
-    web: MockWeb, stopped: Crawl, damage: str
-) -> None:
+def test_a_damaged_crawl_is_repaired_and_goes_on(web: MockWeb, stopped: Crawl, damage: str) -> None:
     folder = stopped.jobdir / "frontier"
     if damage == "no CURRENT":
         (folder / "CURRENT").unlink()
@@ -203,7 +216,7 @@ def test_a_damaged_crawl_is_refused_repaired_and_goes_on_to_its_end(
     way_out = f"scrapy frontier {stopped.jobdir} --repair"
     assert complaint.startswith(f"krowlspider: {folder}: ")
     assert complaint.strip().endswith(way_out)
-    report = told(stopped.jobdir, "--repair")
+    report = answer(stopped.jobdir, "--repair")
     assert report["found"]["kept"]["queued"] == len(queued(stopped.jobdir))
     assert bool(report["tables"]) == (damage == "flip in a table")
     assert "frontier.before-repair-" in report["copy"]
@@ -228,11 +241,14 @@ def report(found: Found, *tables: str, log_bytes: int = 0) -> list[str]:
     return repaired(repair, Path("/my jobs")).splitlines()
 
 
-def test_a_repair_that_lost_nothing_but_entries_says_how_many_at_most() -> None:
+def test_a_report_of_lost_entries_says_at_most() -> None:
     assert report(LOST) == [
         "repaired: hosts 2, queued 1,234",
         "seen marks made anew for queued URLs: 5",
-        "lost from the queues: at most 34 URLs of 2 hosts, as what was done in the last second is counted too",
+        (
+            "lost from the queues: at most 34 URLs of 2 hosts,"
+            " as what was done in the last second is counted too"
+        ),
         "       30  a.test",
         "        4  b.test",
         FORGET,
@@ -245,14 +261,15 @@ def test_a_repair_that_lost_nothing_but_entries_says_how_many_at_most() -> None:
     ]
 
 
-def test_a_repair_that_could_not_read_a_table_says_at_least_and_names_hosts_without_a_record() -> (
-    None
-):
+def test_a_report_of_unreadable_files_says_at_least() -> None:
     found = replace(LOST, unrecorded=["c.test", "d.test"], unrecorded_hosts=12, counters_lost=True)
     assert report(found, "000005.ldb", log_bytes=99)[2:] == [
         "tables that could not be read whole: 1, 2,048 bytes (000005.ldb)",
         "bytes of logs that could not be read: 99",
-        "lost from the queues: at least 34 URLs of 2 hosts, and of hosts without a record nobody knows how many",
+        (
+            "lost from the queues: at least 34 URLs of 2 hosts,"
+            " and of hosts without a record nobody knows how many"
+        ),
         "       30  a.test",
         "        4  b.test",
         "hosts that were seen and have lost their record: 12",
@@ -263,26 +280,24 @@ def test_a_repair_that_could_not_read_a_table_says_at_least_and_names_hosts_with
         COPY,
     ]
     gone = Repaired("/jobs/copy", [], 0, 0, LOST, missing=1)
-    assert "tables that are not there any more: 1" in repaired(gone, Path("/my jobs"))
+    assert "tables that are missing: 1" in repaired(gone, Path("/my jobs"))
     assert "at least 34 URLs of 2 hosts" in repaired(gone, Path("/my jobs"))
     cut = Repaired("/jobs/copy", [], 0, 0, LOST, cut_bytes=1234)
-    assert "bytes missing at the ends of logs, which were cut: 1,234" in repaired(
-        cut, Path("/my jobs")
-    )
+    assert "bytes missing at the ends of cut logs: 1,234" in repaired(cut, Path("/my jobs"))
     nothing_counted = "\n".join(report(Found(KEPT), "000005.ldb"))
     assert "at least 0 URLs of 0 hosts" in nothing_counted
     assert "at most" not in nothing_counted
 
 
-def test_a_healthy_frontier_is_the_same_after_a_repair_and_nothing_is_said_to_be_wrong(
-    stopped: Crawl,
+def test_a_repair_of_a_healthy_frontier_reports_nothing(
+    crawled: Path,
 ) -> None:
-    before = queued(stopped.jobdir)
-    text, _ = frontier(stopped.jobdir, "--repair")
+    before = queued(crawled)
+    text, _ = frontier(crawled, "--repair")
     assert text.startswith("nothing is wrong with it: hosts ")
     assert len(text.splitlines()) == 1
-    assert list(stopped.jobdir.glob("frontier.*")) == []
-    assert queued(stopped.jobdir) == before
+    assert list(crawled.glob("frontier.*")) == []
+    assert queued(crawled) == before
 
 
 def made(jobdir: Path, *urls: str) -> Path:
@@ -297,7 +312,7 @@ def made(jobdir: Path, *urls: str) -> Path:
     return jobdir
 
 
-def test_a_repair_after_which_no_host_is_left_is_none_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_repair_that_leaves_no_host_says_what_to_do(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "my job", "http://a.test/1", "http://a.test/2", "http://b.test/")
     store = LevelStore(jobdir / "frontier")
     batch = store.batch(sync=True)
@@ -312,19 +327,19 @@ def test_a_repair_after_which_no_host_is_left_is_none_and_says_what_to_do(tmp_pa
     assert f"scrapy frontier '{jobdir}' --forget HOST" in text
     assert f"give a new JOBDIR; as they were they are in {jobdir}/frontier.before-repair-1" in text
     frontier(jobdir, "--forget", "a.test")
-    assert told(jobdir, "--import", "-", given='{"url": "http://a.test/1"}')["imported"] == 1
+    assert answer(jobdir, "--import", "-", given='{"url": "http://a.test/1"}')["imported"] == 1
 
 
-def test_the_command_that_gets_poison_back_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
-    tell(Blame(Entry("http://a.test/", strikes=3)), Path("/my jobs"))
+def test_the_command_that_queues_poison_again_is_quoted(caplog: pytest.LogCaptureFixture) -> None:
+    log_strike(Entry("http://a.test/", strikes=3), Path("/my jobs"))
     assert "`scrapy frontier '/my jobs' --export` shows it" in caplog.text
 
 
-def test_a_refused_line_is_told_as_json(tmp_path: Path) -> None:
+def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     lines = "".join(f'{{"url": "http://{name}.test/"}}\n' for name in "ab")
     # What is queued is counted between batches: the next import finds it full.
-    assert told(jobdir, "-s", "KROWL_FRONTIER_MAX=1", "--import", "-", given=lines) == {
+    assert answer(jobdir, "-s", "KROWL_FRONTIER_MAX=1", "--import", "-", given=lines) == {
         "imported": 1,
         "known": 0,
         "refused": {"frontier": 1},
@@ -338,20 +353,20 @@ def test_an_import_of_nothing_but_bad_lines_is_a_mistake(tmp_path: Path) -> None
     assert "line 1 skipped" in complaint
 
 
-def test_what_is_exported_as_gzip_is_imported_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_gzip_export_is_imported_under_any_name(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job", "http://a.test/", "http://b.test/")
     packed = tmp_path / "urls.gz"
     assert frontier(jobdir, "--export", str(packed))[1] == "2 URLs written\n"
     assert len(gzip.decompress(packed.read_bytes()).splitlines()) == 2
     packed.rename(tmp_path / "urls")
     other = made(tmp_path / "other")
-    assert told(other, "--import", str(tmp_path / "urls"))["imported"] == 2
+    assert answer(other, "--import", str(tmp_path / "urls"))["imported"] == 2
     (tmp_path / "urls").write_bytes((tmp_path / "urls").read_bytes()[:-9])
     _, complaint = frontier(other, "--import", str(tmp_path / "urls"), code=2)
     assert complaint.startswith(f"krowlspider: {tmp_path}/urls cannot be read: ")
 
 
-def test_a_file_that_cannot_be_read_or_written_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_file_error_names_the_file(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     for option, name, mistake in (
         ("--import", "none", "cannot be read: No such file or directory"),
@@ -364,24 +379,13 @@ def test_a_file_that_cannot_be_read_or_written_is_told_by_its_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--export"], ["--host", "a.test"]])
-def test_output_that_cannot_be_written_is_one_line_and_exit_code_2(
-    tmp_path: Path, options: list[str]
-) -> None:
+def test_unwritable_output_is_one_line_and_exit_code_2(tmp_path: Path, options: list[str]) -> None:
     jobdir = made(tmp_path / "job", "http://a.test/")
-    # What waits in a buffer meets the full disk last.
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "scrapy", "frontier", str(jobdir), *options],
-            cwd=ROOT,
-            env=environment,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert done.stderr == (
+    command = [sys.executable, "-m", "scrapy", "frontier", jobdir, *options]
+    errors = tmp_path / "errors"
+    with Path("/dev/full").open("wb") as full, errors.open("wb") as stderr:
+        assert warm.start(command, stdout=full, stderr=stderr).wait(60) == 2
+    assert errors.read_text() == (
         "krowlspider: standard output cannot be written: No space left on device\n"
     )
 
@@ -406,3 +410,41 @@ def test_a_running_crawl_is_left_alone(web: MockWeb, tmp_path: Path) -> None:
         assert f"is in use by process {crawl.process.pid}: stop it first\n" in complaint
     assert "is being crawled" in frontier(crawl.jobdir)[0]
     crawl.interrupt()
+
+
+class HeaderFingerprinter(RequestFingerprinter):
+    """Tells requests apart by one more header than Scrapy does."""
+
+    def fingerprint(self, request: Request) -> bytes:
+        return fingerprint(request, include_headers=["X"])
+
+
+class HostDupeFilter(DupeFilter):
+    """Knows a host by one of its URLs."""
+
+    def identity(self, request: Request, url: str) -> bytes:
+        return super().identity(request, "/".join(url.split("/")[:3]))
+
+
+def line_of(headers: list[list[Any]], path: str = "") -> str:
+    url = f"http://x.test/{path}"
+    body = b64encode(b"a=1").decode()
+    request = {"url": url, "method": "POST", "body": body, "headers": headers, "meta": {}}
+    packed = b64encode(b"J" + json.dumps(request).encode()).decode()
+    return json.dumps({"url": url, "request": packed}) + "\n"
+
+
+def test_an_import_uses_the_crawls_own_fingerprinter(tmp_path: Path) -> None:
+    lines = line_of([["X", ["1"]]]) + line_of([["X", ["2"]]])
+    own = ("-s", f"REQUEST_FINGERPRINTER_CLASS={__name__}.HeaderFingerprinter")
+    for name, options, imported in (("scrapys", (), 1), ("own", own, 2)):
+        jobdir = made(tmp_path / name)
+        assert answer(jobdir, *options, "--import", "-", given=lines)["imported"] == imported
+
+
+def test_an_import_uses_the_crawls_own_dupefilter(tmp_path: Path) -> None:
+    jobdir = made(tmp_path / "job")
+    lines = "".join(f'{{"url": "http://x.test/{page}"}}\n' for page in range(3))
+    own = ("-s", f"DUPEFILTER_CLASS={__name__}.HostDupeFilter")
+    result = answer(jobdir, *own, "--import", "-", given=lines)
+    assert (result["imported"], result["known"]) == (1, 2)

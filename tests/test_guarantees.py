@@ -3,23 +3,29 @@ refused."""
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.crawler import Crawler
-from scrapy.settings import Settings
+from scrapy.settings import Settings, default_settings
+from scrapy.statscollectors import MemoryStatsCollector
 
-from krowlspider.config.guarantees import HANDLER, LAST_CHECK, NEEDED, misplaced, missing
-from krowlspider.config.validation import LastCheck, validate
-from krowlspider.engine.downloader import _Middlewares
+from krowlspider import __version__
+from krowlspider.config.guarantees import HANDLER, NEEDED, misplaced, missing
+from krowlspider.config.validation import REPLACED, validate
+from krowlspider.crawl.job import Job
+from krowlspider.engine.downloader import middlewares_of
+from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.errors import SettingsError
+from krowlspider.frontier.store.schema import KEY_SIZE
 from middlewares.politeness import PolitenessMiddleware
 from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware
-from tests.crawling import Crawl, frontier_view
+from tests.crawling import CONTACT, Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.test_bad_input import refused
 from tests.test_crawl import assert_archived, page, pages
@@ -27,6 +33,8 @@ from tests.test_disk_full import status_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from scrapy.settings import BaseSettings
 
 RETRY = "middlewares.retry.RetryMiddleware"
 EXCLUDE = "extensions.exclude.Exclude"
@@ -92,6 +100,7 @@ def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
         assert after >= REST
         assert crawl.stats["krowl/politeness/throttling_count"] == 1
         assert crawl.stats["retry/reason_count/500"] == 1
+        assert {entry.ua for entry in log} == {f"krowlspider/{__version__} (+{CONTACT})"}
         assert_archived(crawl.jobdir, log)
         view = frontier_view(crawl.jobdir)
         assert (view["queued"], view["dropped"]) == (0, {"robots": 1})
@@ -122,18 +131,28 @@ def test_own_components_keep_the_disk_guard(tmp_path: Path) -> None:
         assert frontier_view(crawl.jobdir)["queued"] == 1
 
 
-def test_own_add_ons_keep_the_checks() -> None:
-    settings = project_settings(ADDONS={}, KROWL_DELAY_MIN=-1)
-    extensions = settings.get_component_priority_dict_with_base("EXTENSIONS")
-    assert min(extensions, key=extensions.__getitem__) == LAST_CHECK
-    with pytest.raises(SettingsError, match="KROWL_DELAY_MIN=-1 is out of range"):
-        LastCheck.from_crawler(Crawler(Spider, settings))
+def test_robots_and_politeness_are_next_to_the_wire(tmp_path: Path) -> None:
+    async def main() -> None:
+        crawler = start(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9}, JOBDIR=str(tmp_path / "job"))
+        crawler.stats = MemoryStatsCollector(crawler)
+        Job.of(crawler).open()
+        nearest = [type(each) for each in middlewares_of(crawler).middlewares[-3:]]
+        assert nearest == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
+        await Job.of(crawler).close()
+
+    asyncio.run(main())
 
 
-def test_robots_and_politeness_are_next_to_the_wire() -> None:
-    settings = project_settings(DOWNLOADER_MIDDLEWARES={OwnRetry: 10**9})
-    named = _Middlewares._get_mwlist_from_settings(settings)
-    assert named[-3:] == [OwnRetry, RobotsMiddleware, PolitenessMiddleware]
+class ShortFingerprinter:
+    def fingerprint(self, request: Request) -> bytes:
+        return b"abc"
+
+
+def test_a_short_fingerprint_makes_a_whole_identity() -> None:
+    crawler = start()
+    crawler.request_fingerprinter = ShortFingerprinter()
+    url = "http://a.test/"
+    assert len(DupeFilter(crawler).identity(Request(url, method="POST"), url)) == KEY_SIZE
 
 
 def test_own_exporters_keep_the_csv_without_formulas() -> None:
@@ -146,6 +165,97 @@ def test_own_exporters_keep_the_csv_without_formulas() -> None:
 # --- what is refused ---
 
 
+class Changing:
+    """An add-on that changes the settings after all others, as ``CHANGES`` has it."""
+
+    def update_settings(self, settings: Settings) -> None:
+        settings.setdict(settings["CHANGES"], priority="cmdline")
+
+
+def start(how: str = "custom_settings", **changes: Any) -> Crawler:
+    """Come as far as a crawl does before there is an engine, with a spider that makes changes."""
+
+    class Spiteful(Spider):
+        name = "spiteful"
+        custom_settings = changes if how == "custom_settings" else {}
+
+        @classmethod
+        def update_settings(cls, settings: BaseSettings) -> None:
+            super().update_settings(settings)
+            if how == "update_settings":
+                settings.setdict(changes, priority="cmdline")
+
+    settings = project_settings()
+    if how == "command line":
+        settings.setdict(changes, priority="cmdline")
+    if how == "add-on":
+        settings.setdict({"CHANGES": changes, "ADDONS": {**settings["ADDONS"], Changing: 9}})
+    crawler = Crawler(Spiteful, settings)
+    crawler.addons.load_settings(crawler.settings)
+    Job.of(crawler)
+    return crawler
+
+
+WAYS = ["custom_settings", "update_settings", "command line", "add-on"]
+SEAMS = {
+    "SCHEDULER": "scrapy.core.scheduler.Scheduler",
+    "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
+    "DOWNLOADER": "scrapy.core.downloader.Downloader",
+}
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("is_checked_first", [True, False])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        *({name: foreign} for name, foreign in SEAMS.items()),
+        *({name: None} for name in SEAMS),
+        {"DOWNLOAD_HANDLERS": {"https": None}},
+        {"DOWNLOAD_HANDLERS_BASE": default_settings.DOWNLOAD_HANDLERS_BASE},
+        {"DOWNLOADER_MIDDLEWARES": {RETRY: None}},
+        {"DOWNLOADER_MIDDLEWARES": {RetryMiddleware: None}},
+        {"DOWNLOADER_MIDDLEWARES": {RobotsMiddleware: None}},
+        {"DOWNLOADER_MIDDLEWARES_BASE": {}},
+        {"SPIDER_MIDDLEWARES": {"middlewares.joining.Joining": None}},
+        {"SPIDER_MIDDLEWARES_BASE": default_settings.SPIDER_MIDDLEWARES_BASE},
+        {"EXTENSIONS": {EXCLUDE: None}, "KROWL_EXCLUDE": __file__},
+        {"EXTENSIONS_BASE": {}, "KROWL_EXCLUDE": __file__},
+        {"TWISTED_REACTOR": "twisted.internet.epollreactor.EPollReactor"},
+        {"TWISTED_REACTOR_ENABLED": False},
+        {"CONCURRENT_ITEMS": 0},
+        {"USER_AGENT": "Mozilla/5.0"},
+        {"DEFAULT_REQUEST_HEADERS": {"user-agent": "Mozilla/5.0"}},
+        {"KROWL_DELAY_MIN": -1},
+        {"KROWL_CONTACT": None},
+    ],
+    ids=str,
+)
+def test_no_way_to_a_setting_leads_round_the_checks(
+    attack: dict[str, Any], how: str, *, is_checked_first: bool
+) -> None:
+    """Neither with nor without the add-on that checks before there is a reactor."""
+    addons = {} if is_checked_first or how == "add-on" else {"ADDONS": {}}
+    with pytest.raises(SettingsError):
+        start(how, **attack, **addons)
+
+
+def test_a_spider_that_replaces_all_is_refused_in_one_line(tmp_path: Path) -> None:
+    crawl = Crawl(
+        tmp_path / "job", spider="stripping", settings={"SPIDER_MODULES": "tests.spiders"}
+    )
+    assert "SCHEDULER='scrapy.core.scheduler.Scheduler' is neither krowlspider." in refused(crawl)
+    assert not crawl.jobdir.exists()
+
+
+def test_the_delays_of_scrapy_are_not_ignored_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    start(**dict.fromkeys(REPLACED, 1) | {"DOWNLOAD_SLOTS": {"a.test": {"delay": 9}}})
+    said = [record.getMessage() for record in caplog.records if "no effect" in record.msg]
+    assert said == [
+        f"{name} has no effect in this project: set {ours}" for name, ours in REPLACED.items()
+    ]
+
+
 @pytest.mark.parametrize("order", [None, 900])
 @pytest.mark.parametrize(
     ("setting", "path", "way_out"),
@@ -156,12 +266,6 @@ def test_own_exporters_keep_the_csv_without_formulas() -> None:
             "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
         ),
         ("DOWNLOADER_MIDDLEWARES", "middlewares.politeness.PolitenessMiddleware", ""),
-        ("EXTENSIONS", "extensions.checkpoint.Checkpoint", ""),
-        (
-            "EXTENSIONS",
-            "extensions.diskguard.DiskGuard",
-            "; to turn the disk guard off, set KROWL_DISK_FLOOR=0",
-        ),
     ],
 )
 def test_what_is_built_in_is_not_taken_out_or_moved(
@@ -177,12 +281,6 @@ def test_what_is_built_in_is_not_taken_out_or_moved(
 def test_a_class_that_is_built_in_is_known_as_its_path_is() -> None:
     (told,) = misplaced(project_settings(DOWNLOADER_MIDDLEWARES={RobotsMiddleware: None}))
     assert "middlewares.robots.RobotsMiddleware" in told
-
-
-@pytest.mark.parametrize("taken", [{"EXTENSIONS": {LAST_CHECK: None}}, {"EXTENSIONS_BASE": {}}])
-def test_the_last_check_is_not_taken_away(taken: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match=f"EXTENSIONS lacks {LAST_CHECK}, which looks for"):
-        validate(project_settings(**taken))
 
 
 @pytest.mark.parametrize("in_base", [False, True])
@@ -262,8 +360,8 @@ def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
                         "telnet.TelnetConsole",
                         "status.Status",
                         "upload.Upload",
-                        "collector.Collector",
-                        "looplag.LoopLag",
+                        "gc_tuning.GcTuning",
+                        "loop_lag.LoopLag",
                         "watchdog.Watchdog",
                         "metrics.Metrics",
                     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.fetch import errors
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from tests.frontier.memory import MemoryStore
 from tests.simulation import Answer, Simulation, Web
 
@@ -68,7 +68,7 @@ def after(seconds: float, folder: Path) -> dict[str, HostView]:
         crawl.discover(f"http://{host}.test/{page}" for page in range(3) for host in HOSTS)
         crawl.run_until(crawl.clocks.monotonic + seconds)
         store, rule, wall = crawl.store, crawl.job.rule, crawl.clocks.wall
-        return {host: look_at_host(store, f"{host}.test", rule, wall, most=9) for host in HOSTS}
+        return {host: view_host(store, f"{host}.test", rule, wall, most=9) for host in HOSTS}
 
     return asyncio.run(run())
 
@@ -86,7 +86,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostView]:
         ("busy", ("backing off", 1, 2), "because of the Retry-After of an answer 429 or 503."),
         ("waiting", ("waiting for robots", 0, 3), "It is due"),
         ("deaf", ("dead", 0, 1), "It is deferred after 8 errors in a row"),
-        ("broken", ("dead", 0, 3), "It is deferred because its robots.txt cannot be had"),
+        ("broken", ("dead", 0, 3), "It is deferred because its robots.txt cannot be fetched"),
         ("tooslow", ("retired", 0, 0), "It is retired: its robots.txt asks for 3000 s"),
     ],
 )
@@ -95,5 +95,5 @@ def test_the_state_of_a_host_says_how_it_has_answered(
 ) -> None:
     """Its state, the pages done, and those queued."""
     view = views[host]
-    assert (view.state, view.done, view.queued) == shown
+    assert (view.state, view.host.done, view.host.queued) == shown
     assert why in view.why

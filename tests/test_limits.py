@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.archive.reading import read_record
-from krowlspider.engine.crash_marking import tell
+from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.poison import Blame
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -463,7 +462,7 @@ def test_a_page_that_the_process_died_over_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        tell(Blame(Entry("http://a.test/", strikes=1)), tmp_path)
+        log_strike(Entry("http://a.test/", strikes=1), tmp_path)
     assert [record.getMessage() for record in caplog.records] == [
         "The last process died while it worked on http://a.test/: strike 1 of 3"
     ]

@@ -68,7 +68,9 @@ def crawled(folder: Path, bad: int, seconds: float) -> Counter[str]:
         crawl.job.commit_now()
         asked = Counter(entry.host for entry in crawl.web.log if entry.path != "/robots.txt")
         asked["refused"] = crawl.scheduler.counted()["dropped/robots"]
-        asked["queued"] = sum(crawl.job.frontier.host(name).queued for name in names)
+        asked["queued"] = sum(
+            crawl.job.frontier.schedule.cache.get(name).queue.queued for name in names
+        )
         return asked
 
     return asyncio.run(run())

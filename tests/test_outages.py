@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.outages import Outages
+from krowlspider.crawl.answers.outages import Outages
 from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.politeness.outage import HOSTS, HOSTS_CERTAIN, NETWORK, PATIENCE, QUIET, SILENCE
 from tests.crawling import Crawl as RealCrawl
@@ -30,21 +30,21 @@ class Crawl:
 
     def answer(self, number: int, address: str = "") -> None:
         """A host answers, and the middleware learns its pace."""
-        host = self.world.frontier.host(f"h{number}.test")
-        host.address = f"@{address}" if address else ""
+        host = self.world.frontier.schedule.cache.get(f"h{number}.test")
+        host.shares.address = f"@{address}" if address else ""
         self.outages.answered(host)
-        self.world.frontier._rule.after_answer(host.rate, 0.1)
+        self.world.frontier.schedule.rule.after_answer(host.rate, 0.1)
 
     def fail(self, number: int, kind: str, *, has_head: bool = False) -> bool:
         """A host fails; whether it is blameless. If not, it is struck as the middleware does."""
-        host = self.world.frontier.host(f"h{number}.test")
+        host = self.world.frontier.schedule.cache.get(f"h{number}.test")
         blameless = self.outages.failed(host, kind, has_head=has_head)
         if not blameless:
-            self.world.frontier._rule.after_error(host.rate, 0.0)
+            self.world.frontier.schedule.rule.after_error(host.rate, 0.0)
         return blameless
 
     def errors(self) -> int:
-        return sum(host.rate.errors for host in self.world.frontier.hosts.values())
+        return sum(host.rate.errors for host in self.world.frontier.schedule.cache.hosts.values())
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_when_no_host_answers_the_crawl_pauses_and_those_who_were_blamed_are_for
     told = [
         record.getMessage()
         for record in caplog.records
-        if record.name == "krowlspider.crawl.outages"
+        if record.name == "krowlspider.crawl.answers.outages"
     ]
     assert told[0].startswith(f"No host answers ({kind})")
     assert told[1].startswith("Hosts answer again")
@@ -81,10 +81,12 @@ def test_forgiven_errors_are_written_with_the_next_commit(crawl: Crawl) -> None:
     crawl.world.add("http://h0.test/")
     for number in range(HOSTS_CERTAIN):
         crawl.fail(number, "network_down")
-        crawl.world.frontier._record_now(crawl.world.frontier.host(f"h{number}.test"))
+        crawl.world.frontier.schedule.cache.record_now(
+            crawl.world.frontier.schedule.cache.get(f"h{number}.test")
+        )
     crawl.world.commit()
     crawl.world.crash()
-    assert crawl.world.frontier.host("h0.test").rate.errors == 0
+    assert crawl.world.frontier.schedule.cache.get("h0.test").rate.errors == 0
 
 
 def test_dead_hosts_are_blamed_as_long_as_one_of_the_others_answers(crawl: Crawl) -> None:
@@ -117,7 +119,7 @@ def test_name_servers_that_fail_are_not_the_hosts_fault_and_those_with_known_add
 def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) -> None:
     """After a start, they are all that is due."""
     for number in range(2 * HOSTS):
-        crawl.world.frontier.host(f"h{number}.test").rate.errors = 1
+        crawl.world.frontier.schedule.cache.get(f"h{number}.test").rate.errors = 1
         assert not crawl.fail(number, "connect_timeout")
     assert not crawl.outages.paused
     for number in range(HOSTS_CERTAIN):
@@ -152,7 +154,7 @@ def test_in_a_later_start_hosts_never_reached_prove_nothing_from_the_first(crawl
     assert not any(crawl.fail(number, "connect_timeout") for number in range(5 * HOSTS))
     for number in range(HOSTS):
         # By their records they answered.
-        host = crawl.world.frontier.host(f"h{number}.test")
+        host = crawl.world.frontier.schedule.cache.get(f"h{number}.test")
         host.rate.ema, host.rate.errors = 0.1, 0
     assert [crawl.fail(number, "connect_timeout") for number in range(HOSTS)][-1]
 
@@ -220,9 +222,9 @@ def test_an_outage_in_which_none_can_be_asked_that_answered_is_given_up(
         crawl.fail(number, "connect_timeout")
     crawl.world.clocks.pass_(PATIENCE - 1)
     assert crawl.outages.next_probe() == 0
-    crawl.outages.sent(crawl.world.frontier.host("h0.test"))
+    crawl.outages.sent(crawl.world.frontier.schedule.cache.get("h0.test"))
     crawl.world.clocks.pass_(PATIENCE - 1)
-    crawl.outages.sent(crawl.world.frontier.host("never.test"))
+    crawl.outages.sent(crawl.world.frontier.schedule.cache.get("never.test"))
     assert crawl.outages.next_probe() > 0
     crawl.world.clocks.pass_(1)
     assert crawl.outages.next_probe() == 0
@@ -244,7 +246,7 @@ def test_a_request_that_goes_out_in_an_outage_is_the_probe(crawl: Crawl) -> None
     assert crawl.outages.next_probe() > 0
     crawl.outages._network.next_probe = 0.0
     assert crawl.outages.next_probe() == 0
-    crawl.outages.sent(crawl.world.frontier.host("h0.test"))
+    crawl.outages.sent(crawl.world.frontier.schedule.cache.get("h0.test"))
     assert crawl.outages.next_probe() > 0
 
 
@@ -266,16 +268,16 @@ def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
     """Nine errors of its own, and one of ours."""
     crawl.world.add("http://h0.test/")
     frontier = crawl.world.frontier
-    host = frontier.pop_host()
+    host = frontier.schedule.pop()
     assert host is not None
     host.rate.errors = 9
     crawl.fail(0, "connect_timeout")
-    frontier.defer(host, 86_400.0)
+    frontier.schedule.deferral.defer(host, 86_400.0)
     for number in range(1, HOSTS + 1):
         crawl.fail(number, "connect_timeout")
     assert host.rate.errors == 9
     crawl.world.clocks.pass_(0.25)
-    assert frontier.pop_host() is host
+    assert frontier.schedule.pop() is host
 
 
 @pytest.mark.slow

@@ -12,10 +12,10 @@ import pytest
 
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.poison import MARK, NOTHING, THREAD_MARK, mark_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import all_entries
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, mark_of
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.oracle import reachable
@@ -84,7 +84,7 @@ def marked(jobdir: Path, name: str = MARK) -> str | None:
 
 def in_flight(jobdir: Path) -> int:
     status = JobFolder(jobdir).read_status()
-    return 0 if status is None else int(str(status["in_transit"]))
+    return 0 if status is None else int(str(status["in_flight"]))
 
 
 WAYS = {
@@ -99,21 +99,22 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_page_that_kills_is_marked_wherever_in_the_work_on_it(tmp_path: Path, way: str) -> None:
+# The slow test below has the others.
+@pytest.mark.parametrize("way", ["segfault", "exit", "pipeline", "background"])
+def test_the_page_that_kills_is_marked(tmp_path: Path, way: str) -> None:
     with MockWeb(spec=SITE) as web:
         crawl = deadly_crawl(web, tmp_path, way).run(code=WAYS[way])
         assert marked(crawl.jobdir) == web.url(HOSTS[0], "/deadly")
 
 
-def test_an_errback_that_kills_is_work_on_its_page(tmp_path: Path) -> None:
+def test_the_page_whose_errback_kills_is_marked(tmp_path: Path) -> None:
     gone: list[dict[str, Any]] = [{"path": "/deadly", "status": 404}, *SITE]
     with MockWeb(spec=gone) as web:
         crawl = deadly_crawl(web, tmp_path, "function").run(code=SIGKILL)
         assert marked(crawl.jobdir) == web.url(HOSTS[0], "/deadly")
 
 
-def test_a_page_that_kills_three_times_is_set_aside_and_all_others_are_done(tmp_path: Path) -> None:
+def test_a_page_that_kills_three_times_is_set_aside(tmp_path: Path) -> None:
     """With a failed answer in between, whose retry keeps the strikes; and it is not queued ever
     again."""
     failing = [
@@ -136,7 +137,7 @@ def test_a_page_that_kills_three_times_is_set_aside_and_all_others_are_done(tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "function"])
-def test_it_is_set_aside_whatever_the_way_it_kills(tmp_path: Path, way: str) -> None:
+def test_a_page_is_set_aside_whatever_way_it_kills(tmp_path: Path, way: str) -> None:
     with MockWeb(spec=SITE) as web:
         for _ in range(3):
             deadly_crawl(web, tmp_path, way).run(code=WAYS[way])
@@ -162,7 +163,7 @@ def assert_poison(last: Crawl, web: MockWeb, fetches: int) -> None:
     assert marked(last.jobdir) is None
 
 
-def test_pages_merely_in_flight_get_no_strike_however_often_it_is_killed(tmp_path: Path) -> None:
+def test_pages_merely_in_flight_get_no_strike(tmp_path: Path) -> None:
     """All of them wait for their answers at each kill."""
     slow = [page("/robots.txt", ""), page("^/", "late", latency=60)]
     with MockWeb(spec=slow) as web:
@@ -177,7 +178,7 @@ def test_pages_merely_in_flight_get_no_strike_however_often_it_is_killed(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_busy_crawl_gets_at_most_one_strike_a_kill_and_loses_no_page(tmp_path: Path) -> None:
+def test_a_kill_gives_at_most_one_strike_and_loses_no_page(tmp_path: Path) -> None:
     chance = random.Random(1)
     with MockWeb(graph=GRAPH) as web:
         for kills in range(6):
@@ -192,7 +193,7 @@ def test_a_busy_crawl_gets_at_most_one_strike_a_kill_and_loses_no_page(tmp_path:
         assert marked(last.jobdir) is None
 
 
-def test_the_decoding_of_a_body_is_work_on_its_page(tmp_path: Path) -> None:
+def test_a_page_is_marked_while_its_body_is_decoded(tmp_path: Path) -> None:
     """Killed from outside in the middle of it, in a thread. The body is a byte too large, so no
     callback has it in hand; the next start gives it a strike."""
     packer = zlib.compressobj(1, wbits=31)

@@ -1,5 +1,4 @@
-"""A crawl whose machine loses its power goes on without having lost a URL, or the record of a page
-it counted."""
+"""After a power loss no URL is lost, nor the record of a page that was counted."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Without the pages that answer 429 first: a death in between would let them answer it again.
-GRAPH = Graph(hosts=30, pages=15, seed=4, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
+GRAPH = Graph(hosts=18, pages=12, seed=4, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
 SETTINGS = {
     "KROWL_COMMIT_INTERVAL": 0.1,
     "KROWL_STATUS_INTERVAL": 0.1,
@@ -46,8 +45,8 @@ def crawl_of(web: MockWeb, folder: Path, seeds: list[str], **more: Any) -> Watch
     )
 
 
-def told(crawl: WatchedCrawl) -> int:
-    """Pages that the crawl has said were done since its start."""
+def pages_done(crawl: WatchedCrawl) -> int:
+    """Return how many pages the crawl has reported as done since its start."""
     status = JobFolder(crawl.jobdir).read_status()
     return 0 if status is None else int(str(status["done"]))
 
@@ -57,11 +56,10 @@ def fetched(web: MockWeb) -> set[str | None]:
 
 
 def run_a_while(crawl: WatchedCrawl, web: MockWeb, chance: random.Random) -> None:
-    """Until some commits are told of, and some requests more, so that a death is not always as long
-    after one."""
-    some = chance.randrange(1, 60)
-    crawl.wait_until(lambda: told(crawl) >= some)
-    goal = len(web.log()) + chance.randrange(40)
+    """Wait for some commits and some more requests, so that deaths differ."""
+    some = chance.randrange(1, 30)
+    crawl.wait_until(lambda: pages_done(crawl) >= some)
+    goal = len(web.log()) + chance.randrange(20)
     crawl.wait_until(lambda: len(web.log()) >= goal)
 
 
@@ -90,7 +88,7 @@ def survive(
             crawl = crawl_of(web, folder, web.seeds(), settings=SLOWER, **more).start()
             run_a_while(crawl, web, chance)
             crawl.kill()
-            promised = done + told(crawl)
+            promised = done + pages_done(crawl)
             left = lose(crawl, loss, chance)
             assert left.faults(expected.identities, expected.refused) == []
             assert left.done >= promised
@@ -108,20 +106,19 @@ def survive(
         assert {left.hasher.key(url) for url in expected.identities} <= left.archived
 
 
-def test_invariants_4_and_5_hold_when_all_that_was_not_synced_is_lost(tmp_path: Path) -> None:
+def test_invariants_4_and_5_hold_when_unsynced_bytes_are_lost(tmp_path: Path) -> None:
     survive(tmp_path, Loss.CUT, 1, losses=1, write_buffer=BUFFER, save_every=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("write_buffer", [SMALL_BUFFER, BUFFER])
-@pytest.mark.parametrize("seed", range(2))
 def test_invariants_4_and_5_hold_however_much_reaches_the_disk(
-    tmp_path: Path, loss: Loss, write_buffer: int, seed: int
+    tmp_path: Path, loss: Loss, write_buffer: int
 ) -> None:
     """With a small buffer LevelDB has several logs at a time; the seen filter is saved every so
     often."""
-    survive(tmp_path, loss, seed, losses=3, write_buffer=write_buffer, save_every=40)
+    survive(tmp_path, loss, 2, losses=3, write_buffer=write_buffer, save_every=40)
 
 
 LEAVES = [f"/leaf{number}?{'x' * 1900}" for number in range(40)]
@@ -134,7 +131,7 @@ BRANCHED: list[dict[str, Any]] = [
 ]
 
 
-def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
+def test_an_acknowledgement_does_not_outlive_its_links(
     tmp_path: Path,
 ) -> None:
     """Power is lost when the branch is acknowledged, its links still in the log before and in no
@@ -154,12 +151,12 @@ def test_an_acknowledgement_in_a_new_log_does_not_outlive_links_in_the_old_one(
         left = lose(crawl, Loss.CUT, random.Random(0))
         assert left.faults(urls) == []
         assert left.done > 0
-        crawl_of(web, tmp_path, urls[:1]).run()
+        crawl_of(web, tmp_path, urls[:1], settings={"KROWL_DELAY_MIN": 0.01}).run()
         assert fetched(web) == set(urls)
         assert Survivors.of(crawl.jobdir).faults(urls) == []
 
 
-def test_what_has_left_redis_is_there_after_a_power_loss(tmp_path: Path) -> None:
+def test_a_url_that_has_left_redis_survives_a_power_loss(tmp_path: Path) -> None:
     """Nothing else syncs meanwhile: the next commit would come in a minute."""
     settings = {
         "KROWL_NODE_ID": "a",

@@ -11,7 +11,7 @@ from scrapy.http import Response
 from twisted.python.failure import Failure
 
 from krowlspider.engine.crash_marking import mark_work
-from krowlspider.frontier.poison import MARK, NOTHING, WorkMark, mark_of
+from krowlspider.frontier.work_mark import MARK, NOTHING, WorkMark, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -38,7 +38,7 @@ class FakeJob:
 
     def __init__(self, mark: WorkMark):
         self.mark = mark
-        self.frontier = self
+        self.frontier = self.queues = self
 
     def key_of(self, lease: bytes) -> bytes:
         return lease

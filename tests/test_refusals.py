@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.refusals import HOSTS, PERIOD, Refusals
+from krowlspider.crawl.answers.refusals import HOSTS, PERIOD, Refusals
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page
@@ -43,7 +43,7 @@ def refusals(clock: Clock, caplog: pytest.LogCaptureFixture) -> Refusals:
 
 def tell(refusals: Refusals, *hosts: str) -> None:
     for host in hosts:
-        refusals.tell(host, f"http://{host}/", DecodeFailed("broken gzip data"))
+        refusals.log(host, f"http://{host}/", DecodeFailed("broken gzip data"))
 
 
 def test_a_host_is_named_with_url_and_cause(
@@ -62,7 +62,7 @@ def test_few_hosts_are_named_in_a_minute(
     tell(refusals, *(f"h{number}.test" for number in range(1000)))
     assert len(caplog.messages) == HOSTS
     assert [" only counted" in line for line in caplog.messages] == [False] * (HOSTS - 1) + [True]
-    refusals.tell("large.test", "http://large.test/", TooLarge("a body of more than 9 bytes"))
+    refusals.log("large.test", "http://large.test/", TooLarge("a body of more than 9 bytes"))
     assert "large.test), too_large" in caplog.messages[HOSTS]
     clock.now += PERIOD
     tell(refusals, "late.test")
@@ -80,7 +80,7 @@ def test_a_host_takes_one_line_of_a_minute(
 def test_what_a_stranger_wrote_makes_no_long_line(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refusals.tell("a.test", "http://a.test/" + "x" * 16_000, DecodeFailed("y" * 60_000))
+    refusals.log("a.test", "http://a.test/" + "x" * 16_000, DecodeFailed("y" * 60_000))
     assert len(caplog.messages[0]) < 600
 
 

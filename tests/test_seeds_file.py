@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.spiders.broad import SeedsFile
+from krowlspider.spiders.seeds_file import SeedsFile
 from tests.crawling import Crawl, frontier_view, write_seeds
 from tests.mockweb import MockWeb
 from tests.test_crawl import page, pages

@@ -12,11 +12,10 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.settings import Settings, default_settings
 from scrapy.utils.conf import build_component_list
-from scrapy.utils.test import get_crawler
 
 from krowlspider import settings as defaults
-from krowlspider.config.guarantees import LAST_CHECK
-from krowlspider.config.validation import CHECKERS, KNOWN, RENAMED, validate
+from krowlspider.config.table import CHECKERS, KNOWN
+from krowlspider.config.validation import RENAMED, validate
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.scheduler import Scheduler
@@ -327,11 +326,8 @@ def test_a_least_delay_above_the_greatest_is_refused():
 
 
 def test_the_add_on_stops_a_crawler_of_wrong_settings_and_lets_one_of_right_settings_be():
-    right = dict(project_settings(), KROWL_CONTACT="you@example.org")
-    bases = ("DOWNLOADER_MIDDLEWARES_BASE", "SPIDER_MIDDLEWARES_BASE")
-    chosen = {name: right[name] for name in [*KNOWN, *CHECKERS, "ADDONS", *bases]}
-    # get_crawler() has handlers of its own.
-    handlers = {"DOWNLOAD_HANDLERS": right["DOWNLOAD_HANDLERS_BASE"]}
-    get_crawler(settings_dict={**chosen, **handlers, "EXTENSIONS_BASE": {LAST_CHECK: 0}})
+    right = project_settings()
+    Crawler(Spider, right).addons.load_settings(right)
+    wrong = project_settings(KROWL_CONTACT=None)
     with pytest.raises(KrowlError, match="KROWL_CONTACT is not set"):
-        get_crawler(settings_dict={"ADDONS": defaults.ADDONS})
+        Crawler(Spider, wrong).addons.load_settings(wrong)

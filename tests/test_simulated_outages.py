@@ -144,7 +144,10 @@ def test_a_network_that_goes_is_noticed_and_hosts_that_answered_are_probed(
         assert len(probes) > 5
         assert all(host.startswith("good") for host in probes)
         assert len(set(probes)) == len(probes)
-        hosts = (simulation.job.frontier.host(f"good{number}.test") for number in range(GOOD))
+        hosts = (
+            simulation.job.frontier.schedule.cache.get(f"good{number}.test")
+            for number in range(GOOD)
+        )
         # But for probes that were on their way when it came back.
         assert sum(host.rate.errors for host in hosts) <= 2
         simulation.run_until(START + 190)
@@ -171,7 +174,10 @@ def test_seeds_that_are_all_dead_end_in_blame_and_not_in_an_outage_without_end(
         simulation.run_until(START + 1200)
         assert not simulation.job.outages.paused
         assert simulation.job.outages.begun == 1
-        hosts = (simulation.job.frontier.host(f"dead{number}.test") for number in range(300))
+        hosts = (
+            simulation.job.frontier.schedule.cache.get(f"dead{number}.test")
+            for number in range(300)
+        )
         assert min(host.rate.errors for host in hosts) >= 1
 
     crawled(web, tmp_path, act)

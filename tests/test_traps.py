@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from extensions.exclude import PatternFile
+from krowlspider.crawl.exclude_file import PatternFile
 from tests.crawling import frontier_view
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page, pages

@@ -16,8 +16,8 @@ import pytest
 
 from krowlspider.crawl.monitoring.watchdog import HELD, LOOK, Hold
 from krowlspider.frontier.hosts.holds import NOTES
-from krowlspider.frontier.poison import BEAT_AT, MARK, NOTHING, mark_of
 from krowlspider.frontier.store.schema import host_key, queue_key
+from krowlspider.frontier.work_mark import BEAT_AT, MARK, NOTHING, mark_of
 from tests.crawling import Crawl, frontier_view, scrapy
 from tests.mockweb import MockWeb
 from tests.test_crawl import crawl_of, page, pages

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
-SERVED = ("scrapy", "tests.mockweb")
+SERVED = ("scrapy", "tests.mockweb", "tests.powerloss.child")
 
 # With all that is in them. None may install a reactor.
 _PACKAGES = (

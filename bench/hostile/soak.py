@@ -118,7 +118,7 @@ def _status(job: Path) -> dict[str, Any]:
         status = json.loads((job / "status.json").read_bytes())
     except (OSError, ValueError):
         return {}
-    return {"queued": status.get("queued", 0), "in_transit": status.get("in_transit", 0)}
+    return {"queued": status.get("queued", 0), "in_flight": status.get("in_flight", 0)}
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

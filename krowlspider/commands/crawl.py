@@ -42,9 +42,13 @@ class Command(CrawlCommand):
             sys.exit(BAD_INPUT)
 
     def _check(self, args: list[str]) -> None:
-        """:raises SettingsError: the arguments are not the name of exactly one spider"""
+        """Check that the arguments are the name of a spider, and its settings.
+
+        :raises SettingsError: they are not, or a setting of the spider is wrong
+        """
         assert self.settings is not None
-        names = sorted(get_spider_loader(self.settings).list())
+        loader = get_spider_loader(self.settings)
+        names = sorted(loader.list())
         if not args:
             raise SettingsError(
                 f"give the name of a spider ({', '.join(names)}): scrapy crawl broad"
@@ -55,6 +59,10 @@ class Command(CrawlCommand):
             raise SettingsError(
                 f"{args[1]!r} is not an option of scrapy crawl; spider arguments are -a name=value"
             )
+        # A spider may take away the add-on that would check them.
+        settings = self.settings.copy()
+        loader.load(args[0]).update_settings(settings)
+        validate(settings)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         assert self.crawler_process

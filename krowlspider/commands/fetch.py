@@ -1,19 +1,8 @@
 """``scrapy fetch`` with Scrapy's own components."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from scrapy.commands.fetch import Command as ScrapyCommand
 
-from krowlspider.commands.single_page import use_scrapys_own
-
-if TYPE_CHECKING:
-    import argparse
+from krowlspider.commands.single_page import SinglePage
 
 
-class Command(ScrapyCommand):
-    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        super().process_options(args, opts)
-        assert self.settings is not None
-        use_scrapys_own(self.settings)
+class Command(SinglePage, ScrapyCommand): ...

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import plyvel
@@ -14,15 +15,15 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.commands.importing import import_into
-from krowlspider.config.validation import validate
-from krowlspider.crawl.folder import JobFolder, JobInUseError, sync_folder
+from krowlspider.config.validation import offline, validate
+from krowlspider.crawl.folder import JobFolder, JobInUseError
 from krowlspider.crawl.parts import delay_policy
 from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_room
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
-from krowlspider.frontier.admin.view import look
+from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
@@ -34,20 +35,30 @@ from krowlspider.views.files import STDIO, drop_output, read_lines, written
 if TYPE_CHECKING:
     import argparse
 
+    from scrapy.settings import Settings
+
     from krowlspider.crawl.folder import JobHead
 
 # Hosts or entries in each list.
 _MOST = 10
-# Options whose value is a file.
-_FILES = ("export", "import_file")
-# Options for more than an overview; they cannot be used while a crawl runs.
-_ACTIONS = ("host", "export", "import_file", "drop_host", "forget", "repair")
+# Options for more than an overview, with what they do. None can be used while a crawl runs.
+_OF_HOSTS = {
+    "host": "one host, and why it is not being fetched",
+    "drop-host": "remove what a host has queued, for good",
+    "forget": "remove all that is known of a host: it can be found anew",
+}
+_OF_FILES = {
+    "export": "write what is queued, one JSON line a URL, to FILE or standard output",
+    "import": "queue the URLs in such lines, those of standard input for -",
+}
+_ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair")
 
 
 class Command(ScrapyCommand):
     requires_project = True
     requires_crawler_process = False
     default_settings: ClassVar[dict[str, Any]] = {"LOG_ENABLED": False}
+    settings: Settings
 
     def syntax(self) -> str:
         return "<JOBDIR> [options]"
@@ -59,28 +70,12 @@ class Command(ScrapyCommand):
         super().add_options(parser)
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         one = parser.add_mutually_exclusive_group()
-        one.add_argument("--host", metavar="NAME", help="one host, and why it is not being fetched")
-        one.add_argument(
-            "--export",
-            metavar="FILE",
-            nargs="?",
-            const=STDIO,
-            help="write what is queued, one JSON line a URL, to FILE or standard output",
-        )
-        one.add_argument(
-            "--import",
-            metavar="FILE",
-            dest="import_file",
-            help="queue the URLs in such lines, those of standard input for -",
-        )
-        one.add_argument(
-            "--drop-host", metavar="NAME", help="remove what a host has queued, for good"
-        )
-        one.add_argument(
-            "--forget",
-            metavar="NAME",
-            help="remove all that is known of a host: it can be found anew",
-        )
+        for name, text in _OF_HOSTS.items():
+            one.add_argument(f"--{name}", metavar="NAME", dest=name, help=text)
+        for name, text in _OF_FILES.items():
+            # An export without a file goes to standard output.
+            optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
+            one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -94,15 +89,17 @@ class Command(ScrapyCommand):
             drop_output()
         except (KrowlError, OSError, *STORE_ERRORS) as error:
             where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
-            full = _is_full(error)
+            is_full = not isinstance(error, KrowlError) and for_want_of_room(error)
             way = way_out(error, folder.path) if folder else ""
-            if full and not isinstance(error, StoreError):
+            if is_full and not isinstance(error, StoreError):
                 way = ": make room on its disk, and do it again"
             print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if full else BAD_INPUT
+            self.exitcode = STORAGE_FAILED if is_full else BAD_INPUT
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
-        """:raises KrowlError: the command line or a setting is wrong
+        """Check the command line and the settings, and adapt the settings to this command.
+
+        :raises KrowlError: the command line or a setting is wrong
         :raises UsageError: there is not exactly one JOBDIR
         """
         for name in args:
@@ -114,14 +111,10 @@ class Command(ScrapyCommand):
             raise UsageError("give one JOBDIR, before the options")
         for name in _ACTIONS:
             if getattr(opts, name) == "":
-                option = "--" + name.removesuffix("_file").replace("_", "-")
-                wanted = "a file" if name in _FILES else "the name of a host"
-                raise KrowlError(f"{option} is given an empty name: give {wanted}")
+                wanted = "a file" if name in _OF_FILES else "the name of a host"
+                raise KrowlError(f"--{name} is given an empty name: give {wanted}")
         assert self.settings is not None
-        checked = self.settings.copy()
-        # This command fetches nothing, so it needs no real contact.
-        checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
-        validate(checked)
+        validate(offline(self.settings))
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:
@@ -132,7 +125,7 @@ class Command(ScrapyCommand):
                     f"JOBDIR {error.path} is in use by process {error.holder}: stop it first"
                 ) from error
             status = folder.read_status()
-            self._say(opts, {"running": status}, frontier.running(folder, status))
+            self._say(opts, {"running": status}, frontier.running(folder.path, status))
             return
         try:
             if opts.repair:
@@ -149,50 +142,43 @@ class Command(ScrapyCommand):
     def _repair(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
         hasher = IdentityHasher(head.seed)
         report = repair(folder.frontier, FilterFile(folder.seen), hasher, time.time())
-        self._say(opts, report.as_dict(), frontier.repaired(report, folder.path))
+        self._say(opts, asdict(report), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
 
     def _act(
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
     ) -> None:
-        assert self.settings is not None
-        if opts.host:
-            name = _host(opts.host)
-            one = look_at_host(store, name, delay_policy(self.settings), time.time(), _MOST)
-            self._say(opts, one.as_dict(), frontier.one_host(one))
-        elif opts.export:
+        policy, now = delay_policy(self.settings), time.time()
+        given = vars(opts)
+        if given["host"]:
+            one = view_host(store, _host(given["host"]), policy, now, _MOST)
+            fields = asdict(one)
+            self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one))
+        elif given["export"]:
             count = 0
-            with written(opts.export) as file:
+            with written(given["export"]) as file:
                 for count, line in enumerate(export_lines(store), 1):  # noqa: B007
                     file.write(f"{line}\n")
             print(f"{count:,} URLs written", file=sys.stderr)
-        elif opts.import_file:
-            lines = read_lines(opts.import_file)
+        elif given["import"]:
+            lines = read_lines(given["import"])
             result = import_into(folder, head, store, self.settings, lines)
-            self._say(opts, result.as_dict(), str(result))
+            self._say(opts, asdict(result), frontier.imported(result))
             if result.useless:
                 self.exitcode = BAD_INPUT
-        elif opts.drop_host:
-            dropped = drop_host(store, _host(opts.drop_host))
+        elif given["drop-host"]:
+            dropped = drop_host(store, _host(given["drop-host"]))
             self._say(opts, {"dropped": dropped}, f"dropped {dropped:,} queued URLs")
-        elif opts.forget:
-            self._forget(folder, store, opts)
+        elif given["forget"]:
+            remove_filter = FilterFile(folder.seen).remove
+            seen, dropped = forget_host(store, _host(given["forget"]), remove_filter)
+            text = f"forgot {seen:,} URLs, {dropped:,} of them queued"
+            text += "; the next start rebuilds the seen filter"
+            self._say(opts, {"seen": seen, "dropped": dropped}, text)
         else:
-            view = look(store, delay_policy(self.settings), time.time(), _MOST)
-            self._say(opts, view.as_dict(), frontier.whole(view))
-
-    def _forget(self, folder: JobFolder, store: LevelStore, opts: argparse.Namespace) -> None:
-        def remove_filter() -> None:
-            FilterFile(folder.seen).remove()
-            sync_folder(folder.path)
-
-        marks, dropped = forget_host(store, _host(opts.forget), remove_filter)
-        self._say(
-            opts,
-            {"seen": marks, "dropped": dropped},
-            f"forgot {marks:,} URLs, {dropped:,} of them queued; the next start rebuilds the seen filter",
-        )
+            view = view_frontier(store, policy, now, _MOST)
+            self._say(opts, asdict(view), frontier.whole(view))
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:
@@ -208,8 +194,3 @@ def _host(name: str) -> str:
     if url is None:
         raise JobError(f"{name!r} is not the name of a host")
     return host_of(url)
-
-
-def _is_full(error: BaseException) -> bool:
-    """Return whether the disk had no room for the frontier."""
-    return not isinstance(error, KrowlError) and for_want_of_room(error)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from scrapy.settings import default_settings as scrapy
 
 if TYPE_CHECKING:
+    import argparse
+
     from scrapy.settings import Settings
 
 _SCRAPYS = (
@@ -23,11 +25,19 @@ _SCRAPYS = (
 )
 
 
-def use_scrapys_own(settings: Settings) -> None:
-    """Replace the project's scheduler, downloader, middlewares and extensions by Scrapy's own."""
-    own = {name: getattr(scrapy, name) for name in _SCRAPYS}
-    # The console's password is written to a job folder, and there is none here.
-    own["TELNETCONSOLE_ENABLED"] = False
-    own["USER_AGENT"] = settings["USER_AGENT"].replace("{contact}", settings["KROWL_CONTACT"] or "")
-    own["ADDONS"] = {}
-    settings.setdict(own, priority="cmdline")
+class SinglePage:
+    """Makes a command of Scrapy replace the project's components by Scrapy's own."""
+
+    settings: Settings | None
+
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        super().process_options(args, opts)  # type: ignore[misc]
+        settings = self.settings
+        assert settings is not None
+        own = {name: getattr(scrapy, name) for name in _SCRAPYS}
+        # The console's password is written to a job folder, and there is none here.
+        own["TELNETCONSOLE_ENABLED"] = False
+        contact = settings["KROWL_CONTACT"] or ""
+        own["USER_AGENT"] = settings["USER_AGENT"].replace("{contact}", contact)
+        own["ADDONS"] = {}
+        settings.setdict(own, priority="cmdline")

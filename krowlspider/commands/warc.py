@@ -27,7 +27,7 @@ from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.upload.store import BucketError
 from krowlspider.archive.upload.uploader import upload_folder
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, lacks_room
@@ -92,8 +92,7 @@ class Command(ScrapyCommand):
         except (KrowlError, ArchiveError, RecordError, OSError) as error:
             full = lacks_room(error)
             way = ": make room on its disk, and do it again" if full else ""
-            print(f"krowlspider: {_told(error)}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if full else BAD_INPUT
+            self._complain(f"{_message(error)}{way}", STORAGE_FAILED if full else BAD_INPUT)
 
     def _checked(self, args: list[str], opts: argparse.Namespace) -> list[str]:
         """Return ``args`` once they are checked: a subcommand and its positional arguments.
@@ -121,10 +120,7 @@ class Command(ScrapyCommand):
                     f"--{name} does not go with {args[0]}: scrapy warc {args[0]} {form}"
                 )
         assert self.settings is not None
-        checked = self.settings.copy()
-        # This command fetches nothing, so it needs no real contact.
-        checked.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
-        validate(checked)
+        validate(offline(self.settings))
         return args
 
     def _index(self, name: str, opts: argparse.Namespace) -> None:
@@ -132,14 +128,14 @@ class Command(ScrapyCommand):
         out = _writable(opts.output or folder / _MERGED)
         _index_missing(folder)
         indexes = indexes_in(folder).there
-        with bar("merging", _size(indexes)) as told:
-            count = merge(indexes, out, told)
+        with bar("merging", _size(indexes)) as count_bytes:
+            count = merge(indexes, out, count_bytes)
         self._say(f"{count:,} captures of {len(indexes):,} files in {out}")
 
     def _check(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
-        with bar("checking", _size(folder.glob("*.warc.gz"))) as told:
-            report = check_folder(folder, told)
+        with bar("checking", _size(folder.glob("*.warc.gz"))) as count_bytes:
+            report = check_folder(folder, count_bytes)
         self._say(views_warc.checked(report, folder))
         if report.problem_count:
             self.exitcode = FOUND_WRONG
@@ -151,8 +147,8 @@ class Command(ScrapyCommand):
         except ArchiveError as error:
             raise KrowlError(f"a crawl is writing to {folder}: stop it first") from error
         try:
-            with bar("mending", _size(folder.glob(f"*.warc.gz{OPEN}"))) as told:
-                report = mend_folder(folder, told)
+            with bar("mending", _size(folder.glob(f"*.warc.gz{OPEN}"))) as count_bytes:
+                report = mend_folder(folder, count_bytes)
             made = _index_missing(folder)
         finally:
             os.close(lock)
@@ -163,11 +159,8 @@ class Command(ScrapyCommand):
         wanted = captures.wanted(url)
         indexes = indexes_in(folder)
         if indexes.missing:
-            print(
-                f"krowlspider: not looked into, for want of an index: {len(indexes.missing):,} files:"
-                f" scrapy warc index {quote(name)}",
-                file=sys.stderr,
-            )
+            count, way = len(indexes.missing), f"scrapy warc index {quote(name)}"
+            self._complain(f"not looked into, for want of an index: {count:,} files: {way}", 0)
         try:
             found = captures.captures(indexes.there, wanted)
             if opts.all:
@@ -176,8 +169,7 @@ class Command(ScrapyCommand):
             chosen = captures.choose(found, wanted, opts.at)
             content = captures.read(folder, indexes.there, chosen, payload=opts.payload)
         except captures.NotThereError as error:
-            print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = FOUND_WRONG
+            self._complain(str(error), FOUND_WRONG)
             return
         with written(STDIO):
             sys.stdout.buffer.write(content)
@@ -202,8 +194,7 @@ class Command(ScrapyCommand):
         self._say(f"{len(packed.warcs):,} files, {packed.pages:,} pages in {out}")
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
-            print(f"krowlspider: not in it: {left_out}", file=sys.stderr)
-            self.exitcode = FOUND_WRONG
+            self._complain(f"not in it: {left_out}", FOUND_WRONG)
 
     def _upload(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -249,6 +240,10 @@ class Command(ScrapyCommand):
         with written(STDIO) as file:
             print(text, file=file)
 
+    def _complain(self, text: str, code: int) -> None:
+        print(f"krowlspider: {text}", file=sys.stderr)
+        self.exitcode = code
+
 
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
@@ -265,8 +260,8 @@ def bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
 def _index_missing(folder: Path) -> int:
     """Write the missing indexes, and return the number of files that lacked one."""
     missing = indexes_in(folder).missing
-    with bar("indexing", _size(missing)) as told:
-        make_indexes(missing, told)
+    with bar("indexing", _size(missing)) as count_bytes:
+        make_indexes(missing, count_bytes)
     return len(missing)
 
 
@@ -303,7 +298,7 @@ def _writable(name: str | Path) -> Path:
     return path
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

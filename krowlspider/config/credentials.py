@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 # Each may be in a file, named by the setting of the same name with _FILE.
 IN_FILES = ("KROWL_CONSUL_TOKEN", "KROWL_STATIC_NODES", "KROWL_STATIC_NODES_SECRET", "REDIS_URL")
-# Scrapy's settings that hold a secret: Scrapy logs all of its settings that are set.
+# Scrapy logs all of its own settings that are set, these too.
 _LOGGED = (
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-    *("FTP_PASSWORD", "TELNETCONSOLE_PASSWORD"),
+    "AWS_ACCESS_KEY_ID|AWS_SECRET_ACCESS_KEY|AWS_SESSION_TOKEN|FTP_PASSWORD|TELNETCONSOLE_PASSWORD"
 )
+# One or more literals, as pprint writes a long text.
 _TEXT = r"""(?:\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))+"""
-_SHOWN = re.compile(rf"('(?:{'|'.join(_LOGGED)})': \(?){_TEXT}")
+_SHOWN = re.compile(rf"('(?:{_LOGGED})': \(?){_TEXT}")
 
 
 def read_files(settings: BaseSettings) -> None:
@@ -34,8 +34,7 @@ def read_files(settings: BaseSettings) -> None:
             continue
         if settings.get(name):
             raise SettingsError(f"{name} and {source} are both given: give one of them")
-        priority = settings.getpriority(source)
-        assert priority is not None
+        priority = settings.getpriority(source) or 0
         settings.set(name, _read(source, path), priority)
         settings.set(source, "", priority)
 
@@ -52,19 +51,14 @@ def _read(source: str, path: str) -> str:
     return value
 
 
-class _Redaction(logging.Filter):
-    """Removes the secrets from Scrapy's log line about its settings."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.args, dict) and isinstance(shown := record.args.get("settings"), str):
-            record.args = {**record.args, "settings": _SHOWN.sub(r"\1'...'", shown)}
-        return True
-
-
-_REDACTION = _Redaction()
+def _redact(record: logging.LogRecord) -> bool:
+    """Remove the secrets from Scrapy's log line about its settings."""
+    if isinstance(record.args, dict) and isinstance(shown := record.args.get("settings"), str):
+        record.args = {**record.args, "settings": _SHOWN.sub(r"\1'...'", shown)}
+    return True
 
 
 def keep_out_of_logs() -> None:
     """Hide secrets in Scrapy's log line of overridden settings."""
     # A filter that is there already is not added again.
-    logging.getLogger("scrapy.crawler").addFilter(_REDACTION)
+    logging.getLogger("scrapy.crawler").addFilter(_redact)

@@ -1,4 +1,4 @@
-"""The components that a crawl's guarantees need, and checks that the settings still have them."""
+"""The components that a crawl's guarantees need, and a check that the settings still have them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEEDED = (
         "DOWNLOADER_MIDDLEWARES",
         "middlewares.retry.RetryMiddleware",
         "gives failed pages back to the queue",
-        "to turn retries off, set RETRY_TIMES=0 and KROWL_THROTTLING_TIMES=0",
+        "; to turn retries off, set RETRY_TIMES=0 and KROWL_THROTTLING_TIMES=0",
     ),
     Needed(
         "SPIDER_MIDDLEWARES",
@@ -43,44 +43,31 @@ NEEDED = (
         "EXTENSIONS",
         "extensions.exclude.Exclude",
         "reads KROWL_EXCLUDE",
-        "to exclude nothing, set KROWL_EXCLUDE to None",
+        "; to exclude nothing, set KROWL_EXCLUDE to None",
         asked_by="KROWL_EXCLUDE",
     ),
 )
 HANDLER = "krowlspider.engine.handler.DownloadHandler"
-# Looks for the components above, so `misplaced` looks for it.
-LAST_CHECK = "krowlspider.config.validation.LastCheck"
-# Built-in components by the setting in which they might be looked for, each with the way to turn it
-# off, if there is one.
+# Middlewares that the downloader adds by itself, each with the way to turn it off, if there is one.
 BUILT_IN = {
-    "DOWNLOADER_MIDDLEWARES": {
-        "middlewares.robots.RobotsMiddleware": "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
-        "middlewares.politeness.PolitenessMiddleware": "",
-    },
-    "EXTENSIONS": {
-        "extensions.checkpoint.Checkpoint": "",
-        "extensions.diskguard.DiskGuard": "; to turn the disk guard off, set KROWL_DISK_FLOOR=0",
-    },
+    "middlewares.robots.RobotsMiddleware": "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
+    "middlewares.politeness.PolitenessMiddleware": "",
 }
+# What `load_object` raises for the path of a component.
+LOAD_ERRORS = (ImportError, NameError, TypeError, ValueError)
 
 
 def misplaced(settings: BaseSettings) -> list[str]:
-    """Return faults of settings that name built-in components or remove the last check.
-
-    Nothing is loaded.
-    """
+    """Return the faults of settings that name what is built in. Nothing is loaded."""
+    name = "DOWNLOADER_MIDDLEWARES"
+    named = set(map(_path, settings.get(name) or ()))
     found = [
         f"{name} names {path}, which is built in and always there: remove it from {name}{way_out}"
-        for name, paths in BUILT_IN.items()
-        for path, way_out in paths.items()
-        if path in map(_path, settings.get(name) or ())
+        for path, way_out in BUILT_IN.items()
+        if path in named
     ]
-    extensions = {
-        **(settings["EXTENSIONS_BASE"] or {}),
-        **{_path(key): order for key, order in (settings["EXTENSIONS"] or {}).items()},
-    }
-    if extensions.get(LAST_CHECK) is None:
-        found.append(_lacks("EXTENSIONS", LAST_CHECK, "looks for components that are missing"))
+    if "user-agent" in {str(header).lower() for header in settings["DEFAULT_REQUEST_HEADERS"]}:
+        found.append("DEFAULT_REQUEST_HEADERS has a User-Agent: set USER_AGENT in its place")
     return found
 
 
@@ -94,44 +81,36 @@ def missing(settings: BaseSettings) -> list[str]:
 
 def _components(settings: BaseSettings) -> Iterator[str]:
     for needed in NEEDED:
+        name = needed.setting
         if needed.asked_by and settings.get(needed.asked_by) is None:
             continue
         try:
-            there = settings.get_component_priority_dict_with_base(needed.setting)
+            there = settings.get_component_priority_dict_with_base(name)
             has = any(is_derived(component, needed.path) for component in there)
-        except (ImportError, NameError, TypeError, ValueError) as error:
-            yield f"{needed.setting} cannot be loaded: {error}"
+        except LOAD_ERRORS as error:
+            yield f"{name} cannot be loaded: {error}"
             continue
         if not has:
-            way_out = f"; {needed.way_out}" if needed.way_out else ""
-            yield _lacks(needed.setting, needed.path, needed.does) + way_out
-
-
-def _lacks(setting: str, path: str, does: str) -> str:
-    return (
-        f"{setting} lacks {path}, which {does}: remove its None from {setting}, and any"
-        f" {setting}_BASE of your own"
-    )
+            yield (
+                f"{name} lacks {needed.path}, which {needed.does}: remove its None from {name},"
+                f" and any {name}_BASE of your own{needed.way_out}"
+            )
 
 
 def _handlers(settings: BaseSettings) -> Iterator[str]:
-    try:
-        handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    except (TypeError, ValueError) as error:
-        yield f"DOWNLOAD_HANDLERS cannot be read: {error}"
-        return
     for scheme in ("http", "https"):
+        handler = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
         try:
-            if is_derived(handlers.get(scheme), HANDLER):
-                continue
-        except (ImportError, NameError, TypeError, ValueError) as error:
+            derived = is_derived(handler, HANDLER)
+        except LOAD_ERRORS as error:
             yield f"DOWNLOAD_HANDLERS has for {scheme} what cannot be loaded: {error}"
             continue
-        yield (
-            f"DOWNLOAD_HANDLERS has {handlers.get(scheme)!r} for {scheme}, which is not derived from"
-            f" {HANDLER}, so pages would not be archived and private addresses not refused: remove"
-            f" {scheme} from it, and any DOWNLOAD_HANDLERS_BASE of your own"
-        )
+        if not derived:
+            yield (
+                f"DOWNLOAD_HANDLERS has {handler!r} for {scheme}, which is not derived from"
+                f" {HANDLER}, so pages would not be archived and private addresses not refused:"
+                f" remove {scheme} from it, and any DOWNLOAD_HANDLERS_BASE of your own"
+            )
 
 
 def _path(component: Any) -> str:
@@ -141,10 +120,7 @@ def _path(component: Any) -> str:
 def is_derived(component: Any, path: str) -> bool:
     """Return whether a class, or the path of one, is the class at ``path`` or derived from it.
 
-    :raises ImportError: it cannot be loaded
-    :raises NameError: it cannot be loaded
-    :raises TypeError: it cannot be loaded
-    :raises ValueError: it cannot be loaded
+    It raises one of `LOAD_ERRORS` if the class cannot be loaded.
     """
     if component is None or component == path:
         return component is not None

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -18,20 +17,12 @@ class CommittedJob(Protocol):
     """The parts of a job that the timer needs."""
 
     pauses: int
-    """Number of times that the crawl waited for room on its disk."""
 
     @property
-    def full(self) -> Path | None:
-        """Return the folder whose disk has no room; None if there is room."""
-
-    async def commit(self) -> None:
-        """Run one group commit."""
-
-    def fail(self, error: Exception) -> None:
-        """Stop the crawl because of an error."""
-
-    def give_up(self) -> None:
-        """Stop waiting for room."""
+    def full(self) -> Path | None: ...
+    async def commit(self) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+    def give_up(self) -> None: ...
 
 
 class Checkpoint:
@@ -39,7 +30,7 @@ class Checkpoint:
 
     It also logs when the job pauses because its disk is full, and when the job goes on. ``on_room``
     is called when there is room again. While ``is_ending`` returns true, nothing waits for a full
-    disk.
+    disk. The job calls ``on_failure`` with the error that stops it.
     """
 
     def __init__(
@@ -47,12 +38,14 @@ class Checkpoint:
         job: CommittedJob,
         interval: float,
         *,
+        on_failure: Callable[[Exception], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
     ):
         self._job = job
         self._interval = interval
-        self._on_room = on_room
+        self.on_failure = on_failure
+        self.on_room = on_room
         self._is_ending = is_ending
         self._tasks: list[asyncio.Task[None]] = []
         # The folder that had no room at the last look; None if there was room.
@@ -87,12 +80,13 @@ class Checkpoint:
         if self._full is not None and before is None:
             self._job.pauses += 1
             logger.warning(
-                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is lost",
+                "Paused: no room in %s. Make some, and the crawl goes on by itself; nothing is"
+                " lost",
                 self._full,
             )
         elif self._full is None and before is not None:
             logger.info("There is room in %s again: the crawl goes on", before)
-            self._on_room()
+            self.on_room()
         if self._full is not None and self._is_ending():
             # The engine waits for requests that wait for room: without this it would never end.
             self._job.give_up()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.message import MAX_URL, TURN, BadMessage, decode, encode
 from krowlspider.crawl.parts import frontier_limits
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.outbox import Foreign
@@ -66,10 +66,11 @@ class ClusterTraffic:
         self._wake = wake
         self._identify = identify
         self._most = frontier_limits(settings).total
-        frontier, store, gate = job.frontier, job.store, job.robots
-        frontier.may_fetch = node.may_fetch
-        self.departures = Departures(frontier, store, gate, node=node.own, identify=self.identity)
-        self.arrivals = Arrivals(frontier, store, gate, self.identity, url_max=MAX_URL)
+        frontier, store = job.frontier, job.store
+        self.departures = Departures(
+            frontier, store, job.robots_fetches, node=node.own, identify=self.identity
+        )
+        self.arrivals = Arrivals(frontier, store, job.robots_cache, self.identity, url_max=MAX_URL)
         node.on_change = wake
         node.on_failure = job.fail
 
@@ -119,8 +120,10 @@ class ClusterTraffic:
     @property
     def stays(self) -> int:
         """Entries of other nodes' hosts that no other node can read or take."""
-        kept, host = self.departures.kept, self._job.frontier.host
-        return sum(max(count, host(name).queued) for name, count in kept.items()) if kept else 0
+        kept, host = self.departures.kept, self._job.frontier.schedule.cache.get
+        return (
+            sum(max(count, host(name).queue.queued) for name, count in kept.items()) if kept else 0
+        )
 
     @property
     def rests(self) -> bool:
@@ -153,7 +156,7 @@ class ClusterTraffic:
         self._job.client.hang_up()
 
     def ring_changed(self) -> None:
-        self._job.robots.ring_changed()
+        self._job.robots_fetches.ring_changed()
         self._wake()
 
     def figures(self) -> Counters:

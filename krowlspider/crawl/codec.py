@@ -1,9 +1,8 @@
 """Convert Scrapy requests to queue entries and back.
 
-A plain page is stored as its URL and a few counters: GET, no headers, only depth and retry counts
-in its meta. Any other request is stored whole: as JSON if JSON gives back the same values, else as
-a pickle. Like those of Scrapy's own JOBDIR, a pickle is read only from this job's folder and never
-from the network.
+A plain page (GET, no headers, only depth and retry counts in its meta) is stored as its URL and a
+few counters. Any other request is stored whole: as JSON if JSON gives back the same values, else as
+a pickle, which is read only from this job's folder and never from the network.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def request_limits(settings: BaseSettings) -> dict[str, float]:
 class RequestCodec:
     """Converts the requests of one spider to entries and back.
 
-    ``limits`` are the highest values that a request from outside may set. Without ``limits`` it may
-    set none.
+    ``limits`` are the highest values that a request from outside may set; None: it may set none.
     """
 
     def __init__(self, spider: Spider, limits: Mapping[str, float] | None = None):
@@ -94,8 +92,7 @@ class RequestCodec:
     def entry(self, request: Request, url: str) -> Entry:
         """Return the entry of a request that is to be fetched at ``url``.
 
-        :raises ValueError: its callback or errback is not a method of the spider, or its meta
-            cannot be stored
+        :raises ValueError: its callback is not a method of the spider, or its meta cannot be stored
         """
         meta = request.meta
         packed = b"" if self._is_plain(request) else self._pack(request)
@@ -111,7 +108,6 @@ class RequestCodec:
         )
 
     def request(self, entry: Entry) -> Request:
-        """Return the request of an entry."""
         if entry.request:
             request = self._unpack(entry.request)
         else:
@@ -188,8 +184,7 @@ class RequestCodec:
 
         Meta keys that may not be sent are removed from the entry too.
 
-        :raises ValueError: it is a pickle, of a class that is not Scrapy's, or no request of this
-            spider
+        :raises ValueError: it is a pickle, not of Scrapy's classes, or not of this spider
         """
         if entry.request[:1] != _JSON:
             raise ValueError("its request is a pickle")

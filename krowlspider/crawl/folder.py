@@ -7,15 +7,17 @@ import json
 import os
 import secrets
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from krowlspider import __version__
 from krowlspider.errors import JobError
-from krowlspider.frontier.poison import MARK
 from krowlspider.frontier.store.schema import FORMAT
+from krowlspider.frontier.work_mark import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +30,7 @@ _HEAD = "job.json"
 _HEAD_DRAFT = "job.json.new"
 
 
-@dataclass(frozen=True, slots=True)
-class JobHead:
+class JobHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of ``job.json``: format of the folder, seed of its identities, and its ring.
 
     ``ring`` is empty for a crawl of one process. ``new`` is true if this start made the file.
@@ -56,9 +57,7 @@ class JobInUseError(JobError):
 class JobFolder:
     """A crawl's folder, locked for this process from `take` to `leave`.
 
-    It holds ``job.json`` (format and identity seed), ``lock``, ``status.json`` (counters of the
-    running crawl), ``frontier/``, ``seen`` (the filter of the seen set) and, unless set elsewhere,
-    ``warc/``.
+    docs/operations.md lists what is in it.
     """
 
     def __init__(self, path: Path, *, temporary: bool = False):
@@ -66,6 +65,7 @@ class JobFolder:
         self.temporary = temporary
         self.frontier = path / "frontier"
         self.seen = path / "seen"
+        self.payloads = path / "payloads"
         # The frontier while a repair is under way.
         self.repairing = path / "frontier.repairing"
         self._lock: int | None = None
@@ -107,35 +107,17 @@ class JobFolder:
         :raises JobError: the folder is in use, not writable, of another format, seed or ring, or
             not a crawl's folder; or a repair in it was cut short, and it is not taken ``to_repair``
         """
-        try:
-            _make_durably(self.path)
-            self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(self._lock, 32).decode(errors="replace").strip() or "unknown"
-            self._drop_lock()
-            raise JobInUseError(self.path, holder) from error
+        lock = self._take_lock()
         try:
             if not (may_begin or (self.path / _HEAD).exists()):
                 raise JobError(
-                    f"JOBDIR {self.path} is new, and KROWL_STATIC_NODES_SECRET is not set: give all nodes the same, at least 16"
-                    " characters, best by KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun without"
+                    f"JOBDIR {self.path} is new, and KROWL_STATIC_NODES_SECRET is not set: give all"
+                    " nodes the same, at least 16 characters, best by"
+                    " KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun"
+                    " without"
                 )
             head = self._head(seed, ring or "")
-            if ring not in {None, head.ring}:
-                raise JobError(
-                    f"JOBDIR {self.path} belongs to {'another ring' if head.ring else 'a crawl of one process'}: members"
-                    " cannot change while a crawl goes on; give the KROWL_STATIC_NODES and KROWL_NODE_ID with which it was begun,"
-                    " or a new JOBDIR"
-                )
-            if seed not in {None, head.seed}:
-                raise JobError(
-                    f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing in it:"
-                    " give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with which it was begun"
-                )
+            self._check(head, seed, ring)
             if not to_repair and self.repairing.exists():
                 raise JobError(
                     f"JOBDIR {self.path}: a repair was cut short: run it again:"
@@ -146,9 +128,39 @@ class JobFolder:
             raise
         # It describes an earlier process.
         (self.path / _STATUS).unlink(missing_ok=True)
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return head
+
+    def _take_lock(self) -> int:
+        try:
+            _make_durably(self.path)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+            os.close(lock)
+            raise JobInUseError(self.path, holder) from error
+        self._lock = lock
+        return lock
+
+    def _check(self, head: JobHead, seed: int | None, ring: str | None) -> None:
+        if ring not in {None, head.ring}:
+            other = "another ring" if head.ring else "a crawl of one process"
+            raise JobError(
+                f"JOBDIR {self.path} belongs to {other}: members cannot change while a crawl goes"
+                " on; give the KROWL_STATIC_NODES and KROWL_NODE_ID with which it was begun, or a"
+                " new JOBDIR"
+            )
+        if seed not in {None, head.seed}:
+            raise JobError(
+                f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing"
+                " in it: give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with"
+                " which it was begun"
+            )
 
     @property
     def open_to_others(self) -> str:
@@ -176,35 +188,24 @@ class JobFolder:
         :raises OSError: the disk failed, or has no room for the first status
         """
         text = json.dumps(status).encode().ljust(_STATUS_SIZE)
-        try:
-            descriptor = os.open(self.path / _STATUS, os.O_WRONLY)
-        except FileNotFoundError:
-            self._make_status(text)
+        path, draft = self.path / _STATUS, self.path / f"{_STATUS}.new"
+        if path.exists():
+            with path.open("r+b") as file:
+                file.write(text)
             return
-        try:
-            os.pwrite(descriptor, text, 0)
-        finally:
-            os.close(descriptor)
-
-    def _make_status(self, text: bytes) -> None:
-        draft = self.path / f"{_STATUS}.new"
         with draft.open("wb") as file:
             # Reserve the place now: later the disk may be full.
             os.posix_fallocate(file.fileno(), 0, len(text))
             file.write(text)
-        draft.replace(self.path / _STATUS)
+        draft.replace(path)
 
     def read_status(self) -> dict[str, object] | None:
         """Return the status written last; None if there is none or it cannot be read."""
+        # It may be read in the middle of a write: try twice.
         for _ in range(2):
-            try:
+            with suppress(FileNotFoundError, ValueError):
                 status: dict[str, object] = json.loads((self.path / _STATUS).read_bytes())
-            except FileNotFoundError:
-                return None
-            except ValueError:
-                # Probably read in the middle of a write: try once more.
-                continue
-            return status
+                return status
         return None
 
     def leave(self) -> None:
@@ -212,9 +213,6 @@ class JobFolder:
 
         The lock file stays: if it were removed, two processes could lock two different files.
         """
-        self._drop_lock()
-
-    def _drop_lock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -222,16 +220,10 @@ class JobFolder:
     def _head(self, seed: int | None, ring: str) -> JobHead:
         path = self.path / _HEAD
         try:
-            said = json.loads(path.read_bytes())
-            head = JobHead(
-                int(said["format"]),
-                int(said["seed"]),
-                str(said["software"]),
-                str(said.get("ring", "")),
-            )
+            head = msgspec.json.decode(path.read_bytes(), type=JobHead)
         except FileNotFoundError:
             return self._new_head(path, seed, ring)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, msgspec.DecodeError) as error:
             raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
         if head.format != FORMAT:
             raise JobError(
@@ -241,37 +233,34 @@ class JobFolder:
         return head
 
     def _new_head(self, path: Path, seed: int | None, ring: str) -> JobHead:
-        ours = {_LOCK, _HEAD_DRAFT}
         if self.frontier.is_dir():
             raise JobError(_headless(self.path))
-        strange = [found.name for found in self.path.iterdir() if found.name not in ours]
-        if strange:
+        names = {found.name for found in self.path.iterdir()}
+        if strange := names - {_LOCK, _HEAD_DRAFT}:
             raise JobError(
                 f"JOBDIR {self.path} is not empty and not a crawl's folder"
                 f" (it holds {min(strange)!r}): give a new or empty folder"
             )
         if seed is None:
             seed = secrets.randbits(63)
-        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring, new=True)
-        text = {"format": head.format, "seed": head.seed, "software": head.software}
-        text |= {"ring": ring} if ring else {}
+        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring)
         draft = path.with_name(_HEAD_DRAFT)
         try:
-            with draft.open("w") as file:
-                json.dump(text, file)
+            with draft.open("wb") as file:
+                file.write(msgspec.json.encode(head))
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
             sync_folder(self.path)
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
-        return head
+        return msgspec.structs.replace(head, new=True)
 
 
 def _headless(path: Path) -> str:
     return (
-        f"JOBDIR {path} has a frontier but no {_HEAD}, without whose seed its seen marks say nothing:"
-        f" put {_HEAD} back from a copy, or give another JOBDIR"
+        f"JOBDIR {path} has a frontier but no {_HEAD}, without whose seed its seen marks say"
+        f" nothing: put {_HEAD} back from a copy, or give another JOBDIR"
     )
 
 

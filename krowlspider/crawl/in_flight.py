@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
     from krowlspider.fetch.memory import Held
-    from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.gate import RobotsFetch
+    from krowlspider.frontier.robots.fetch import RobotsFetch
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +21,6 @@ class InFlight:
     request of the host. The host's delay is the least.
     ``rest`` has the same unit; it is charged for event loop time that the host's pop took.
     ``failure`` is the reason for which the page is dropped, unless it is queued again.
-    ``hold`` keeps the host out of the heap until its robots.txt is known.
     ``resting`` keeps it out for minutes or a day.
     ``blameless``: neither the host nor the page caused the failure.
     ``unpopped``: the page is back in its queue. ``turned_back``: nothing was sent.
@@ -37,7 +36,6 @@ class InFlight:
     wait: float = 0.0
     rest: float = 0.0
     failure: str | None = None
-    hold: bool = False
     resting: bool = False
     blameless: bool = False
     unpopped: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.message import MAX_URL
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.host import host_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import time
 from math import inf
 from pathlib import Path
@@ -18,33 +17,34 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import make_directory
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
-from krowlspider.archive.write.series import SeriesOptions
-from krowlspider.archive.write.writer import WarcWriter
+from krowlspider.config.validation import check
+from krowlspider.crawl.answers.decoders import Decoders
+from krowlspider.crawl.answers.outages import Outages
+from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.checkpoint import Checkpoint
-from krowlspider.crawl.decoders import Decoders
-from krowlspider.crawl.disk_guard import DiskGuard
 from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
-from krowlspider.crawl.outages import Outages
+from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.crawl.parts import (
     delay_policy,
     fetch_client,
     frontier_limits,
     memory_account,
-    robots_gate,
+    resolver,
+    robots_fetches,
     warc_folder,
+    warc_writer,
 )
-from krowlspider.crawl.provenance import Provenance, warcinfo
 from krowlspider.errors import JobError, SettingsError, error_text, lacks_room
-from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.loop_clock import LoopClock
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.holds import NOTES, settle_holds
-from krowlspider.frontier.poison import MARK, THREAD_MARK, WorkMark, blame, boot_id
+from krowlspider.frontier.poison import strike
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.owner import check_owner, put_owner
 from krowlspider.frontier.store.store import LevelStore, StoreError
+from krowlspider.frontier.work_mark import MARK, THREAD_MARK, WorkMark, boot_id, left_key
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -54,8 +54,12 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.fetch.client import Client
+    from krowlspider.frontier.robots.cache import RobotsCache
+    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
 
 logger = logging.getLogger(__name__)
@@ -67,13 +71,13 @@ class Job:
     """The parts of one crawl.
 
     The first component that asks for it makes it, the downloader opens it, and the scheduler runs
-    and closes it. ``frontier``, ``robots``, ``archive``, ``notes``, ``client``, ``decoders`` and
+    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``, ``decoders`` and
     ``hasher`` exist from `open` to `close`. The job owns the group commit and the disk guard: no
     component setting can remove them.
     """
 
     frontier: Frontier
-    robots: RobotsGate
+    robots_fetches: RobotsFetches
     archive: WarcWriter
     notes: Provenance
     client: Client
@@ -85,30 +89,32 @@ class Job:
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = delay_policy(settings)
-        self.memory = memory_account(settings)
+        self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
         # Returns the time in epoch seconds.
         self.wall = time.time
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
-        # Called once with that error.
-        self._on_failure: Callable[[Exception], None] | None = None
-        # The folder whose disk is below the floor of the disk guard; None if both have room.
-        self.low: Path | None = None
+        self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
-        self._guard = DiskGuard(self, floor) if floor else None
+        self._guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
         self._commit_lock = asyncio.Lock()
         self._opened = False
 
     @classmethod
     def of(cls, crawler: Crawler) -> Job:
-        """Return the job of a crawler; make it at the first call."""
+        """Return the job of a crawler; make it at the first call.
+
+        :raises SettingsError: as of `check`
+        """
         job = _jobs.get(crawler)
         if job is None:
+            # Here, because no setting can take away every component that needs the job.
+            check(crawler.settings)
             job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name)
         return job
 
@@ -151,15 +157,22 @@ class Job:
         on_failure: Callable[[Exception], None],
         on_room: Callable[[], None],
         is_ending: Callable[[], bool],
+        on_robots: Callable[[RobotsFetch, list[str]], None] | None = None,
     ) -> None:
         """Start the group commit every KROWL_COMMIT_INTERVAL and the disk guard, until `close`.
 
-        ``on_failure`` is called when the crawl cannot go on, ``on_room`` when a full disk has room
-        again. While ``is_ending`` returns true, nothing waits for room.
+        ``on_failure`` is called once, when the crawl cannot go on, ``on_room`` when disk or memory
+        has room again, ``on_robots`` for each robots.txt that is found, as in `RobotsFetches`.
+        While ``is_ending`` returns true, nothing waits for room.
         """
-        self._on_failure = on_failure
-        interval = self._settings.getfloat("KROWL_COMMIT_INTERVAL")
-        self._checkpoint = Checkpoint(self, interval, on_room=on_room, is_ending=is_ending)
+        self._on_robots = on_robots
+        self._checkpoint = Checkpoint(
+            self,
+            self._settings.getfloat("KROWL_COMMIT_INTERVAL"),
+            on_failure=on_failure,
+            on_room=on_room,
+            is_ending=is_ending,
+        )
         self._checkpoint.start()
         if self._guard is not None:
             self._guard.start()
@@ -173,8 +186,9 @@ class Job:
         if new:
             sync_folder(self.folder.path)
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
-        # One for each mark that the last process left.
-        self.blames = [blame(self.store, path, boot) for path in paths]
+        # Pages that the last process was working on when it died, with their strikes counted.
+        strikes = [strike(self.store, left_key(path, boot)) for path in paths]
+        self.blamed = [entry for entry in strikes if entry is not None]
         self.holds = settle_holds(self.store, self.folder.path / NOTES, time.time())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)
@@ -192,89 +206,80 @@ class Job:
             monotonic=time.monotonic,
             wall=self.wall,
             boot=boot,
+            may_fetch=None if self.node is None else self.node.may_fetch,
         )
-        self.robots = robots_gate(settings, self.frontier, self.rule, self.wall)
+        self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
+        archive = warc_folder(settings, self.folder.path)
+        payloads = self._payloads(archive)
+        about = warcinfo(settings, self.contact, self.user_agent)
+        self.archive = warc_writer(settings, archive, head.seed, about, payloads)
+        self.notes = Provenance(settings, self.archive)
         self._loop_clock = LoopClock(asyncio.get_running_loop())
         self._loop_clock.start()
-        self._resolver = Resolver(
-            overrides=settings.getdict("KROWL_RESOLVE"),
-            servers=settings.getlist("KROWL_DNS_SERVERS"),
-            cache_size=settings.getint("DNSCACHE_SIZE"),
-            timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
-            loop_clock=self._loop_clock,
-            on_answer=self._archive_name if settings.getbool("KROWL_WARC_DNS") else None,
-        )
+        on_answer = self.notes.name if settings.getbool("KROWL_WARC_DNS") else None
+        self._resolver = resolver(settings, self._loop_clock, on_answer)
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
-        payloads = self._payloads()
-        self.archive = WarcWriter(
-            warc_folder(settings, self.folder.path),
-            SeriesOptions(
-                prefix=settings["KROWL_WARC_PREFIX"],
-                hostname=socket.gethostname(),
-                max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
-                max_age=settings.getfloat("KROWL_WARC_MAX_AGE"),
-                info=warcinfo(settings, self.contact, self.user_agent),
-                digest=settings["KROWL_WARC_DIGEST"],
-                compression=settings["KROWL_WARC_COMPRESSION"],
-                seed=head.seed,
-            ),
-            queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
-            payloads=payloads,
-        )
-        self.notes = Provenance(settings, self.archive)
         self.mended = self.archive.open(asyncio.get_running_loop())
         if payloads is not None:
             if self.mended.damaged:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
-            note_place(self._payload_folder, self.archive.directory)
-
-    def _archive_name(self, name: str, records: list[tuple[str, float]]) -> None:
-        self.notes.name(name, records)
+            note_place(self.folder.payloads, self.archive.directory)
 
     @property
-    def _payload_folder(self) -> Path:
-        return self.folder.path / "payloads"
+    def robots(self) -> RobotsGate:
+        """Return the gate that decides by robots.txt."""
+        return self.robots_fetches.gate
 
-    def _payloads(self) -> PayloadIndex | None:
+    @property
+    def robots_cache(self) -> RobotsCache:
+        """Return the records of robots.txt."""
+        return self.robots_fetches.cache
+
+    def _robots_found(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
+        if self._on_robots is not None:
+            self._on_robots(robots_fetch, sitemaps)
+
+    def _payloads(self, archive: Path) -> PayloadIndex | None:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
-        forget_others(self._payload_folder, warc_folder(self._settings, self.folder.path))
-        return PayloadIndex(
-            self._payload_folder,
-            most=self._settings.getint("KROWL_WARC_REVISIT_MAX"),
-            warn=logger.warning,
-        )
+        forget_others(self.folder.payloads, archive)
+        most = self._settings.getint("KROWL_WARC_REVISIT_MAX")
+        return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning)
 
     def fail(self, error: Exception) -> None:
         """Stop the crawl because of an error. Only the first call has an effect."""
         if self.failure is None:
             self.failure = error
-            if self._on_failure is not None:
-                self._on_failure(error)
+            if self._checkpoint is not None:
+                self._checkpoint.on_failure(error)
+
+    def _has_memory(self) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.on_room()
 
     @property
     def stalled(self) -> Path | None:
-        """Return the folder of the archive if captures wait there for room on the disk.
-
-        Else return None.
-        """
+        """Return the folder of the archive if captures wait for room on its disk, else None."""
         return self.archive.directory if self.archive.stalled else None
 
     @property
     def full(self) -> Path | None:
-        """Return the folder whose disk is full or below the disk guard's floor; else None.
+        """Return the folder whose disk is full or below the disk guard's floor, else None.
 
-        Nothing may be popped then. Answers in flight are kept in memory, or written while there is
-        room.
+        Nothing may be popped then.
         """
         if self.stalled is not None:
             return self.stalled
         # Below the floor, a crawl with nothing left to fetch must still end.
-        waits = self.low is not None and (self.frontier.hopeful or self.frontier.leased)
-        return self.low if waits else None
+        if self._guard is None or not (self.frontier.hopeful or self.frontier.leased):
+            return None
+        return self._guard.low
+
+    def _written_folders(self) -> tuple[Path, Path]:
+        return self.archive.directory, self.folder.path
 
     def give_up(self) -> None:
         """Stop waiting for room on the archive's disk.
@@ -298,10 +303,7 @@ class Job:
     async def _commit(self) -> None:
         commit = self.frontier.begin_commit()
         await self.archive.sync()
-        try:
-            await run_in_thread(commit.write)
-        except OSError as error:
-            self._let_pass(error)
+        await _write(commit.write)
         self.frontier.end_commit(commit)
 
     async def make_durable(self) -> None:
@@ -315,7 +317,7 @@ class Job:
     async def close(self) -> None:
         """Commit, close the WARC files and the store, unlock the folder.
 
-        Errors go to ``failure``. Pages that could not be committed stay queued.
+        Errors go to ``failure``.
         """
         self.give_up()
         if self.node is not None:
@@ -331,7 +333,9 @@ class Job:
                     await part()
                 except (ArchiveError, StoreError, OSError) as error:
                     self.fail(error)
-            self._stop_clocks()
+            for clock in (self._checkpoint, self._guard):
+                if clock is not None:
+                    clock.stop()
             self.store.close()
             await self.client.close()
             await self._resolver.close()
@@ -340,28 +344,20 @@ class Job:
             self.mark.close()
             self.folder.leave()
 
-    def _stop_clocks(self) -> None:
-        if self._checkpoint is not None:
-            self._checkpoint.stop()
-        if self._guard is not None:
-            self._guard.stop()
-
     async def _close_frontier(self) -> None:
-        try:
-            # Writing a table and the filter takes a while: the event loop need not wait.
-            await run_in_thread(self.frontier.close)
-        except OSError as error:
-            self._let_pass(error)
+        await _write(self.frontier.close)
 
-    def _let_pass(self, error: OSError) -> None:
-        """Log that the filter of the seen set was not saved for want of room.
 
-        All that the filter holds is in the store too.
+async def _write(write: Callable[[], None]) -> None:
+    """Write the frontier in a thread. A full disk may refuse the filter of the seen set.
 
-        :raises OSError: ``error`` itself, if it has another reason
-        """
+    All that the filter holds is in the store too.
+    """
+    try:
+        await run_in_thread(write)
+    except OSError as error:
         if not lacks_room(error):
-            raise error
+            raise
         logger.warning(
             "The filter of the seen set is not saved, so a start takes longer: %s", error
         )

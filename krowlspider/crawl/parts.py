@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import resource
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.write.series import SeriesOptions
+from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
 from krowlspider.fetch.client import Client
+from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.guard import AddressGuard
 from krowlspider.fetch.memory import Memory
-from krowlspider.frontier.hosts.limits import Limits
-from krowlspider.frontier.hosts.sessions import SessionLimits
-from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.frontier.limits import Limits, SessionLimits
+from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
+from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.ports import Ports
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.fetch.dns.resolver import Resolver
+    from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
 
@@ -41,7 +45,6 @@ def warc_folder(settings: BaseSettings, folder: Path) -> Path:
 
 
 def frontier_limits(settings: BaseSettings) -> Limits:
-    """Return the limits of the frontier."""
     return Limits(
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
         total=settings.getint("KROWL_FRONTIER_MAX"),
@@ -61,14 +64,16 @@ def frontier_limits(settings: BaseSettings) -> Limits:
     )
 
 
-def memory_account(settings: BaseSettings) -> Memory:
-    """Return the memory account for bodies: KROWL_MEMORY_LIMIT, or a share."""
+def memory_account(settings: BaseSettings, on_room: Callable[[], None]) -> Memory:
+    """Return the memory account for bodies: KROWL_MEMORY_LIMIT, or a share.
+
+    ``on_room`` is called when requests may begin again.
+    """
     limit = settings.getint("KROWL_MEMORY_LIMIT") or memory_to_be_had() // _MEMORY_SHARE
-    return Memory(limit, settings.getint("CONCURRENT_REQUESTS"))
+    return Memory(limit, settings.getint("CONCURRENT_REQUESTS"), on_room)
 
 
 def delay_policy(settings: BaseSettings) -> DelayPolicy:
-    """Return the rule for delays between requests to a host."""
     return DelayPolicy(
         factor=settings.getfloat("KROWL_DELAY_FACTOR"),
         minimum=settings.getfloat("KROWL_DELAY_MIN"),
@@ -78,19 +83,23 @@ def delay_policy(settings: BaseSettings) -> DelayPolicy:
     )
 
 
-def robots_gate(
-    settings: BaseSettings, frontier: Frontier, rule: DelayPolicy, wall: Callable[[], float]
-) -> RobotsGate:
-    """Return the robots gate. ``wall`` returns epoch seconds."""
-    return RobotsGate(
+def robots_fetches(
+    settings: BaseSettings,
+    frontier: Frontier,
+    wall: Callable[[], float],
+    on_found: Callable[[RobotsFetch, list[str]], None],
+) -> RobotsFetches:
+    """Return the runner of robots fetches. ``wall`` returns epoch seconds, ``on_found`` is as in
+    `RobotsFetches`."""
+    return RobotsFetches(
         frontier,
         agent=settings["ROBOTSTXT_USER_AGENT"],
         ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
-        patience=RetryLimits(
+        limits=RetryLimits(
             settings.getint("RETRY_TIMES"), settings.getint("KROWL_THROTTLING_TIMES")
         ),
-        crawl_delay_max=rule.crawl_delay_max,
         wall=wall,
+        on_found=on_found,
     )
 
 
@@ -106,8 +115,48 @@ def idle_connections(settings: BaseSettings) -> int:
     return max(1, min(_IDLE_MAX, files - in_flight - _OTHER_FILES))
 
 
+def resolver(
+    settings: BaseSettings,
+    clock: LoopClock,
+    on_answer: Callable[[str, list[tuple[str, float]]], None] | None,
+) -> Resolver:
+    """Return the resolver of names; ``on_answer`` is as in `Resolver`."""
+    return Resolver(
+        overrides=settings.getdict("KROWL_RESOLVE"),
+        servers=settings.getlist("KROWL_DNS_SERVERS"),
+        cache_size=settings.getint("DNSCACHE_SIZE"),
+        timeout=settings.getfloat("KROWL_DNS_TIMEOUT"),
+        loop_clock=clock,
+        on_answer=on_answer,
+    )
+
+
+def warc_writer(
+    settings: BaseSettings,
+    folder: Path,
+    seed: int,
+    about: dict[str, str],
+    payloads: PayloadIndex | None,
+) -> WarcWriter:
+    """Return the writer of the WARC files in ``folder``, each of which begins with ``about``."""
+    return WarcWriter(
+        folder,
+        SeriesOptions(
+            prefix=settings["KROWL_WARC_PREFIX"],
+            hostname=socket.gethostname(),
+            max_size=settings.getint("KROWL_WARC_MAX_SIZE"),
+            max_age=settings.getfloat("KROWL_WARC_MAX_AGE"),
+            info=about,
+            digest=settings["KROWL_WARC_DIGEST"],
+            compression=settings["KROWL_WARC_COMPRESSION"],
+            seed=seed,
+        ),
+        queue_bytes=settings.getint("KROWL_WARC_QUEUE"),
+        payloads=payloads,
+    )
+
+
 def fetch_client(settings: BaseSettings, clock: LoopClock, resolver: Resolver) -> Client:
-    """Return the HTTP client."""
     return Client(
         clock=clock,
         resolver=resolver,

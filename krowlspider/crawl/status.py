@@ -1,13 +1,188 @@
-"""The status line of a crawl, and the signal that is sent before the stats are read."""
+"""The progress of a crawl: its status line, its stats and its summary, of the same counters."""
 
 from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from krowlspider.errors import lacks_room
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Mapping
+
+    from scrapy.statscollectors import StatsCollector
+
+    from krowlspider.crawl.job import Job
+
+logger = logging.getLogger(__name__)
 
 # Signal sent before the stats are read: components that count elsewhere then write their numbers to
 # the stats.
 figures_wanted = object()
 
 LINE = (
-    "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d hosts"
-    " (%(due)d due, %(waiting)d waiting), %(put_off)d deferred | %(in_transit)d in flight | %(dropped)d dropped"
-    " | archive %(archive_mb).1f MB"
+    "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d"
+    " hosts (%(due)d due, %(waiting)d waiting), %(deferred)d deferred | %(in_flight)d in flight"
+    " | %(dropped)d dropped | archive %(archive_mb).1f MB"
 )
+_MB = 1e6
+
+
+def publish(stats: StatsCollector, figures: Mapping[str, object]) -> None:
+    for name, value in figures.items():
+        stats.set_value(name, value)
+
+
+class Progress:
+    """Tells how far a crawl is. ``now`` is in monotonic seconds.
+
+    ``measure`` returns what the frontier has counted since the start, and the number of requests
+    that are sent and not ended.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        stats: StatsCollector,
+        measure: Callable[[], tuple[Counter[str], int]],
+        now: float,
+    ):
+        self._job = job
+        self._stats = stats
+        self._measure = measure
+        self._started = self._last_time = now
+        self._last_pages = 0
+
+    def begin(self, now: float) -> None:
+        """Publish the first figures. The disk for later ones may be full."""
+        self.publish()
+        self.line(now)
+        logger.info("User-Agent: %s", self._job.user_agent)
+
+    def publish(self) -> None:
+        publish(self._stats, figures_of(self._job, *self._measure()))
+
+    def line(self, now: float) -> str:
+        """Return the status line, and leave its figures in the job folder."""
+        counted, in_flight = self._measure()
+        seconds, pages = now - self._last_time, counted["done"] - self._last_pages
+        self._last_time, self._last_pages = now, counted["done"]
+        frontier = self._job.frontier
+        due = frontier.schedule.count_due()
+        figures = {
+            "time": time.time(),
+            "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
+            "done": counted["done"],
+            "queued": frontier.queued - frontier.deferred_queued,
+            "deferred": frontier.deferred_queued,
+            "hosts": frontier.schedule.host_count,
+            "due": due,
+            "waiting": max(0, frontier.schedule.host_count - due),
+            "in_flight": in_flight,
+            "dropped": sum(_by_last_part(counted, "dropped/").values()),
+            "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 1),
+        }
+        try:
+            self._job.folder.write_status(figures)
+        except OSError as error:
+            # The status line reports the pause for a full disk.
+            if not lacks_room(error):
+                logger.warning("The figures for scrapy frontier cannot be written: %s", error)
+        return LINE % figures + pause_reason(self._job)
+
+    def summary(self, reason: str, now: float) -> str:
+        """Return the lines that are logged at the end of a crawl."""
+        stats, seconds = self._stats.get_stats(), now - self._started
+        frontier, archive = self._job.frontier, self._job.archive.stats
+        counted, _ = self._measure()
+        done, reasons = counted["done"], _by_last_part(counted, "dropped/")
+        answers = _listing(_by_last_part(stats, "downloader/response_status_count/")) or "none"
+        late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
+        rows = {
+            "pages done": f"{done:,} ({done / max(seconds, 0.001):.1f}/s)",
+            "answers": f"{answers} (robots.txt and retries included)",
+            "URLs": f"{counted['queued']:,} queued, {counted['known']:,} known already,"
+            f" {sum(reasons.values()):,} dropped, {frontier.pending:,} left",
+            "no answer": _listing(_by_last_part(stats, "krowl/fetch/failed_count/")),
+            "dropped": _listing(reasons),
+            "archive": f"{archive.records:,} records in {archive.files} files,"
+            f" {archive.bytes_written / _MB:.1f} MB",
+            "folder": str(self._job.folder.path),
+            "event loop": late is not None
+            and f"late by {late:.1f} ms (99 of 100), {worst:.0f} at the worst",
+            "deferred": frontier.deferred_queued
+            and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
+            " tried again later; scrapy frontier --host says when",
+            "go on with": frontier.pending and "the same command and JOBDIR",
+        }
+        lines = [f"  {name:12} {text}" for name, text in rows.items() if text]
+        return "\n".join([f"Crawl ended ({reason}) after {seconds:.1f} s", *lines])
+
+
+def pause_reason(job: Job) -> str:
+    """Return why no request is sent, for the end of the status line; usually empty."""
+    if (full := job.full) is not None:
+        return f" | paused: no room in {full}"
+    if job.outages.paused:
+        return " | paused: no host answers"
+    if job.memory.keeps_out:
+        return " | waits: bodies in memory take KROWL_MEMORY_LIMIT"
+    node = job.node
+    waits = "" if node is None or not node.running else node.waits_for
+    return f" | waits {waits}" if waits else ""
+
+
+def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, object]:
+    """Return the stats of a crawl; the arguments are as in `Progress`."""
+    frontier, archive, names = job.frontier, job.archive.stats, job.names
+    seen = frontier.seen
+    figures: dict[str, object] = {
+        "scheduler/enqueued": counted["queued"],
+        "dupefilter/filtered": counted["known"],
+        "krowl/frontier/done_count": counted["done"],
+        "krowl/frontier/queued": frontier.queued,
+        "krowl/frontier/hosts": frontier.schedule.host_count,
+        "krowl/frontier/due": frontier.schedule.count_due(),
+        "krowl/frontier/in_flight": in_flight,
+        "krowl/frontier/deferred": frontier.deferred_queued,
+        "krowl/seen/keys": len(seen),
+        "krowl/seen/layers": seen.filter.layers,
+        "krowl/seen/fill": round(seen.filter.fill, 4),
+        "krowl/seen/expected_losses": seen.expected_losses,
+        "krowl/seen/false_positives_count": seen.false_positives,
+        "krowl/archive/records_count": archive.records,
+        "krowl/archive/revisits_count": archive.revisits,
+        "krowl/archive/bytes_count": archive.bytes_written,
+        "krowl/archive/files_count": archive.files,
+        "krowl/disk/pauses_count": job.pauses,
+        "krowl/memory/held_bytes": job.memory.held,
+        "krowl/memory/waits_count": job.memory.waits,
+        "krowl/politeness/outages_count": job.outages.begun,
+        "krowl/dns/question_count": names.questions,
+        "krowl/dns/cached_count": names.cached,
+        "krowl/dns/joined_count": names.joined,
+        "krowl/dns/wait_seconds": round(names.waited, 3),
+    }
+    for reason, count in _by_last_part(counted, "dropped/").items():
+        figures[f"krowl/frontier/dropped_count/{reason}"] = count
+    for kind, count in names.failures.items():
+        figures[f"krowl/dns/failed_count/{kind}"] = count
+    if job.node is not None and job.node.running:
+        figures["krowl/frontier/foreign_count"] = counted["foreign"]
+        figures["krowl/frontier/outbox"] = frontier.outbox.depth
+        figures |= {f"krowl/cluster/{name}": count for name, count in job.node.counts().items()}
+    return figures
+
+
+def _by_last_part(numbers: Mapping[str, int], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count
+        for name, count in numbers.items()
+        if name.startswith(prefix)
+    }
+
+
+def _listing(numbers: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in sorted(numbers.items()))

@@ -9,10 +9,8 @@ next.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Coroutine, Generator
 from functools import partial
-from shlex import quote
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -20,73 +18,53 @@ from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from twisted.python.failure import Failure
 
-from krowlspider.frontier.poison import NOTHING, POISON_STRIKES, mark_of
-from krowlspider.frontier.store.schema import host_key
+from krowlspider.crawl.answers.crash_marks import page_mark
+from krowlspider.frontier.work_mark import NOTHING
+from krowlspider.internals.engine import process_output, wrap_scrape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from scrapy import Request
     from scrapy.core.scraper import Scraper
 
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.crawl.job import Job
-    from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.hosts.holds import Hold
-    from krowlspider.frontier.poison import Blame, WorkMark
+    from krowlspider.frontier.work_mark import WorkMark
+    from krowlspider.internals.engine import Scrape
 
 _T = TypeVar("_T")
 # Seconds for which a callback's output may hold one turn of the event loop.
 _TURN = 0.01
 
-logger = logging.getLogger(__name__)
-
 
 class Marked(Generator[Any, Any, _T]):
-    """A coroutine that runs each of its steps under a mark."""
+    """A coroutine that runs each of its steps under a mark.
 
-    __slots__ = ("_coroutine", "_mark", "_of")
+    ``spent`` sums the CPU seconds of the steps, without what others take from a busy machine.
+    """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, of: bytes):
+    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, page: bytes):
         self._coroutine = coroutine
         self._mark = mark
-        self._of = of
+        self._page = page
+        self.spent = 0.0
 
     def __await__(self) -> Generator[Any, Any, _T]:
         return self
 
-    def __next__(self) -> Any:
-        return self._mark.during(self._of, self._coroutine.send, None)
-
     def send(self, value: Any) -> Any:
-        return self._mark.during(self._of, self._coroutine.send, value)
+        return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
-        return self._mark.during(self._of, self._coroutine.throw, *error)
+        return self._step(self._coroutine.throw, *error)
 
-
-class _Timed(Marked[_T]):
-    """A `Marked` coroutine that sums the CPU seconds of its steps in ``spent``.
-
-    CPU time leaves out what other processes take from a busy machine.
-    """
-
-    __slots__ = ("spent",)
-
-    def __init__(self, coroutine: Coroutine[Any, Any, _T], mark: WorkMark, of: bytes):
-        super().__init__(coroutine, mark, of)
-        self.spent = 0.0
-
-    def send(self, value: Any) -> Any:
+    def _step(self, resume: Callable[..., Any], *args: Any) -> Any:
         begun = thread_time()
         try:
-            return super().send(value)
+            return self._mark.during(self._page, resume, *args)
         finally:
             self.spent += thread_time() - begun
-
-    def __next__(self) -> Any:
-        return self.send(None)
 
 
 @runtime_checkable
@@ -103,25 +81,7 @@ class PageReader(Protocol):
         True only if nobody is to see what the callback yields.
         """
 
-    async def read(self, response: Response) -> Any:
-        """Do the work of the callback."""
-
-
-def page_mark(frontier: Frontier, in_flight: InFlight | None) -> bytes:
-    """Return the mark for the work on a request's page, or on the robots.txt of a host.
-
-    Return `NOTHING` for a request that is not in flight.
-    """
-    if in_flight is None:
-        return NOTHING
-    if not in_flight.mark:
-        if in_flight.lease is not None:
-            in_flight.mark = mark_of(frontier.key_of(in_flight.lease), in_flight.url)
-        elif in_flight.robots_fetch is not None:
-            in_flight.mark = mark_of(host_key(in_flight.robots_fetch.host.name), in_flight.url)
-        else:
-            return NOTHING
-    return in_flight.mark
+    async def read(self, response: Response) -> Any: ...
 
 
 def mark_work(
@@ -140,22 +100,21 @@ def mark_work(
     pipelines in others and runs an ``async def`` callback in one more. So the first task is
     wrapped, and a task that starts within a page's step gets the page's mark too.
     """
-    scrape = scraper._scrape
 
-    async def scrape_marked(result: Response | Failure, request: Request) -> None:
-        mark = page_mark(job.frontier, in_flight_of(request))
-        if reader is None:
-            await Marked(scrape(result, request), job.mark, mark)
-            return
-        if isinstance(result, Response) and reader.only_reads(request):
-            work = _Timed(_read(scraper, reader, result, request), job.mark, mark)
-        else:
-            work = _Timed(scrape(result, request), job.mark, mark)
-        await work
-        if charge is not None:
-            charge(request, work.spent)
+    def marked(scrape: Scrape) -> Scrape:
+        async def scrape_marked(result: Response | Failure, request: Request) -> None:
+            if reader and isinstance(result, Response) and reader.only_reads(request):
+                work: Any = _read(scraper, reader, result, request)
+            else:
+                work = scrape(result, request)
+            step = Marked(work, job.mark, page_mark(job.frontier, in_flight_of(request)))
+            await step
+            if reader and charge:
+                charge(request, step.spent)
 
-    scraper._scrape = scrape_marked  # type: ignore[method-assign]
+        return scrape_marked
+
+    wrap_scrape(scraper, marked)
     if scraper.concurrent_items == 1:
         scraper.handle_spider_output_async = partial(_one_by_one, scraper)  # type: ignore[method-assign]
     _mark_tasks(asyncio.get_running_loop(), job.mark)
@@ -164,7 +123,7 @@ def mark_work(
 async def _read(scraper: Scraper, reader: PageReader, response: Response, request: Request) -> None:
     try:
         await reader.read(response)
-    except Exception:  # noqa: BLE001 - a spider's own, told as Scrapy tells it
+    except Exception:  # noqa: BLE001 - a spider's own, reported as Scrapy reports it
         scraper.handle_spider_error(Failure(), request, response)
 
 
@@ -186,10 +145,10 @@ async def _one_by_one(
             item = await anext(output)
         except StopAsyncIteration:
             return
-        except Exception:  # noqa: BLE001 - a spider's own, told as Scrapy tells it
+        except Exception:  # noqa: BLE001 - a spider's own, reported as Scrapy reports it
             scraper.handle_spider_error(Failure(), request, response)
         else:
-            await scraper._process_spidermw_output_async(item, response)
+            await process_output(scraper, item, response)
         if monotonic() > pause:
             # Nothing above is sure to have yielded to the event loop.
             await asyncio.sleep(0)
@@ -197,7 +156,10 @@ async def _one_by_one(
 
 
 def _mark_tasks(loop: asyncio.AbstractEventLoop, mark: WorkMark) -> None:
-    make = loop.get_task_factory() or _plain_task
+    def plain_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    make = loop.get_task_factory() or plain_task
 
     def make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         if mark.now != NOTHING:
@@ -205,46 +167,3 @@ def _mark_tasks(loop: asyncio.AbstractEventLoop, mark: WorkMark) -> None:
         return make(loop, coroutine, **options)
 
     loop.set_task_factory(make_task)
-
-
-def _plain_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, _T], **options: Any
-) -> asyncio.Task[_T]:
-    return asyncio.Task(coroutine, loop=loop, **options)
-
-
-def tell(blame: Blame, folder: Path) -> None:
-    """Log what happened to the page that the last process was working on when it died."""
-    entry = blame.entry
-    if blame.damaged:
-        logger.warning("The mark of the page at work is damaged in %s: no page is blamed", folder)
-    elif entry is not None and blame.poisoned:
-        logger.warning(
-            "%s is set aside: the process has died %d times while it worked on this page."
-            ' `scrapy frontier %s --export` shows it as "state": "poison", --import of that line queues it again.',
-            entry.url,
-            entry.strikes,
-            quote(str(folder)),
-        )
-    elif entry is not None:
-        logger.warning(
-            "The last process died while it worked on %s: strike %d of %d",
-            entry.url,
-            entry.strikes,
-            POISON_STRIKES,
-        )
-
-
-def tell_holds(holds: Iterable[Hold], folder: Path) -> None:
-    """Log each host that is set aside because it held the event loop."""
-    for hold in holds:
-        if hold.aside:
-            logger.warning(
-                "%s is set aside for a day: it has held the event loop for over 5 s %d times, the last with %s. Nothing of"
-                " it is lost: `scrapy frontier %s --host %s` shows it, --export and --forget with --import queue it again.",
-                hold.host,
-                hold.times,
-                hold.url or "its queue",
-                quote(str(folder)),
-                quote(hold.host),
-            )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exporters import CsvItemExporter as ScrapyCsvItemExporter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 # Control characters but tab, line feed and carriage return, which a quoted cell may hold.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -25,9 +25,17 @@ class CsvItemExporter(ScrapyCsvItemExporter):
     Control characters become U+FFFD. Text that would be a formula gets an apostrophe in front.
     """
 
-    def _build_row(self, values: Iterable[Any]) -> Iterable[Any]:
-        for value in super()._build_row(values):
-            yield _harmless(value) if isinstance(value, str) else value
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.csv_writer = _HarmlessWriter(self.csv_writer.writerow)  # type: ignore[assignment]
+
+
+class _HarmlessWriter:
+    def __init__(self, write: Callable[[list[Any]], Any]):
+        self._write = write
+
+    def writerow(self, row: Iterable[Any]) -> None:
+        self._write([_harmless(cell) if isinstance(cell, str) else cell for cell in row])
 
 
 def _harmless(text: str) -> str:

@@ -35,12 +35,14 @@ class DupeFilter(BaseDupeFilter):
     def identity(self, request: Request, url: str) -> bytes:
         """Return the 8-byte identity of a request for a normalised URL.
 
-        A GET without a body has the identity of its URL. Any other request has the identity of its
+        A GET without a body has the identity of its URL. Any other request has the start of its
         Scrapy fingerprint, which includes method and body.
         """
         if request.method == "GET" and not request.body:
             return self._job.hasher.key(url)
-        return self._crawler.request_fingerprinter.fingerprint(request)[:KEY_SIZE]
+        fingerprint = self._crawler.request_fingerprinter.fingerprint(request)
+        # A fingerprinter of a user may return fewer bytes.
+        return fingerprint[:KEY_SIZE].ljust(KEY_SIZE, b"\0")
 
     def request_seen(self, request: Request) -> bool:
         """Return whether the request is known; False for a URL that cannot be normalised."""

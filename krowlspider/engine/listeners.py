@@ -13,9 +13,6 @@ from krowlspider.engine.logformatter import shows_pages
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-_ANYONE = id(Any)
-_NOTHING: dict[object, list[object]] = {}
-
 
 def wants_items(crawler: Crawler) -> bool:
     """Return whether anything uses the items.
@@ -33,10 +30,10 @@ def wants_items(crawler: Crawler) -> bool:
 def is_heard(crawler: Crawler, signal: object) -> bool:
     """Return whether a signal that this crawler sends may reach a receiver.
 
-    This is far cheaper than sending to nobody. A dead receiver that is not cleared away yet counts.
+    A dead receiver that is not cleared away yet counts.
     """
-    for sender in (id(crawler), _ANYONE):
-        receivers = connections.get(sender, _NOTHING)
+    for sender in (id(crawler), id(Any)):
+        receivers = connections.get(sender)
         if receivers and (signal in receivers or Any in receivers):
             return True
     return False
@@ -45,7 +42,7 @@ def is_heard(crawler: Crawler, signal: object) -> bool:
 def send_where_heard(crawler: Crawler) -> None:
     """Make a crawler send its signals only if somebody listens.
 
-    Scrapy sends some signals for each request.
+    Scrapy sends five signals for each request, and looks for the receivers of each.
     """
     manager = crawler.signals
     send = manager.send_catch_log

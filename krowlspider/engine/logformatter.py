@@ -9,10 +9,7 @@ from scrapy.logformatter import LogFormatter as ScrapyLogFormatter
 from scrapy.utils.log import get_scrapy_root_handler
 
 if TYPE_CHECKING:
-    from scrapy import Request, Spider
-    from scrapy.http import Response
     from scrapy.logformatter import LogFormatterResult
-    from twisted.python.failure import Failure
 
 
 class LogFormatter(ScrapyLogFormatter):
@@ -22,15 +19,12 @@ class LogFormatter(ScrapyLogFormatter):
     be formatted and then thrown away.
     """
 
-    def crawled(  # type: ignore[override]  # Scrapy takes None for nothing to say
-        self, request: Request, response: Response, spider: Spider
-    ) -> LogFormatterResult | None:
-        return super().crawled(request, response, spider) if shows_pages() else None
+    # Scrapy takes None for nothing to log.
+    def crawled(self, *page: Any) -> LogFormatterResult | None:  # type: ignore[override]
+        return super().crawled(*page) if shows_pages() else None
 
-    def scraped(  # type: ignore[override]
-        self, item: Any, response: Response | Failure | None, spider: Spider
-    ) -> LogFormatterResult | None:
-        return super().scraped(item, response, spider) if shows_pages() else None
+    def scraped(self, *item: Any) -> LogFormatterResult | None:  # type: ignore[override]
+        return super().scraped(*item) if shows_pages() else None
 
 
 def shows_pages() -> bool:

@@ -14,6 +14,8 @@ from scrapy.http import Response
 from scrapy.utils.log import logformatter_adapter
 from twisted.python.failure import Failure
 
+from krowlspider.internals.engine import scrape, slot_of
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -24,7 +26,7 @@ logger = logging.getLogger("scrapy.core.engine")
 
 
 class RequestRunner:
-    """Replaces `ExecutionEngine._start_scheduled_request`, with the same steps in the same order.
+    """Takes the steps of Scrapy's engine for each request, in the same order.
 
     ``active`` holds the requests that are with the downloader; ``download`` removes them from it.
     """
@@ -36,6 +38,7 @@ class RequestRunner:
         download: Callable[[Request], Awaitable[Response | Request]],
     ):
         self._engine = engine
+        self._slot = slot_of(engine)
         self._active = active
         self._download = download
         self._loop = asyncio.get_running_loop()
@@ -44,66 +47,52 @@ class RequestRunner:
 
     def start_request(self) -> bool:
         """Send the scheduler's next request; return False if it has none."""
-        engine, slot = self._engine, self._engine._slot
-        assert slot is not None
-        request = slot.scheduler.next_request()
+        request = self._slot.scheduler.next_request()
         if request is None:
-            engine.signals.send_catch_log(signals.scheduler_empty)
+            self._engine.signals.send_catch_log(signals.scheduler_empty)
             return False
-        slot.add_request(request)
+        self._slot.add_request(request)
         self._active.add(request)
         self._tasks[request] = self._loop.create_task(self._carry(request))
         return True
 
     async def _carry(self, request: Request) -> None:
-        slot = self._engine._slot
-        assert slot is not None
         try:
             result = await self._downloaded(request)
             # The downloader has room for another request.
-            slot.nextcall.schedule()
+            self._slot.nextcall.schedule()
             if isinstance(result, Request):
                 self._engine.crawl(result)
             else:
-                await self._scrape(result, request)
+                await scrape(self._engine.scraper, result, request)
         except Exception:
             logger.exception(
                 "Error while handling downloader output", extra={"spider": self._engine.spider}
             )
         finally:
             del self._tasks[request]
-            slot.remove_request(request)
-            slot.nextcall.schedule()
+            self._slot.remove_request(request)
+            self._slot.nextcall.schedule()
 
     async def _downloaded(self, request: Request) -> Response | Request | Failure:
-        engine = self._engine
         try:
             result = await self._download(request)
-        except Exception:  # noqa: BLE001 - whatever it is, the errback is told
+        except Exception:  # noqa: BLE001 - whatever it is, the errback receives it
             return Failure()
         if isinstance(result, Response):
-            if result.request is None:
-                result.request = request
-            assert engine.spider is not None
-            if said := engine.logformatter.crawled(result.request, result, engine.spider):
-                logger.log(*logformatter_adapter(said), extra={"spider": engine.spider})
-            engine.signals.send_catch_log(
-                signals.response_received,
-                response=result,
-                request=result.request,
-                spider=engine.spider,
-            )
+            self._report(result, request)
         return result
 
-    async def _scrape(self, result: Response | Failure, request: Request) -> None:
-        scraper = self._engine.scraper
-        slot = scraper.slot
-        assert slot is not None
-        # Scrapy's queue of responses is filled and emptied at once, so that its counts are right.
-        slot.add_response_request(result, request)
-        slot.next_response_request_deferred()
-        try:
-            await scraper._scrape(result, request)
-        finally:
-            slot.finish_response(result, request)
-            scraper._check_if_closing()
+    def _report(self, response: Response, request: Request) -> None:
+        engine = self._engine
+        assert engine.spider is not None
+        if response.request is None:
+            response.request = request
+        if line := engine.logformatter.crawled(response.request, response, engine.spider):
+            logger.log(*logformatter_adapter(line), extra={"spider": engine.spider})
+        engine.signals.send_catch_log(
+            signals.response_received,
+            response=response,
+            request=response.request,
+            spider=engine.spider,
+        )

@@ -15,19 +15,23 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
 from krowlspider.crawl.in_flight import InFlight
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
-from krowlspider.engine.crash_marking import PageReader, mark_work, tell, tell_holds
+from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.listeners import send_where_heard
 from krowlspider.engine.loop_throttle import AT_ONCE
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.poison import mark_of
-from krowlspider.frontier.robots.gate import RobotsFetch, Verdict
+from krowlspider.frontier.poison import is_poison
+from krowlspider.frontier.robots.fetch import RobotsFetch
+from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.frontier.work_mark import mark_of
+from krowlspider.internals.engine import call_when_over, is_closing, is_starting, wake
 from krowlspider.politeness.delay import next_try
 from krowlspider.politeness.loop_cost import HEAVY, NOTICED, LoopCost, alone
 from krowlspider.politeness.robots import BODY_MAX
@@ -45,8 +49,9 @@ if TYPE_CHECKING:
 
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.urls.rules.scope import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +92,7 @@ class Scheduler(BaseScheduler):
         self._timer: CallLaterResult | None = None
         self._timer_due = 0.0
         self.page_budget: int | None = None
-        # Called for each robots.txt that came or is known to be missing: authority, sitemaps as
-        # written there (none if missing), depth of the page that waits.
-        self.on_robots: Callable[[str, list[str], int], None] | None = None
+        self._on_robots: Callable[[str, list[str], int], None] | None = None
         self._cost = LoopCost()
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
@@ -102,6 +105,13 @@ class Scheduler(BaseScheduler):
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
+    @staticmethod
+    def of(crawler: Crawler) -> Scheduler:
+        """Return the scheduler of a crawler that is open."""
+        scheduler = crawler.engine.scheduler
+        assert isinstance(scheduler, Scheduler)
+        return scheduler
+
     # --- opening and closing ---
 
     def open(self, spider: Spider) -> None:
@@ -111,9 +121,9 @@ class Scheduler(BaseScheduler):
         """
         self._codec = RequestCodec(spider, request_limits(self._crawler.settings))
         self._frontier = self._job.frontier
+        self._schedule = self._frontier.schedule
         self._gate = self._job.robots
         self._node = self._job.node
-        self._gate.come = self._robots_come
         self.intake = Intake(
             self._job,
             self._codec,
@@ -123,11 +133,11 @@ class Scheduler(BaseScheduler):
         )
         self._before = self._frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
-        self._before["dropped/poison"] -= sum(blame.poisoned for blame in self._job.blames)
-        for blame in self._job.blames:
-            tell(blame, self._job.folder.path)
-        tell_holds(self._job.holds, self._job.folder.path)
-        self._watch_completions()
+        self._before["dropped/poison"] -= sum(map(is_poison, self._job.blamed))
+        for entry in self._job.blamed:
+            log_strike(entry, self._job.folder.path)
+        log_holds(self._job.holds, self._job.folder.path)
+        call_when_over(self._crawler.engine, self._over)
         if self._node is not None:
             self._traffic = ClusterTraffic(
                 self._job,
@@ -142,8 +152,12 @@ class Scheduler(BaseScheduler):
             self._node.on_over = self._all_over
             self._node.on_stop = self._all_stop
             self._crawler.signals.connect(self._idle, signals.spider_idle)
-        self._job.run(on_failure=self._stop_crawl, on_room=self.wake, is_ending=self._is_ending)
-        self._job.memory.on_room = self.wake
+        self._job.run(
+            on_failure=self._stop_crawl,
+            on_robots=self._robots_come,
+            on_room=self.wake,
+            is_ending=self._is_ending,
+        )
         reader = spider if isinstance(spider, PageReader) else None
         scraper = self._crawler.engine.scraper
         mark_work(scraper, self._job, self.in_flight, reader, self._charge_page)
@@ -188,23 +202,6 @@ class Scheduler(BaseScheduler):
                 self._job.fail(error)
         await self._job.close()
 
-    def _watch_completions(self) -> None:
-        """Call `_over` for each request that the engine has finished.
-
-        Scrapy has no signal for it. The engine's slot forgets a request exactly once: when the
-        output of its callback or errback is exhausted, or when a middleware's replacement has been
-        scheduled. No other place sees every end.
-        """
-        slot = self._crawler.engine._slot
-        assert slot is not None
-        forget = slot.remove_request
-
-        def remove_request(request: Request) -> None:
-            self._over(request)
-            forget(request)
-
-        slot.remove_request = remove_request  # type: ignore[method-assign]
-
     def _all_over(self) -> None:
         node = self._node
         assert node is not None
@@ -230,21 +227,33 @@ class Scheduler(BaseScheduler):
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
 
     def _is_ending(self) -> bool:
-        slot = self._crawler.engine._slot
-        return slot is not None and slot.closing is not None
+        return is_closing(self._crawler.engine)
 
     def _idle(self) -> None:
         if self._node is not None and self._node.spent:
             raise CloseSpider("cluster_pages")
 
-    async def join(self) -> None:
+    async def join(
+        self,
+        *,
+        scope: Scope | None = None,
+        page_budget: int | None = None,
+        on_robots: Callable[[str, list[str], int], None] | None = None,
+    ) -> None:
         """Connect to the other nodes, if any, and return when the owner of each URL is known.
 
-        Await it after ``scope``, ``page_budget`` and ``on_robots`` are set, and before anything is
-        queued.
+        Await it before anything is queued. ``scope`` decides which URLs are queued; None queues
+        all. ``page_budget`` is the number of pages that may be popped; None is no limit.
+        ``on_robots`` is called for each robots.txt that came or is known to be missing: authority,
+        sitemaps as written there (none if missing), depth of the page that waits.
 
         :raises CloseSpider: the owners will never be known
         """
+        if scope is not None:
+            self.intake.scope = scope
+        if page_budget is not None:
+            self.page_budget = page_budget
+        self._on_robots = on_robots
         if self._node is not None:
             if not self._node.running:
                 self._node.run(self._traffic)
@@ -302,7 +311,7 @@ class Scheduler(BaseScheduler):
         tries = entry.retries + entry.throttling
         if tries > before.retries + before.throttling:
             entry.due = self._frontier.now() + next_try(tries, self._retry_delay)
-        self._frontier.replace(lease, entry)
+        self._frontier.queues.replace(lease, entry)
         in_flight.lease = None
         self._return_budget()
 
@@ -315,7 +324,6 @@ class Scheduler(BaseScheduler):
     @property
     def rests(self) -> bool:
         """Return whether nothing is left to do on this node and nothing to send to other nodes."""
-        is_starting = self._crawler.engine._start is not None
         frontier = self._frontier
         # A spent page budget does not matter here: other nodes may fetch what is left. Entries that
         # no other node can take do not count.
@@ -324,7 +332,7 @@ class Scheduler(BaseScheduler):
             frontier.hopeful and not 0 < frontier.queued - frontier.deferred_queued <= stays
         )
         return not (
-            is_starting
+            is_starting(self._crawler.engine)
             or is_hopeful
             or self._job.stalled is not None
             or self._requests
@@ -373,7 +381,7 @@ class Scheduler(BaseScheduler):
         clock = self._frontier.now
         end = clock() + _TURN
         while clock() < end:
-            host = self._pop_probe() if outages.paused else self._frontier.pop_host()
+            host = self._pop_probe() if outages.paused else self._schedule.pop()
             if host is None:
                 self._wake_when_due()
                 return None
@@ -393,9 +401,9 @@ class Scheduler(BaseScheduler):
         Prefer a host that answered before the outage.
         """
         for name in self._job.outages.to_probe():
-            if (host := self._frontier.pop_named(name)) is not None:
+            if (host := self._schedule.pop_named(name)) is not None:
                 return host
-        return self._frontier.pop_host()
+        return self._schedule.pop()
 
     def charge(self, in_flight: InFlight, took: float) -> None:
         """Make the host of a request rest, for ``took`` seconds that it used of the event loop."""
@@ -410,7 +418,7 @@ class Scheduler(BaseScheduler):
         ``took`` is in CPU seconds.
         """
         if took > HEAVY and (in_flight := self._requests.get(request)) is not None:
-            self._frontier.rest_longer(in_flight.host, alone(took))
+            self._schedule.rest_longer(in_flight.host, alone(took))
 
     def _next_of(self, host: Host, begun: float) -> Request | None:
         """Return the host's next request; None if it has none that may be sent now.
@@ -418,20 +426,21 @@ class Scheduler(BaseScheduler):
         ``begun`` is the time at which the host was popped, in seconds of the job clock.
         """
         # Alternate with pages, so that robots fetches for other hosts do not hold up this host.
-        host.robots_fetch_last = bool(host.robots_fetches) and not (
-            host.robots_fetch_last and host.queued and not host.waits
+        robots = host.robots
+        robots.served_last = bool(robots.fetches) and not (
+            robots.served_last and host.queue.queued and not robots.awaited
         )
-        if host.robots_fetch_last:
-            robots_fetch = host.robots_fetches.pop(0)
+        if robots.served_last:
+            robots_fetch = robots.fetches.pop(0)
             assert isinstance(robots_fetch, RobotsFetch)
             if self.intake.exclusions.hold_for(robots_fetch.url):
-                self._gate.failed(robots_fetch, final=True)
-                self._frontier.give_back(host)
+                self._job.robots_fetches.failed(robots_fetch, final=True)
+                self._schedule.give_back(host)
                 return None
             return self._send_robots_fetch(host, robots_fetch)
         deferred = False
         for _ in range(_REFUSALS_A_HOST):
-            lease = self._frontier.pop(host)
+            lease = self._frontier.queues.pop(host)
             if lease is None:
                 break
             url = lease.entry.url
@@ -443,16 +452,16 @@ class Scheduler(BaseScheduler):
             if verdict is Verdict.ALLOWED:
                 return self._send_page(host, lease)
             if verdict is Verdict.UNKNOWN:
-                self._frontier.unpop(lease)
+                self._frontier.queues.unpop(lease)
                 return self._send_robots_fetch(host, self._own_robots_fetch(host, authority))
             deferred |= self._turn_away(lease, verdict)
             if self._frontier.now() > begun + _HOST_TURN:
                 break
         now = self._frontier.now()
         if deferred and host.health is not Health.RETIRED:
-            self._frontier.defer(host)
+            self._schedule.deferral.defer(host)
         else:
-            self._frontier.give_back(host, self._cost.rest(now - begun, now))
+            self._schedule.give_back(host, self._cost.rest(now - begun, now))
         return None
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
@@ -462,7 +471,7 @@ class Scheduler(BaseScheduler):
             return Verdict.TOO_SLOW
         verdict = self._gate.verdict(authority, url)
         if verdict is Verdict.ALLOWED and self._gate.too_slow(host.name):
-            self._frontier.retire(host)
+            self._schedule.retire(host)
             return Verdict.TOO_SLOW
         return verdict
 
@@ -471,12 +480,12 @@ class Scheduler(BaseScheduler):
 
         It is the one that waits at this host, if there is one, else a new one.
         """
-        for robots_fetch in host.robots_fetches:
+        for robots_fetch in host.robots.fetches:
             assert isinstance(robots_fetch, RobotsFetch)
             if robots_fetch.authority == authority:
-                host.robots_fetches.remove(robots_fetch)
+                host.robots.fetches.remove(robots_fetch)
                 return robots_fetch
-        return self._gate.robots_fetch(authority, host)
+        return RobotsFetch(authority, host, authority + "/robots.txt")
 
     def _turn_away(self, lease: Lease, verdict: Verdict) -> bool:
         """Drop an entry that robots.txt does not allow.
@@ -485,7 +494,7 @@ class Scheduler(BaseScheduler):
         a seed without a scheme (``bare``), the http URL is queued in its place then.
         """
         if verdict is Verdict.UNREACHABLE and not lease.entry.bare:
-            self._frontier.replace(lease, lease.entry)
+            self._frontier.queues.replace(lease, lease.entry)
             return True
         if verdict is Verdict.UNREACHABLE:
             self.intake.fall_back(lease.entry)
@@ -505,14 +514,17 @@ class Scheduler(BaseScheduler):
 
     def _robots_come(self, robots_fetch: RobotsFetch, sitemaps: list[str]) -> None:
         """Report a robots.txt that came, or is known to be missing, to ``on_robots``."""
-        if self.on_robots is None or (lease := self._frontier.pop(robots_fetch.host)) is None:
+        if (
+            self._on_robots is None
+            or (lease := self._frontier.queues.pop(robots_fetch.host)) is None
+        ):
             return
-        self._frontier.unpop(lease)
+        self._frontier.queues.unpop(lease)
         base = robots_fetch.authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.
         if self.intake.scope.refusal(base, host_of(base), 0, robots_fetch.host.name) != "host":
-            self.on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
+            self._on_robots(robots_fetch.authority, sitemaps, lease.entry.depth)
 
     def _send_page(self, host: Host, lease: Lease) -> Request:
         if self._obey_robots:
@@ -555,7 +567,7 @@ class Scheduler(BaseScheduler):
         Return False if KROWL_IP_CONCURRENCY hosts of this address are in flight: the caller must
         then turn the request back.
         """
-        return self._frontier.reserve_address(in_flight.host, address)
+        return self._schedule.reserve_address(in_flight.host, address)
 
     def turn_back(self, in_flight: InFlight, address: str) -> None:
         """Put back a request that was not sent because its address has no room."""
@@ -567,15 +579,15 @@ class Scheduler(BaseScheduler):
         ):
             # A fresh fetch of the host's own is made again at the next pop: it need not keep its
             # host in memory.
-            in_flight.host.robots_fetches.insert(0, robots_fetch)
+            in_flight.host.robots.fetches.insert(0, robots_fetch)
         self.unpop(in_flight)
-        self._frontier.turn_back(in_flight.host, address)
+        self._schedule.turn_back(in_flight.host, address)
 
     def unpop(self, in_flight: InFlight) -> None:
         """Put a page back to its old place in the queue; its host stays in flight."""
         if in_flight.lease is not None:
             in_flight.unpopped = True
-            self._frontier.unpop(in_flight.lease)
+            self._frontier.queues.unpop(in_flight.lease)
             in_flight.lease = None
             self._return_budget()
 
@@ -591,27 +603,26 @@ class Scheduler(BaseScheduler):
             pass
         elif host.rate.throttling or host.rate.errors:
             host.set_health(Health.BACKING_OFF)
-        elif not (in_flight.hold or host.waits):
+        elif not host.robots.awaited:
             host.set_health(Health.ACTIVE)
         if in_flight.robots_fetch is not None and self._gate.too_slow(host.name):
             self._retire(host)
         if in_flight.robots_fetch is not None:
             self._gate.outlast(in_flight.robots_fetch.authority, wait)
-        if in_flight.hold:
-            self._frontier.wait(host, wait)
-        elif in_flight.resting and host.health is not Health.RETIRED and not host.waits:
-            self._frontier.defer(host, wait)
+        is_open = host.health is not Health.RETIRED and not host.robots.awaited
+        if in_flight.resting and is_open:
+            self._schedule.deferral.defer(host, wait)
         else:
-            self._frontier.release(host, wait)
+            self._schedule.release(host, wait)
 
     def _retire(self, host: Host) -> None:
         """Retire a host in flight whose Crawl-delay is too long, and drop URLs queued for it now.
 
         Robots fetches of other hosts that go to this host wait as before.
         """
-        self._frontier.retire(host)
+        self._schedule.retire(host)
         for _ in range(_DROPPED_AT_ONCE):
-            if (lease := self._frontier.pop(host)) is None:
+            if (lease := self._frontier.queues.pop(host)) is None:
                 return
             self._frontier.acknowledge(lease, dropped=Verdict.TOO_SLOW.value)
 
@@ -641,12 +652,10 @@ class Scheduler(BaseScheduler):
 
     def wake(self) -> None:
         """Make the engine ask for the next request."""
-        slot = self._crawler.engine._slot
-        if slot is not None:
-            slot.nextcall.schedule()
+        wake(self._crawler.engine)
 
     def _wake_when_due(self) -> None:
-        due = self._frontier.next_due()
+        due = self._schedule.next_due()
         if due is not None:
             self._wake_at(due)
 

@@ -27,19 +27,21 @@ READ = 512 * 1024
 class Memory:
     """Account of at most ``limit`` bytes, plus what is in progress when the limit is reached.
 
-    That is one read of each of ``most`` fetches at a time, and one body. ``waits`` counts the times
-    that a body, or the next request, had to wait.
+    That is one read of each of ``most`` fetches at a time, and one body. ``on_room`` is called when
+    requests may begin again after `admits` has refused one. ``waits`` counts the times that a body,
+    or the next request, had to wait.
     """
 
-    def __init__(self, limit: float = inf, most: int = 1) -> None:
+    def __init__(
+        self, limit: float = inf, most: int = 1, on_room: Callable[[], None] = lambda: None
+    ) -> None:
         self.limit = limit
         self.line = limit - min(limit / _FOR_SMALL, most * SMALL) if limit < inf else inf
         self.held = 0
         self.waits = 0
         self.keeps_out = False
         """Whether `admits` has refused a request and none may begin yet."""
-        # Called when requests may begin again after a refusal.
-        self.on_room: Callable[[], None] | None = None
+        self._on_room = on_room
         # The bytes each fetch needs and the callback that resumes it; first come, first served.
         self._waiting: OrderedDict[Held, tuple[int, Callable[[], None]]] = OrderedDict()
         # The fetch that goes on without room.
@@ -76,8 +78,7 @@ class Memory:
             go_on()
         if self.keeps_out and self.held <= self.limit:
             self.keeps_out = False
-            if self.on_room is not None:
-                self.on_room()
+            self._on_room()
 
 
 class Held:

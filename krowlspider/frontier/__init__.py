@@ -2,15 +2,18 @@
 
 The life of a URL:
 
-1. `frontier.Frontier.queue` writes its seen mark and its queue entry in one batch. A URL that
-   another node owns gets an outbox entry in place of the queue entry.
-2. Its host gets a place in the heap of hosts, ordered by the next-fetch time (`hosts`).
-3. `pop_host` returns a host that is due and has room in its domain, address and origin; `pop`
-   leases its next entry. Host and URL are in flight now.
-4. `release` sets the next-fetch time of the host, counted from the end of the request.
-5. `acknowledge` ends the lease once the page's records and links are written. The next commit
-   removes the entry from disk, after the fsync of the archive.
-6. A retry is `replace`: the entry goes back to its host with its new counts.
+1. `Frontier.queue` writes its seen mark and its queue entry in one batch. A URL that another node
+   owns gets an outbox entry in place of the queue entry.
+2. Its host gets a place in the heap of hosts, ordered by due time (`schedule.due`).
+3. `HostScheduler.pop` returns a host that is due and has room in its domain, address and origin.
+   `EntryQueues.pop` leases its next entry. Host and URL are in flight now.
+4. `HostScheduler.release` sets the due time of the host, counted from the end of the request.
+5. `Frontier.acknowledge` ends the lease once the page's records and links are written. The next
+   commit removes the entry from disk, after the fsync of the archive.
+6. A retry is `EntryQueues.replace`: the entry goes back to its host with its new counts.
 
 A process that dies between 3 and 5 fetches the URL again: at least once, never lost.
+
+The scheduling state of a host changes in one place, `schedule.transitions`, by one table,
+`hosts.table`.
 """

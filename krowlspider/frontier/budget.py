@@ -1,4 +1,4 @@
-"""How many URLs each domain may still take from a crawl."""
+"""How many URLs each domain may still add to a crawl."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _DOMAINS_IN_MEMORY = 65_536
 
 
 class DomainBudget:
-    """URLs that were queued for a domain, all its hosts together. ``most`` is the cap; with 0 there
-    is none, and the frontier counts nothing.
+    """The URLs that count against each domain, at most ``most``; with 0 the frontier counts none.
 
-    A URL that is dropped returns its place. The counts change with the batch that queues or drops,
-    so they hold across restarts. A death between a drop's commit and the host's record leaves the
-    count one too high.
+    A URL that is dropped counts no longer. The counts change in the batches that queue or drop, so
+    they hold across restarts. A death between a drop's commit and the host's record leaves a count
+    one too high.
     """
 
     def __init__(self, store: Store, most: int):
@@ -30,34 +29,27 @@ class DomainBudget:
         self._changed: set[str] = set()
 
     def take(self, domain: str) -> bool:
-        """Count one more URL, and return True. Return False, with nothing counted, when there is no
-        room."""
-        count = self.count(domain)
-        if count >= self.most:
+        """Count one more URL; return False, with nothing counted, when there is no room."""
+        if self.count(domain) >= self.most:
             return False
-        self._set(domain, count + 1)
+        self.charge(domain, 1)
         return True
 
     def give_back(self, domain: str) -> None:
         """Count one URL less: it was dropped."""
-        self._set(domain, max(0, self.count(domain) - 1))
+        self.charge(domain, -1)
 
     def charge(self, domain: str, urls: int) -> None:
-        """Count ``urls`` that come with a host from another frontier; a negative number leaves with
-        one."""
-        self._set(domain, max(0, self.count(domain) + urls))
+        """Count more URLs of a domain, or fewer for a negative number."""
+        self._counts[domain] = max(0, self.count(domain) + urls)
+        self._changed.add(domain)
 
     def count(self, domain: str) -> int:
-        """Return how many URLs count against a domain's budget."""
-        count = self._counts.get(domain)
-        if count is None:
+        """Return how many URLs count against a domain."""
+        if domain not in self._counts:
             saved = self._store.read((BUDGET + domain.encode(),))[0]
-            count = self._counts[domain] = 0 if saved is None else int.from_bytes(saved, "big")
-        return count
-
-    def _set(self, domain: str, count: int) -> None:
-        self._counts[domain] = count
-        self._changed.add(domain)
+            self._counts[domain] = int.from_bytes(saved or b"", "big")
+        return self._counts[domain]
 
     def end_batch(self, batch: Batch) -> None:
         """Put the changed counts into the batch."""

@@ -1,18 +1,25 @@
-"""A queued URL, and its format on disk."""
+"""A queued URL, its format on disk, and its JSON in exports and hand-overs."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from struct import Struct
+from typing import TYPE_CHECKING, Annotated, Self
 
-from krowlspider.frontier.store.schema import host_in
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-_ENTRY_HEAD = Struct(">BH")
-_TRIES = Struct(">BBBB")
-_DUE = Struct(">d")
-_LENGTH = Struct(">H")
-_CHAIN_LENGTH = Struct(">I")
-# Flags in an entry's first byte: which fields follow.
+from krowlspider.frontier.store.schema import PRIORITY_LIMIT, host_in, split_queue_key
+from krowlspider.urls.canonical import normalise
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_HEAD = struct.Struct(">BH")
+_TRIES = struct.Struct(">BBBB")
+_DUE = struct.Struct(">d")
+_LENGTH = struct.Struct(">H")
+_CHAIN_LENGTH = struct.Struct(">I")
+# Flags in the first byte of an entry: the fields that follow, and the scheme.
 _BARE = 1
 _DELAYED = 2
 _TRIED = 4
@@ -20,28 +27,30 @@ _REQUEST = 8
 _HTTPS = 16
 _WHOLE = 32
 _CHAINED = 64
-_LED = 128
-# In a chain, a digit replaces scheme and host of a URL on the entry's own host. No URL begins with
-# a digit.
-_HERE = {"0": "http", "1": "https"}
+_VIA = 128
+# The highest counts that an entry holds, and more URLs than any crawl makes a chain of.
+Count = Annotated[int, Meta(ge=0, le=0xFF)]
+_Depth = Annotated[int, Meta(ge=0, le=0xFFFF)]
+_Chain = Annotated[tuple[str, ...], Meta(max_length=0xFF)]
+_Priority = Annotated[int, Meta(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
+_Hop = Annotated[str, Meta(pattern="^[LM]?$")]
+_State = Annotated[str, Meta(pattern="^(queued|poison)$")]
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
     """A queued URL, and what is known of it.
 
-    - ``url``: fetched exactly as it is.
-    - ``depth``: its depth in the crawl; 0 for a seed.
-    - ``redirects``, ``retries``, ``throttling``: redirects, failed tries and throttled tries so
-      far.
+    - ``url``: fetched exactly as it is. ``depth``: its depth in the crawl; 0 for a seed.
+    - ``redirects``, ``retries``, ``throttling``: redirects, failed and throttled tries so far.
     - ``strikes``: how often the process died while it worked on the page.
     - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for at once.
     - ``bare``: a seed that was given without a scheme; it falls back from https to http.
     - ``request``: a whole serialised Scrapy request; empty for a page of the broad spider.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in
       its meta instead.
-    - ``via``: the URL of the page or sitemap that named it. ``hop``: one letter for how (L for a
-      link, M for a sitemap). Both are empty where that is not kept.
+    - ``via``: the URL of the page or sitemap that named it; ``hop``: how, L for a link and M for a
+      sitemap. Both are empty where that is not kept.
     """
 
     url: str
@@ -58,54 +67,39 @@ class Entry:
     hop: str = ""
 
     def encode(self, host: str) -> bytes:
-        """Return the entry as it is stored under a key of its host: a flag byte, the depth, and the
-        fields that differ from the default.
+        """Return the entry as it is stored under a key of its host: only what is not default.
 
-        Of a URL that begins with the host, only the rest is stored: URLs fill most of the disk.
+        Of a URL on the host, only what follows the host is stored: URLs fill most of the disk.
         """
-        scheme, path = _parted(self.url, host)
-        url = (self.url if path is None else path).encode()
-        tried = self.redirects or self.retries or self.throttling or self.strikes
-        if not (tried or self.bare or self.due or self.request or self.chain or self.via):
-            # The short way: nearly all entries are so.
-            flags = (scheme == "https") * _HTTPS | (path is None) * _WHOLE
-            return _ENTRY_HEAD.pack(flags, min(self.depth, 0xFFFF)) + url
-        parts = [
-            _ENTRY_HEAD.pack(
-                self.bare * _BARE
-                | bool(self.due) * _DELAYED
-                | bool(tried) * _TRIED
-                | bool(self.request) * _REQUEST
-                | (scheme == "https") * _HTTPS
-                | (path is None) * _WHOLE
-                | bool(self.chain) * _CHAINED
-                | bool(self.via) * _LED,
-                min(self.depth, 0xFFFF),
-            )
-        ]
-        if tried:
+        is_https, path = _split(self.url, host)
+        flags = is_https * _HTTPS | (path is None) * _WHOLE | self.bare * _BARE
+        fields = []
+        if self.redirects or self.retries or self.throttling or self.strikes:
+            flags |= _TRIED
             counts = (self.redirects, self.retries, self.throttling, self.strikes)
-            parts.append(_TRIES.pack(*(min(count, 0xFF) for count in counts)))
+            fields.append(_TRIES.pack(*(min(count, 0xFF) for count in counts)))
         if self.due:
-            parts.append(_DUE.pack(self.due))
+            flags |= _DELAYED
+            fields.append(_DUE.pack(self.due))
         if self.chain:
-            chain = "\n".join(_shortened(url, host) for url in self.chain).encode()
-            parts += [_CHAIN_LENGTH.pack(len(chain)), chain]
+            flags |= _CHAINED
+            chain = "\n".join(_shorten(url, host) for url in self.chain).encode()
+            fields += [_CHAIN_LENGTH.pack(len(chain)), chain]
         if self.via:
-            via = f"{self.hop[:1] or ' '}{_shortened(self.via, host)}".encode()
-            parts += [_LENGTH.pack(len(via)), via]
+            flags |= _VIA
+            via = f"{self.hop[:1] or ' '}{_shorten(self.via, host)}".encode()
+            fields += [_LENGTH.pack(len(via)), via]
+        url = (self.url if path is None else path).encode()
         if self.request:
-            parts.append(_LENGTH.pack(len(url)))
-        return b"".join([*parts, url, self.request])
+            flags |= _REQUEST
+            fields.append(_LENGTH.pack(len(url)))
+        return b"".join((_HEAD.pack(flags, min(self.depth, 0xFFFF)), *fields, url, self.request))
 
     @classmethod
     def decode(cls, data: bytes, host: str) -> Entry:
         """Return the entry that `encode` stored under a key of ``host``."""
-        flags, depth = _ENTRY_HEAD.unpack_from(data)
-        at = _ENTRY_HEAD.size
-        if not flags & ~_HTTPS:
-            # The short way: nearly all entries are so.
-            return cls(f"{'https' if flags else 'http'}://{host}{data[at:].decode()}", depth)
+        flags, depth = _HEAD.unpack_from(data)
+        at, end = _HEAD.size, len(data)
         entry = cls("", depth, bare=bool(flags & _BARE))
         if flags & _TRIED:
             counts = _TRIES.unpack_from(data, at)
@@ -115,18 +109,11 @@ class Entry:
             (entry.due,) = _DUE.unpack_from(data, at)
             at += _DUE.size
         if flags & _CHAINED:
-            (length,) = _CHAIN_LENGTH.unpack_from(data, at)
-            at += _CHAIN_LENGTH.size
-            links = data[at : at + length].decode().split("\n")
-            entry.chain = tuple(_lengthened(link, host) for link in links)
-            at += length
-        if flags & _LED:
-            (length,) = _LENGTH.unpack_from(data, at)
-            at += _LENGTH.size
-            via = data[at : at + length].decode()
-            entry.hop, entry.via = via[0].strip(), _lengthened(via[1:], host)
-            at += length
-        end = len(data)
+            chain, at = _read_text(data, at, _CHAIN_LENGTH)
+            entry.chain = tuple(_lengthen(text, host) for text in chain.split("\n"))
+        if flags & _VIA:
+            via, at = _read_text(data, at, _LENGTH)
+            entry.hop, entry.via = via[0].strip(), _lengthen(via[1:], host)
         if flags & _REQUEST:
             (length,) = _LENGTH.unpack_from(data, at)
             at += _LENGTH.size
@@ -139,27 +126,97 @@ class Entry:
         return entry
 
 
-def _parted(url: str, host: str) -> tuple[str, str | None]:
-    """Return the scheme of a URL, and what follows the host; None in its place if the host is not
-    ``host``."""
+def _read_text(data: bytes, at: int, length: struct.Struct) -> tuple[str, int]:
+    """Return the text behind its length, and where it ends."""
+    start = at + length.size
+    end = start + int(length.unpack_from(data, at)[0])
+    return data[start:end].decode(), end
+
+
+def _split(url: str, host: str) -> tuple[bool, str | None]:
+    """Return whether a URL is https, and what follows the host; None if it is on another host."""
     scheme, _, rest = url.partition("://")
     length = len(host)
-    here = rest.startswith(host) and rest[length : length + 1] == "/"
-    return scheme, rest[length:] if here else None
+    is_here = rest.startswith(host) and rest[length : length + 1] == "/"
+    return scheme == "https", rest[length:] if is_here else None
 
 
-def _shortened(url: str, host: str) -> str:
-    """Return a URL as a chain stores it: on ``host``, without scheme and host."""
-    scheme, path = _parted(url, host)
-    return url if path is None else f"{'1' if scheme == 'https' else '0'}{path}"
+def _shorten(url: str, host: str) -> str:
+    """Return a URL as chains store it: for one on ``host``, a digit and what follows the host."""
+    is_https, path = _split(url, host)
+    return url if path is None else f"{is_https:d}{path}"
 
 
-def _lengthened(text: str, host: str) -> str:
-    """Return the URL that `_shortened` has shortened."""
-    scheme = _HERE.get(text[0])
-    return text if scheme is None else f"{scheme}://{host}{text[1:]}"
+def _lengthen(text: str, host: str) -> str:
+    """Return the URL that `_shorten` has shortened; no whole URL begins with a digit."""
+    return f"http{'s' * (text[0] == '1')}://{host}{text[1:]}" if text[0] in "01" else text
 
 
 def entry_of(key: bytes, value: bytes) -> Entry:
     """Return the entry under a queue or poison key."""
     return Entry.decode(value, host_in(key))
+
+
+class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
+    """An entry as JSON, with the fields of `Entry`; ``request`` is base64.
+
+    An unknown field is an error: a misspelt one would be lost silently.
+    """
+
+    url: str
+    priority: _Priority = 0
+    bare: bool = False
+    depth: _Depth = 0
+    redirects: Count = 0
+    retries: Count = 0
+    throttling: Count = 0
+    # The name of ``throttling`` before version 0.2.0.
+    distress: Count | UnsetType = UNSET
+    chain: _Chain | UnsetType = UNSET
+    via: str | UnsetType = UNSET
+    hop: _Hop | UnsetType = UNSET
+    request: bytes | UnsetType = UNSET
+    state: _State = "queued"
+
+    @classmethod
+    def of(cls, key: bytes, value: bytes, state: str, **more: Any) -> Self:
+        entry = entry_of(key, value)
+        return cls(
+            url=entry.url,
+            priority=split_queue_key(key)[1],
+            bare=entry.bare,
+            depth=entry.depth,
+            redirects=entry.redirects,
+            retries=entry.retries,
+            throttling=entry.throttling,
+            chain=entry.chain or UNSET,
+            via=entry.via or UNSET,
+            hop=entry.hop or UNSET,
+            request=entry.request or UNSET,
+            state=state,
+            **more,
+        )
+
+    def entry(self, url_max: int) -> Entry:
+        """:raises ValueError: a URL is not valid, or has more than ``url_max`` characters"""
+        return Entry(
+            _normalised(self.url, url_max),
+            self.depth,
+            self.redirects,
+            self.retries,
+            self.throttling or self.distress or 0,
+            bare=self.bare,
+            request=self.request or b"",
+            chain=tuple(_normalised(url, url_max) for url in self.chain or ()),
+            via=_normalised(self.via, url_max) if self.via else "",
+            hop=(self.via and self.hop) or "",
+        )
+
+
+def _normalised(text: str, url_max: int) -> str:
+    url = normalise(text)
+    if url is None:
+        raise ValueError(f"not an http or https URL, or one with a user name: {text[:80]!r}")
+    if len(url) > url_max:
+        raise ValueError(f"a URL of more than {url_max} characters")
+    return url

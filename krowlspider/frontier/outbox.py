@@ -1,7 +1,6 @@
-"""The outbox: messages for other nodes, kept until their owners have taken them, first in, first
-out.
+"""The outbox: messages for other nodes, kept in order until their owners have taken them.
 
-A message is removed after it was sent. So it may arrive twice, and is never lost.
+A message is removed after it was sent, so it may arrive twice and is never lost.
 """
 
 from __future__ import annotations
@@ -24,20 +23,15 @@ if TYPE_CHECKING:
 
 # Entries looked at in one step of `Outbox.rebucket`: bounds the time that it takes.
 _STEP = 500
-# Entries removed after which the consumed part is compacted: a start reads across what LevelDB
-# keeps of it.
+# Entries removed after which their range is compacted: a start reads across what LevelDB keeps.
 _COMPACT_EVERY = 500_000
-
-
-# Stands before the owner in the marks of foreign URLs, where our own marks have the host. No host
-# begins with it.
+# Stands before the owner in the marks of foreign URLs, where others have a host. No host has it.
 FOREIGN = ">"
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A URL of another node. ``key`` is its identity; with None, it is sent whether it is known or
-    not. ``message`` is opaque here."""
+    """A URL of another node, as an opaque message; without a ``key``, it is sent even if known."""
 
     owner: str
     host: str
@@ -47,27 +41,25 @@ class Foreign:
 
 @lru_cache(maxsize=4096)
 def _space(owner: str) -> tuple[str, int]:
-    """Return the name under which an owner's marks are kept, and the mask of its keys."""
+    """Return the name that stands for a host in an owner's marks, and the mask of its keys."""
     name = FOREIGN + owner
     return name, xxh3_64_intdigest(name.encode())
 
 
 def foreign_mark(owner: str, key: bytes) -> tuple[str, bytes]:
-    """Return the name and the key that mark an identity as sent to an owner. No host can have that
-    name.
-
-    The filter of the seen set knows no hosts, so the key differs from that of the URL itself. When
-    its host becomes ours, or another node's, the URL is not known yet.
-    """
+    """Return the name and the key that mark an identity as sent to an owner."""
+    # The seen filter knows no hosts. So the key is not that of the URL, which must be unknown when
+    # its host becomes ours or another node's.
     name, mask = _space(owner)
     return name, (int.from_bytes(key, "big") ^ mask).to_bytes(KEY_SIZE, "big")
 
 
 @dataclass(slots=True, eq=False)
 class _Bucket:
-    """The entries of one owner. Their sequences run from ``head`` up to, not including, ``tail``;
-    ``count`` of them exist. ``lent`` are the sequences that were handed out, and not removed
-    since."""
+    """The ``count`` entries of one owner, with sequences from ``head`` to before ``tail``.
+
+    ``lent`` are the sequences that were returned to a caller and not removed since.
+    """
 
     prefix: bytes
     head: int = 0
@@ -77,8 +69,10 @@ class _Bucket:
 
 
 class Outbox:
-    """Entries by owner. ``most`` caps all of them together, 0 for no cap. ``saved`` is what
-    `gauges` returned at a clean close; without it, all keys are counted."""
+    """Entries by owner, ``depth`` of them, at most ``most``; 0 is no limit.
+
+    ``saved`` is what `gauges` returned at a clean close. Without it, all keys are counted.
+    """
 
     def __init__(self, store: Store, most: int, saved: dict[str, list[int]] | None):
         self._store = store
@@ -93,7 +87,6 @@ class Outbox:
         self.depth = sum(self.depths().values())
 
     def _count(self) -> None:
-        """Count all entries on disk."""
         for key in self._store.keys(schema.OUTBOX):
             owner, sequence = split_outbox_key(key)
             bucket = self._bucket(owner)
@@ -103,22 +96,28 @@ class Outbox:
             bucket.count += 1
 
     def _bucket(self, owner: str) -> _Bucket:
-        bucket = self._buckets.get(owner)
-        if bucket is None:
-            bucket = self._buckets[owner] = _Bucket(outbox_prefix(owner))
-        return bucket
+        if owner not in self._buckets:
+            self._buckets[owner] = _Bucket(outbox_prefix(owner))
+        return self._buckets[owner]
 
     def gauges(self) -> dict[str, list[int]]:
-        """Return head, tail and count by owner, which a clean close saves."""
+        """Return head, tail and count by owner, for the next start."""
         return {
             owner: [bucket.head, bucket.tail, bucket.count]
             for owner, bucket in self._buckets.items()
             if bucket.count
         }
 
+    def depths(self) -> dict[str, int]:
+        """Return how many entries each owner has; owners without entries are left out."""
+        return {owner: bucket.count for owner, bucket in self._buckets.items() if bucket.count}
+
+    def owners(self) -> list[str]:
+        """Return the nodes for which there are entries."""
+        return list(self.depths())
+
     @property
     def full(self) -> bool:
-        """Return whether the cap is reached."""
         return 0 < self._most <= self.depth
 
     def put(self, owner: str, host: str, message: bytes, batch: Batch) -> None:
@@ -132,24 +131,15 @@ class Outbox:
         bucket.count += 1
         self.depth += 1
 
-    def owners(self) -> list[str]:
-        """Return the nodes for which there are entries."""
-        return [owner for owner, bucket in self._buckets.items() if bucket.count]
-
-    def depths(self) -> dict[str, int]:
-        """Return how many entries there are for each owner."""
-        return {owner: bucket.count for owner, bucket in self._buckets.items() if bucket.count}
-
     def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
-        """Return key and message of an owner's first entries, ``most`` at most. They stay until
-        `remove`."""
+        """Return key and message of an owner's first entries. They stay until `remove`."""
         bucket = self._bucket(owner)
         found = []
         for key, value in islice(self._from(bucket, bucket.head), most):
             bucket.lent.add(split_outbox_key(key)[1])
             found.append((key, value.partition(b"\0")[2]))
         if found:
-            # The keys before it were removed: they are not walked over again.
+            # The next call need not walk over the deleted keys before it.
             bucket.head = split_outbox_key(found[0][0])[1]
         return found
 
@@ -159,16 +149,14 @@ class Outbox:
         return self._store.items(bucket.prefix, after)
 
     def remove(self, owner: str, keys: Iterable[bytes]) -> int:
-        """Remove entries that `head` returned and the owner has taken. Return how many of them were
-        still there: others were moved to another bucket, or handled here."""
+        """Remove entries of an owner that `head` returned, and return how many were still there."""
         batch = self._store.batch()
         removed = self.take_out(keys, batch)
         batch.write()
         return removed
 
     def take_out(self, keys: Iterable[bytes], batch: Batch) -> int:
-        """Remove entries that `head` or `rebucket` returned, with the batch. Return how many of
-        them were still there."""
+        """Remove entries with the batch; return how many were neither moved nor queued since."""
         removed = 0
         for key in keys:
             owner, sequence = split_outbox_key(key)
@@ -186,8 +174,7 @@ class Outbox:
         self._removed += 1
 
     def consumed(self) -> bool:
-        """Return whether the consumed range is to be compacted: enough entries were removed since
-        this last returned True."""
+        """Return whether enough was removed, since the last time, that compacting is worthwhile."""
         due = self._removed >= _COMPACT_EVERY
         if due:
             self._removed = 0
@@ -196,29 +183,22 @@ class Outbox:
     def rebucket(
         self, owner_of: Callable[[str], str | None]
     ) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Move each entry into the bucket of its new owner, some in each step. Others may use the
-        outbox in between.
+        """Move each entry into the bucket of its new owner, some in each step.
 
-        ``owner_of`` returns the owner of a domain, None for this node. Yield in each step key and
-        message of the entries that are ours now. They stay where they are until `take_out`, in the
-        batch that queues them.
+        ``owner_of`` returns the owner of a domain, None for this node. Yield key and message of the
+        entries that are ours now: they stay until `take_out`, in the batch that queues them.
         """
         for owner, bucket in list(self._buckets.items()):
             at, end = bucket.head, bucket.tail
             while at < end and bucket.count:
-                at, ours = self._rebucket_some(owner, bucket, at, end, owner_of)
+                at, ours = self._rebucket_some(owner, at, end, owner_of)
                 yield ours
 
     def _rebucket_some(
-        self,
-        owner: str,
-        bucket: _Bucket,
-        at: int,
-        end: int,
-        owner_of: Callable[[str], str | None],
+        self, owner: str, at: int, end: int, owner_of: Callable[[str], str | None]
     ) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Move the entries of one step. Return the sequence to continue at, and key and message of
-        those that are ours now."""
+        """Move the entries of one step; return where to continue, and the entries that are ours."""
+        bucket = self._buckets[owner]
         batch = self._store.batch()
         ours = []
         found = list(islice(self._from(bucket, at), _STEP))

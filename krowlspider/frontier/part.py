@@ -1,5 +1,4 @@
-"""The hand-over of a host from one frontier to another: what a part of it holds, and which entries
-stay."""
+"""A part of a host's hand-over, as the frontier that takes the host understands it."""
 
 from __future__ import annotations
 
@@ -25,16 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One chunk of a host's hand-over, as the frontier that takes the host understands it.
+    """The content of one chunk.
 
-    - ``name``: the host. ``transfer``: the id of its hand-over. ``number``: the place of this chunk
-      in it; ``last``: no chunk follows.
+    - ``name``: the host. ``transfer``: the id of its hand-over. ``number``: the place of the chunk
+      in it. ``last``: no chunk follows.
     - ``host``: its record, where the chunk has one.
-    - ``entries``: (priority, entry, identity); without identity for those that are queued whether
-      known or not.
-    - ``poison``: (priority, entry) of those that were set aside.
-    - ``done``: identities of URLs that are no longer queued.
-    - ``robots``: robots.txt records by authority.
+    - ``entries``: (priority, entry, identity); an entry without one is queued even if known.
+    - ``poison``: (priority, entry). ``done``: identities that are not queued any more.
+    - ``robots``: (authority, record).
     """
 
     name: str
@@ -49,14 +46,12 @@ class Part:
     robots: list[tuple[str, RobotsRecord]] = field(default_factory=list)
 
     def identity(self, entry: Entry) -> bytes | None:
-        """Return the identity of an entry; None for one without, or one that only this job can
-        read."""
+        """Return the identity of an entry; None without one, or if only this job can read it."""
         return None if stays(entry, self.identify) else self.identify(entry)
 
 
 def stays(entry: Entry, identify: Identify) -> bool:
-    """Return whether an entry cannot be handed over: its request is a pickle, or of a class that is
-    not one of Scrapy's."""
+    """Return whether an entry cannot be handed over, because no other job can read its request."""
     if not entry.request:
         return False
     try:
@@ -67,7 +62,7 @@ def stays(entry: Entry, identify: Identify) -> bool:
 
 
 def put_poison(store: Store, part: Part, batch: Batch) -> None:
-    """Put the poison of a part into the batch, beside the poison that is here."""
+    """Put the poison of a part into the batch, beside that of this frontier."""
     number = sum(1 for _ in store.keys(poison_prefix(part.name)))
     for priority, entry in part.poison:
         place = free_place(store, schema.queue_key(schema.host_key(part.name), priority, number))

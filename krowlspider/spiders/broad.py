@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
-import zlib
 from datetime import UTC, datetime
-from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
@@ -23,6 +19,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
+from krowlspider.spiders.seeds_file import SeedsFile
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -31,10 +28,9 @@ from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
 from krowlspider.urls.rules.traps import Traps
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -44,31 +40,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seeds read and queued between two turns of the event loop, so that no turn is long.
-_SEED_CHUNK = 500
 # Seconds between two checks for free space on the disk.
 _PAUSED = 1.0
 # Links queued between two turns of the event loop, so that no turn is long.
 _LINKS_AT_ONCE = 500
 # Pause after each further batch of links of a huge page, as a multiple of the batch's time.
 _RESTS = 3
-# Bad seed lines logged as warnings; further ones are counted and logged at DEBUG.
-_BAD_SEEDS_LOGGED = 20
-# Bytes read to distinguish a text file from a binary file.
-_PROBE = 8192
-# Bytes of a line that are read; the rest of the line is skipped.
-_LINE_MAX = 65536
-_GZIP_MAGIC = b"\x1f\x8b"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-
+# The spider accepts every status and yields no requests.
 _NEEDLESS_SPIDER_MIDDLEWARES = (
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
+# The spider queues redirect targets as links, and checks scope before it queues a URL.
 _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
-    # The broad spider queues redirect targets as links, and checks scope before it queues a URL.
     "middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
 )
@@ -94,10 +81,7 @@ class BroadSpider(Spider):
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Disable the middlewares that this spider does not need, as each costs time per page.
-
-        This spider accepts every status and yields no requests. A subclass keeps all middlewares.
-        """
+        """Disable the middlewares that this spider does not need, as each costs time per page."""
         super().update_settings(settings)
         if cls is not BroadSpider:
             # A subclass may yield requests.
@@ -132,55 +116,55 @@ class BroadSpider(Spider):
             )
         self._seeds = None if seeds is None else SeedsFile(Path(seeds))
         self._max_pages = _number("max_pages", max_pages)
-        self._max_depth = _number("max_depth", max_depth)
-        self._allow = allow.split()
-        self._deny = deny.split()
-        self._same_host = _flag("same_host", same_host)
-        self._same_domain = _flag("same_domain", same_domain)
+        self._rules: dict[str, Any] = {
+            "max_depth": _number("max_depth", max_depth),
+            "allow": allow.split(),
+            "deny": deny.split(),
+            "same_host": _flag("same_host", same_host),
+            "same_domain": _flag("same_domain", same_domain),
+        }
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
+        spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
-        spider._make_scope()
-        spider._read_settings()
         crawler.signals.connect(spider._idle, signals.spider_idle)
         return spider
 
-    def _make_scope(self) -> None:
+    def _read_settings(self, settings: BaseSettings) -> None:
+        traps = Traps(
+            path_depth_max=settings.getint("KROWL_PATH_DEPTH_MAX"),
+            repeated_segments_max=settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
+            skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"),
+            today=datetime.now(UTC).date(),
+        )
         try:
             self.scope = Scope(
-                max_depth=self._max_depth,
-                allow=self._allow,
-                deny=self._deny,
-                same_host=self._same_host,
-                same_domain=self._same_domain,
-                max_url_length=self.settings.getint("URLLENGTH_LIMIT"),
-                traps=Traps(
-                    path_depth_max=self.settings.getint("KROWL_PATH_DEPTH_MAX"),
-                    repeated_segments_max=self.settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
-                    skip_extensions=self.settings.getlist("KROWL_SKIP_EXTENSIONS"),
-                    today=datetime.now(UTC).date(),
-                ),
+                **self._rules, max_url_length=settings.getint("URLLENGTH_LIMIT"), traps=traps
             )
         except ValueError as error:
             raise SeedsError(str(error)) from error
-
-    def _read_settings(self) -> None:
-        self._agent: str = self.settings["ROBOTSTXT_USER_AGENT"]
-        self._notes = self.settings.getbool("KROWL_WARC_METADATA")
-        self._follow_nofollow = self.settings.getbool("KROWL_FOLLOW_NOFOLLOW")
-        self._plan = reading_plan(self._agent, follow_nofollow=self._follow_nofollow)
-        self._duplicates_max = self.settings.getint("KROWL_DUPLICATE_BODIES_MAX")
+        self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
+        self._reads_sitemaps = settings.getbool("KROWL_SITEMAPS")
+        self._notes = settings.getbool("KROWL_WARC_METADATA")
+        self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
+        self._redirects_max = settings.getint("REDIRECT_MAX_TIMES")
+        self._page_size_max = settings.getint("DOWNLOAD_MAXSIZE")
+        self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()
-        self._yields_items = True
         self._huge_pages = asyncio.Lock()
+        self._set_yields_items(yields=True)
+
+    def _set_yields_items(self, *, yields: bool) -> None:
+        self._yields_items = yields
+        self._plan = reading_plan(
+            self._agent, follow_nofollow=self._follow_nofollow, described=yields
+        )
 
     @property
     def scheduler(self) -> Scheduler:
-        scheduler = self.crawler.engine.scheduler
-        assert isinstance(scheduler, Scheduler)
-        return scheduler
+        return Scheduler.of(self.crawler)
 
     async def start(self) -> AsyncIterator[Any]:
         """Join the cluster, if any, and queue the seeds in bulk; known seeds are not queued again.
@@ -188,15 +172,12 @@ class BroadSpider(Spider):
         :raises CloseSpider: there is nothing to crawl
         """
         scheduler = self.scheduler
-        scheduler.intake.scope = self.scope
-        self._yields_items = type(self) is not BroadSpider or wants_items(self.crawler)
-        self._plan = reading_plan(
-            self._agent, follow_nofollow=self._follow_nofollow, described=self._yields_items
+        self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
+        await scheduler.join(
+            scope=self.scope,
+            page_budget=self._max_pages or None,
+            on_robots=self._sitemaps.look if self._reads_sitemaps else None,
         )
-        scheduler.page_budget = self._max_pages or None
-        if self.settings.getbool("KROWL_SITEMAPS"):
-            scheduler.on_robots = self._sitemaps.look
-        await scheduler.join()
         if self._seeds is not None:
             await self._plant(self._seeds)
             if not (self._seeds.good or scheduler.has_pending_requests()):
@@ -298,7 +279,7 @@ class BroadSpider(Spider):
             _headers(response, b"Link"), url, follow_nofollow=self._follow_nofollow
         )
         if _is_html(content_type):
-            charset = _charset(content_type)
+            charset = http_content_type_encoding(content_type)
             page = read_page(response.body, url, charset, self._plan)
         else:
             page, header_links = Page.empty(url), []
@@ -314,8 +295,8 @@ class BroadSpider(Spider):
     async def _follow(self, page: Page, response: Response, depth: int) -> None:
         """Queue the links of a page and count those left out.
 
-        Nothing is queued if the page forbids to follow links (unless KROWL_FOLLOW_NOFOLLOW is
-        set), or if its host has sent the same body more than KROWL_DUPLICATE_BODIES_MAX times.
+        Nothing is queued if the page forbids it, or if its host has sent the same body more than
+        KROWL_DUPLICATE_BODIES_MAX times.
         """
         forbidden = page.nofollow and not self._follow_nofollow
         reasons = {
@@ -339,8 +320,7 @@ class BroadSpider(Spider):
     async def _discover(self, links: list[str], depth: int, page: str) -> None:
         """Queue links at once, or in batches for a huge page.
 
-        The later batches of all huge pages together get at most a quarter of the event loop's
-        time, as each new host costs time.
+        The later batches of all huge pages together get a quarter of the event loop's time.
         """
         host = host_of(page)
         first, rest = links[:_LINKS_AT_ONCE], range(_LINKS_AT_ONCE, len(links), _LINKS_AT_ONCE)
@@ -360,7 +340,7 @@ class BroadSpider(Spider):
             self.scheduler.intake.count_dropped("url")
         elif target in chain:
             self.scheduler.intake.count_dropped("redirect_loop")
-        elif redirects > self.settings.getint("REDIRECT_MAX_TIMES"):
+        elif redirects > self._redirects_max:
             self.scheduler.intake.count_dropped("redirects")
         else:
             host = host_of(response.url)
@@ -375,7 +355,7 @@ class BroadSpider(Spider):
         """
         if await self._sitemaps.read(response):
             return
-        too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
+        too_large = len(response.body) > self._page_size_max
         if _is_html(_header(response, b"Content-Type") or "") and not too_large:
             async for item in self.parse(response):
                 yield item
@@ -388,83 +368,6 @@ class BroadSpider(Spider):
             raise CloseSpider("max_pages")
 
 
-class SeedsFile:
-    """A file of seeds, read in chunks.
-
-    ``good`` and ``bad`` count the seeds and the bad lines read so far.
-
-    :raises SeedsError: the file is missing, unreadable or binary
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.good = 0
-        self.bad = 0
-        try:
-            with self._open() as file:
-                probe = file.read(_PROBE)
-        except (OSError, EOFError, zlib.error) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise SeedsError(f"seeds file {path} cannot be read: {reason}") from error
-        if b"\0" in probe:
-            raise SeedsError(
-                f"seeds file {path} is binary: give a text file, one domain or URL a line, or a gzip of it"
-            )
-
-    def _open(self) -> IO[bytes] | gzip.GzipFile:
-        file = self.path.open("rb")
-        if file.read(2) == _GZIP_MAGIC:
-            file.close()
-            return gzip.open(self.path, "rb")
-        file.seek(0)
-        return file
-
-    def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
-        """Yield chunks as (URLs, those of them that were given without a scheme).
-
-        A bad line is skipped and logged with its number.
-        """
-        seeds = self._seeds()
-        while chunk := list(islice(seeds, _SEED_CHUNK)):
-            yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)
-
-    def _seeds(self) -> Iterator[Seed]:
-        with self._open() as file:
-            for number, line in enumerate(self._lines(file), 1):
-                try:
-                    seed = parse_seed(line)
-                except BadSeed as error:
-                    self._report(number, error)
-                    continue
-                if seed is not None:
-                    self.good += 1
-                    yield seed
-
-    def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-        """Yield the lines of the file, up to the first read error, which is logged."""
-        try:
-            while line := file.readline(_LINE_MAX):
-                yield line
-                # Skip the rest of a line that is too long to be a seed.
-                while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
-                    pass
-        except (OSError, EOFError, zlib.error) as error:
-            logger.error("%s breaks off: %s; the seeds before that are crawled", self.path, error)
-
-    def _report(self, number: int, error: BadSeed) -> None:
-        self.bad += 1
-        if self.bad <= _BAD_SEEDS_LOGGED:
-            logger.warning("%s line %d skipped: %s", self.path, number, error)
-        elif self.bad == _BAD_SEEDS_LOGGED + 1:
-            logger.warning(
-                "%s line %d skipped too; further bad lines are logged with LOG_LEVEL=DEBUG",
-                self.path,
-                number,
-            )
-        else:
-            logger.debug("%s line %d skipped: %s", self.path, number, error)
-
-
 def _header(response: Response, name: bytes) -> str | None:
     value = response.headers.get(name)
     return None if value is None else value.decode("utf-8", errors="replace")
@@ -472,10 +375,6 @@ def _header(response: Response, name: bytes) -> str | None:
 
 def _headers(response: Response, name: bytes) -> list[str]:
     return [value.decode("utf-8", errors="replace") for value in response.headers.getlist(name)]
-
-
-# Nearly all pages have one of a few types, and the lookup is slow.
-_charset = lru_cache(maxsize=64)(http_content_type_encoding)
 
 
 def _is_html(content_type: str) -> bool:

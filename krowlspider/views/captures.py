@@ -76,11 +76,10 @@ def choose(found: Sequence[IndexLine], url: str, at: str | None) -> IndexLine:
 
 
 def _distance(line: IndexLine, moment: float) -> float:
-    """Return the seconds between a capture and a moment; infinity if the capture has no date."""
     try:
         return abs(_moment(line.timestamp) - moment)
     except ValueError:
-        # An index of another tool may contain text that is no date.
+        # The index of another tool may have text that is no date.
         return inf
 
 
@@ -115,7 +114,8 @@ def read(folder: Path, indexes: Sequence[Path], line: IndexLine, *, payload: boo
         original = original_of(indexes, line, revisit)
         if original is None:
             raise NotThereError(
-                f"what was stored for {line.url} at {line.timestamp} is a revisit, and what it stands for is not there"
+                f"what was stored for {line.url} at {line.timestamp} is a revisit, and what it"
+                " stands for is not there"
             )
         head = block
         fields, block = _record(folder, original)

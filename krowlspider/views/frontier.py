@@ -11,21 +11,18 @@ from krowlspider.crawl.status import LINE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.crawl.folder import JobFolder
-    from krowlspider.frontier.admin.host_view import EntryLine, HostView
-    from krowlspider.frontier.admin.rebuild import Found
+    from krowlspider.frontier.admin.export import Imported
+    from krowlspider.frontier.admin.host_view import HostView
     from krowlspider.frontier.admin.repair import Repaired
-    from krowlspider.frontier.admin.view import FrontierView, HostLine
+    from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow
 
 
-def running(folder: JobFolder, status: dict[str, object] | None) -> str:
+def running(jobdir: Path, status: dict[str, object] | None) -> str:
     """Return the last status line of a running crawl and its age."""
     if status is None:
-        return f"{folder.path} is being crawled; it has no figures yet"
+        return f"{jobdir} is being crawled; it has no figures yet"
     age = time.time() - float(str(status["time"]))
-    return (
-        f"{folder.path} is being crawled; its last status line, {age:.0f} s ago:\n{LINE % status}"
-    )
+    return f"{jobdir} is being crawled; its last status line, {age:.0f} s ago:\n{LINE % status}"
 
 
 def whole(view: FrontierView) -> str:
@@ -45,48 +42,59 @@ def whole(view: FrontierView) -> str:
     return "\n".join(lines)
 
 
-def _hosts(title: str, lines: list[HostLine]) -> list[str]:
-    if not lines:
+def _hosts(title: str, rows: list[HostRow]) -> list[str]:
+    if not rows:
         return []
-    head = f"{'queued':>9} {'done':>9} {'dropped':>8} {'delay s':>8} {'due in s':>9} {'errors':>6}  host"
+    names = ("queued", "done", "dropped", "delay s", "due in s", "errors")
+    head = "{:>9} {:>9} {:>8} {:>8} {:>9} {:>6}  host".format(*names)
     return ["", title, head] + [
-        f"{line.queued:>9,} {line.done:>9,} {line.dropped:>8,} {line.delay:>8.2f} {line.due_in:>9.1f}"
-        f" {line.errors:>6}  {line.host}{' (deferred)' if line.deferred else ''}"
-        for line in lines
+        f"{row.queued:>9,} {row.done:>9,} {row.dropped:>8,} {row.delay:>8.2f} {row.due_in:>9.1f}"
+        f" {row.errors:>6}  {row.host}{' (deferred)' if row.deferred else ''}"
+        for row in rows
     ]
 
 
-def _entries(title: str, lines: list[EntryLine]) -> list[str]:
-    if not lines:
+def _entries(title: str, rows: list[EntryRow]) -> list[str]:
+    if not rows:
         return []
-    head = f"{'priority':>8} {'depth':>6} {'tries':>6} {'strikes':>7} {'due in s':>9}  url"
+    names = ("priority", "depth", "tries", "strikes", "due in s")
+    head = "{:>8} {:>6} {:>6} {:>7} {:>9}  url".format(*names)
     return ["", title, head] + [
-        f"{line.priority:>8} {line.depth:>6} {line.tries:>6} {line.strikes:>7} {line.due_in:>9.1f}  {line.url}"
-        for line in lines
+        f"{row.priority:>8} {row.depth:>6} {row.tries:>6} {row.strikes:>7} {row.due_in:>9.1f}"
+        f"  {row.url}"
+        for row in rows
     ]
 
 
 def one_host(view: HostView) -> str:
     """Return the state of one host, and why it is not being fetched."""
+    host = view.host
     asked = f" (its robots.txt asks for {view.crawl_delay:.2f} s)" if view.crawl_delay else ""
     retries = f" ({view.retries:,} wait for another try)" if view.retries else ""
     lines = [
-        f"{view.host}: {view.why}",
+        f"{host.host}: {view.why}",
         f"state    {view.state}",
-        f"delay    {view.delay:.2f} s{asked}",
-        f"backoff  {view.errors} errors in a row, slowed down {view.throttling} times",
-        f"due in   {view.due_in:.1f} s",
-        f"queued   {view.queued:,}{retries}",
-        f"done     {view.done:,}",
-        f"dropped  {view.dropped:,}",
+        f"delay    {host.delay:.2f} s{asked}",
+        f"backoff  {host.errors} errors in a row, slowed down {view.throttling} times",
+        f"due in   {host.due_in:.1f} s",
+        f"queued   {host.queued:,}{retries}",
+        f"done     {host.done:,}",
+        f"dropped  {host.dropped:,}",
         f"poison   {view.poisoned:,}",
     ]
     lines += [
-        f"robots   {known.authority}: {known.ruling}, status {known.status}, fetched {_moment(known.fetched)},"
-        f" expires {_moment(known.expires)}"
+        f"robots   {known.authority}: {known.ruling}, status {known.status},"
+        f" fetched {_moment(known.fetched)}, expires {_moment(known.expires)}"
         for known in view.robots
     ]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("poison", view.poison)])
+
+
+def imported(result: Imported) -> str:
+    """Return the counts of an import."""
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in result.refused.items())
+    refused = f"refused {sum(result.refused.values())}" + (f" ({reasons})" if reasons else "")
+    return f"imported {result.imported}, known {result.known}, {refused}, bad {result.bad}"
 
 
 def _moment(seconds: float) -> str:
@@ -95,58 +103,58 @@ def _moment(seconds: float) -> str:
 
 def repaired(report: Repaired, jobdir: Path) -> str:
     """Return what a repair found and lost, and what to do about it."""
-    found = report.found
+    found, copy = report.found, report.copy
     kept = ", ".join(f"{name} {count:,}" for name, count in found.kept.items())
-    if report.copy is None:
+    if copy is None:
         return f"nothing is wrong with it: {kept}"
+    tables = (
+        f"tables that could not be read whole: {len(report.tables)}, {report.table_bytes:,} bytes"
+        f" ({', '.join(report.tables)})"
+    )
+    damage = {
+        tables: report.table_bytes,
+        f"tables that are missing: {report.missing:,}": report.missing,
+        f"bytes of logs that could not be read: {report.log_bytes:,}": report.log_bytes,
+        f"bytes missing at the ends of cut logs: {report.cut_bytes:,}": report.cut_bytes,
+    }
     lines = [
         f"{'NOT repaired, no host is left' if report.empty else 'repaired'}: {kept}",
         f"seen marks made anew for queued URLs: {found.marked:,}",
+        *(line for line, count in damage.items() if count),
+        *_lost(report),
     ]
-    if report.tables:
-        lines.append(
-            f"tables that could not be read whole: {len(report.tables)}, {report.table_bytes:,} bytes"
-            f" ({', '.join(report.tables)})"
-        )
-    if report.missing:
-        lines.append(f"tables that are not there any more: {report.missing:,}")
-    if report.log_bytes:
-        lines.append(f"bytes of logs that could not be read: {report.log_bytes:,}")
-    if report.cut_bytes:
-        lines.append(f"bytes missing at the ends of logs, which were cut: {report.cut_bytes:,}")
-    lines += [*_lost(report), *_unrecorded(found)]
     if found.counters_lost:
         lines.append("the counters are lost: done and dropped URLs are counted too low")
     if found.short_hosts or found.unrecorded_hosts:
-        forget = f"scrapy frontier {quote(str(jobdir))} --forget HOST"
         lines.append(
-            f"what was seen of a host comes back only when the host is forgotten: {forget}"
+            "what was seen of a host comes back only when the host is forgotten:"
+            f" scrapy frontier {quote(str(jobdir))} --forget HOST"
         )
     if report.empty:
         lines.append(
-            f"put the files back from a copy of your own, or give a new JOBDIR; as they were they are in {report.copy}"
+            "put the files back from a copy of your own, or give a new JOBDIR;"
+            f" as they were they are in {copy}"
         )
     else:
-        lines.append(
-            f"the files as they were are in {report.copy}: remove it when the crawl goes well"
-        )
+        lines.append(f"the files as they were are in {copy}: remove it when the crawl goes well")
     return "\n".join(lines)
 
 
 def _lost(report: Repaired) -> list[str]:
+    """Return the lines about lost entries, and about hosts without a record."""
     found = report.found
-    if not (found.short_hosts or report.lossy):
-        return []
-    count = f"{found.short_urls:,} URLs of {found.short_hosts:,} hosts"
-    if report.lossy:
-        lost = f"lost from the queues: at least {count}, and of hosts without a record nobody knows how many"
-    else:
-        lost = f"lost from the queues: at most {count}, as what was done in the last second is counted too"
-    return [lost, *(f"{number:>9,}  {host}" for number, host in found.short)]
-
-
-def _unrecorded(found: Found) -> list[str]:
-    if not found.unrecorded_hosts:
-        return []
-    head = f"hosts that were seen and have lost their record: {found.unrecorded_hosts:,}"
-    return [head, *(f"{'':>9}  {host}" for host in found.unrecorded)]
+    lines = []
+    if found.short_hosts or report.lossy:
+        count = f"{found.short_urls:,} URLs of {found.short_hosts:,} hosts"
+        lines.append(
+            f"lost from the queues: at least {count}, and of hosts without a record nobody knows"
+            " how many"
+            if report.lossy
+            else f"lost from the queues: at most {count}, as what was done in the last second is"
+            " counted too"
+        )
+        lines += [f"{number:>9,}  {host}" for number, host in found.short]
+    if found.unrecorded_hosts:
+        lines.append(f"hosts that were seen and have lost their record: {found.unrecorded_hosts:,}")
+        lines += [f"{'':>9}  {host}" for host in found.unrecorded]
+    return lines

@@ -26,8 +26,8 @@ def checked(report: CheckReport, folder: Path) -> str:
     )
     if report.open_files:
         lines.append(
-            f"{report.open_files:,} files are open, and were not looked into: if no crawl writes to them,"
-            f" scrapy warc mend {quote(str(folder))}"
+            f"{report.open_files:,} files are open, and were not looked into: if no crawl writes to"
+            f" them, scrapy warc mend {quote(str(folder))}"
         )
     return "\n".join(lines)
 
@@ -73,7 +73,8 @@ def captures(found: Iterable[IndexLine]) -> str:
     """Return a line for each capture: timestamp, status, media type, file:offset, URL."""
     return "\n".join(
         _printable(
-            f"{line.timestamp} {line.status or '-'} {line.mime or '-'} {line.filename}:{line.offset} {line.url}"
+            f"{line.timestamp} {line.status or '-'} {line.mime or '-'}"
+            f" {line.filename}:{line.offset} {line.url}"
         )
         for line in found
     )

@@ -33,7 +33,7 @@ from krowlspider.crawl import job
 from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError, for_want_of_room
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.urls.host import domain_of
 
@@ -100,15 +100,15 @@ async def _archive(crawl: Job, pages: int) -> None:
     frontier.add([Candidate(url[7:-2], crawl.hasher.key(url), Entry(url, 0)) for url in urls])
     while frontier.pending:
         written = []
-        while len(written) < BURST and (host := frontier.pop_host()) is not None:
-            lease = frontier.pop(host)
+        while len(written) < BURST and (host := frontier.schedule.pop()) is not None:
+            lease = frontier.queues.pop(host)
             assert lease is not None
             url = lease.entry.url
             page = capture(odd=odd_of(int(url[-1])), url=url)
             written.append((host, lease, crawl.archive.write(page)))
         for host, lease, where in written:
             await where
-            frontier.release(host, 0)
+            frontier.schedule.release(host, 0)
             frontier.acknowledge(lease)
         await crawl.commit()
 

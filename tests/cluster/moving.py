@@ -22,7 +22,7 @@ from krowlspider.cluster.handover.sender import HandoverSender
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.handover.chunks import BadChunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.store import LevelStore
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from krowlspider.frontier.handover.departure import Chunk, Departure
+    from krowlspider.frontier.handover.departure import Departure
 
 # In the order in which a receiver comes to them.
 STEPS = ("asked", "stored", "durable", "acknowledged")
@@ -156,7 +156,7 @@ class _TellingDeparture:
         self.skip = departure.skip
         self.begin_again = departure.begin_again
 
-    def chunk(self, arrived: int) -> Chunk | None:
+    def chunk(self, arrived: int) -> dict[str, Any] | None:
         chunk = self._departure.chunk(arrived)
         print("chunk", flush=True)
         return chunk

@@ -12,7 +12,7 @@ from krowlspider.cluster.handover.receiver import HandoverReceiver, OwnedHosts
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:

@@ -263,7 +263,7 @@ def test_all_nodes_of_a_static_ring_have_one_seed_and_one_ring():
         ("REDIS_URL", "http://h.test/0", "is not the URL of a Redis"),
         ("REDIS_URL", "redis://h.test/0?db=1", "is not the URL of a Redis"),
         ("KROWL_NODE_WEIGHT", "0", "is out of range: 1 or more"),
-        ("KROWL_NODE_WEIGHT", "1000000", "is out of range: at most"),
+        ("KROWL_NODE_WEIGHT", "1000000", "is out of range: 1 or more, at most"),
         ("KROWL_DRAIN_TIMEOUT", "-1", "is out of range"),
         ("KROWL_CLUSTER_PAGES", "-1", "is out of range"),
         ("KROWL_NODE_ID", "a b", "is not a node id"),

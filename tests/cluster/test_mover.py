@@ -20,10 +20,11 @@ from krowlspider.cluster.handover.receiver import arrived_key
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key, lengths, processing_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.frontier import Candidate
+from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.hosts.host import SEALED
 from krowlspider.frontier.poison import POISON_STRIKES, strike
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
@@ -86,18 +87,18 @@ def fill(world: World) -> None:
         rules = b"User-agent: *\nDisallow: /%d\n" % host
         wall = world.clocks.wall
         record = RobotsRecord("rules", wall, wall + 500, 200, rules)
-        world.frontier.put_robots(name, record.encode())
+        world.put_robots(name, record.encode())
     do(world, 25)
     for wait in (0.0, 500.0):
         world.clocks.pass_(5)
-        host = world.frontier.pop_host()
+        host = world.frontier.schedule.pop()
         assert host is not None
-        world.frontier.defer(host, wait)
+        world.frontier.schedule.deferral.defer(host, wait)
     lease = world.pop()
     assert lease is not None
-    world.frontier.release(lease.host, 90.0)
+    world.frontier.schedule.release(lease.host, 90.0)
     due = world.frontier.now() + 100
-    world.frontier.replace(lease, replace(lease.entry, retries=1, due=due))
+    world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
     world.add("http://poison.test/")
     world.commit()
     (key,) = entry_keys(world.store, "poison.test")
@@ -140,7 +141,7 @@ def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
     assert content(there) == content(handed)
     assert there.frontier.deferred_queued == handed.frontier.deferred_queued > 0
     assert left_of(here) == {}
-    assert (here.frontier.pending, here.frontier.host_count) == (0, 0)
+    assert (here.frontier.pending, here.frontier.schedule.host_count) == (0, 0)
     for world in (twin, handed):
         world.store.close()
 
@@ -536,7 +537,7 @@ def test_a_host_with_a_request_in_flight_goes_when_its_page_is_done(
             sending = asyncio.create_task(sender.send_all(owner_of))
             await eventually(lambda: sender.stats.hosts == 19)
             assert not sending.done()
-            here.frontier.release(lease.host, 0.25)
+            here.frontier.schedule.release(lease.host, 0.25)
             here.frontier.acknowledge(lease)
             here.commit()
             await sending
@@ -573,7 +574,9 @@ def test_a_host_that_its_owner_refuses_stays_until_the_ring_is_another(
 ) -> None:
     here.add(*pages(20), "http://h3.test/" + "x" * 500)
     wide = there.arrivals
-    there.arrivals = Arrivals(there.frontier, there.store, there.gate, there.identify, url_max=300)
+    there.arrivals = Arrivals(
+        there.frontier, there.store, there.robots_fetches.cache, there.identify, url_max=300
+    )
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client) as arriving:
@@ -585,7 +588,7 @@ def test_a_host_that_its_owner_refuses_stays_until_the_ring_is_another(
                 arriving.stats.refused,
             ) == (1, 1, 1)
             assert len(here.queued("h3.test")) == 4
-            assert not here.frontier.host("h3.test").leaving
+            assert here.frontier.schedule.cache.get("h3.test").state is not SEALED
             (note,) = await client.lrange(DEAD, 0, -1)
             assert "300" in json.loads(note)["reason"]
             there.arrivals = wide

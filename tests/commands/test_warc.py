@@ -318,7 +318,7 @@ def test_undecodable_payload_is_reported(folder: Path) -> None:
     url = "http://example.org/page/4"
     assert warc("cat", url, folder)[0] == BROKEN.response
     _, said = warc("cat", url, folder, "--payload", code=2)
-    assert said.startswith(f"krowlspider: {url} cannot be decoded, broken deflate data")
+    assert said.startswith(f"krowlspider: {url} cannot be decoded, broken gzip data")
     assert "without --payload" in said
 
 

@@ -70,9 +70,8 @@ def test_small_bodies_never_wait() -> None:
 
 
 def test_no_request_begins_over_the_limit() -> None:
-    memory = Memory(LIMIT)
-    told: list[None] = []
-    memory.on_room = lambda: told.append(None)
+    calls: list[None] = []
+    memory = Memory(LIMIT, on_room=lambda: calls.append(None))
     memory.grow(LIMIT)
     assert memory.admits()
     memory.grow(1)
@@ -82,7 +81,7 @@ def test_no_request_begins_over_the_limit() -> None:
     assert memory.keeps_out
     memory.shrink(1)
     memory.shrink(1)
-    assert len(told) == 1
+    assert len(calls) == 1
     assert memory.admits()
     assert not memory.keeps_out
 

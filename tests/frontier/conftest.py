@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.frontier import Candidate, Frontier, Lease
+from krowlspider.frontier.entry_queues import Candidate, Lease
+from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.handover.departure import Departures
-from krowlspider.frontier.hosts.limits import Limits
 from krowlspider.frontier.hosts.tally import Tally
-from krowlspider.frontier.robots.gate import RetryLimits, RobotsGate
+from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.robots.fetch import RetryLimits, RobotsFetch
+from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.queues import entries, records
+from krowlspider.frontier.store.schema import robots_key
 from krowlspider.frontier.store.store import LevelStore, Store
 from krowlspider.politeness.delay import DelayPolicy
 from krowlspider.urls.canonical import IdentityHasher
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.outbox import Foreign
     from krowlspider.frontier.seen.filter_file import FilterFile
 
@@ -35,7 +39,7 @@ RULE = DelayPolicy(
 )
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
 # Memory for next to nothing: every host and place comes from disk.
-TINY = replace(LIMITS, hosts_in_memory=1, window=1, blocked=1, in_line=2)
+TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, blocked=1, in_line=2))
 
 
 def counted(store: Store) -> Tally:
@@ -76,6 +80,10 @@ class World:
     # Entries of a chunk, and domains that are not ours.
     most: int = 2
     foreign: set[str] = field(default_factory=set)
+    # Domains of hosts that were about to be fetched.
+    looked_at: list[str] = field(default_factory=list)
+    # Robots fetches that ended, with the sitemaps that robots.txt names.
+    found: list[tuple[RobotsFetch, list[str]]] = field(default_factory=list)
     file: FilterFile | None = None
 
     def __post_init__(self) -> None:
@@ -91,26 +99,43 @@ class World:
             RULE,
             monotonic=lambda: self.clocks.monotonic,
             wall=lambda: self.clocks.wall,
+            may_fetch=self._may_fetch,
         )
-        self.frontier.may_fetch = lambda domain: domain not in self.foreign
-        self.gate = RobotsGate(
+        self.robots_fetches = RobotsFetches(
             self.frontier,
             agent="krowlspider",
             ttl=1000.0,
-            patience=RetryLimits(retries=1, throttling=2),
-            crawl_delay_max=300.0,
+            limits=RetryLimits(retries=1, throttling=2),
             wall=lambda: self.clocks.wall,
+            on_found=lambda robots_fetch, sitemaps: self.found.append((robots_fetch, sitemaps)),
         )
+        self.gate = self.robots_fetches.gate
         self.departures = Departures(
             self.frontier,
             self.store,
-            self.gate,
+            self.robots_fetches,
             node=self.node,
             identify=self.identify,
             most=self.most,
         )
-        self.arrivals = Arrivals(self.frontier, self.store, self.gate, self.identify, url_max=2048)
+        self.arrivals = Arrivals(
+            self.frontier, self.store, self.robots_fetches.cache, self.identify, url_max=2048
+        )
         return self.frontier
+
+    def _may_fetch(self, domain: str) -> bool:
+        self.looked_at.append(domain)
+        return domain not in self.foreign
+
+    def await_robots(self, host: Host, wait: float) -> None:
+        """The request of a host has ended, and its robots.txt is to come from another host."""
+        host.robots.awaited.append("fetch")
+        self.frontier.schedule.release(host, wait)
+
+    def end_wait(self, host: Host) -> None:
+        """The robots.txt has come that a host awaits."""
+        host.robots.awaited.clear()
+        self.frontier.schedule.resume(host)
 
     def identify(self, entry: Entry) -> bytes | None:
         if entry.request[:1] == b"P":
@@ -154,10 +179,10 @@ class World:
 
     def pop(self) -> Lease | None:
         """Pop the next due entry, leaving its host in flight."""
-        while (host := self.frontier.pop_host()) is not None:
-            if (lease := self.frontier.pop(host)) is not None:
+        while (host := self.frontier.schedule.pop()) is not None:
+            if (lease := self.frontier.queues.pop(host)) is not None:
                 return lease
-            self.frontier.give_back(host)
+            self.frontier.schedule.give_back(host)
         return None
 
     def fetch(self, wait: float = 0.25) -> str | None:
@@ -165,9 +190,15 @@ class World:
         lease = self.pop()
         if lease is None:
             return None
-        self.frontier.release(lease.host, wait)
+        self.frontier.schedule.release(lease.host, wait)
         self.frontier.acknowledge(lease)
         return lease.entry.url
+
+    def put_robots(self, authority: str, record: bytes) -> None:
+        """As if the robots.txt of an authority had been fetched."""
+        batch = self.store.batch()
+        batch.put(robots_key(authority), record)
+        batch.write()
 
     def commit(self) -> None:
         commit = self.frontier.begin_commit()

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier import frontier as frontier_module
-from krowlspider.frontier.hosts import scheduling
+from krowlspider.frontier.limits import MemoryLimits
+from krowlspider.frontier.schedule import cache, scheduler
 from krowlspider.frontier.store.schema import DUE
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 MANY = 400
 # Most of the hosts and most of the heap are on disk only.
-LITTLE = replace(LIMITS, hosts_in_memory=30, window=20)
+LITTLE = replace(LIMITS, memory=MemoryLimits(hosts=30, window=20))
 
 
 def page_of(number: int) -> str:
@@ -36,7 +37,7 @@ def resting(world: World, chance: random.Random) -> dict[str, float]:
     while (lease := world.pop()) is not None:
         wait = chance.uniform(1, 100)
         due[lease.host.name] = world.clocks.monotonic + wait
-        world.frontier.release(lease.host, wait)
+        world.frontier.schedule.release(lease.host, wait)
         world.frontier.acknowledge(lease)
         if chance.random() < 0.1:
             world.commit()
@@ -47,17 +48,17 @@ def resting(world: World, chance: random.Random) -> dict[str, float]:
 def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "_LOOKS", 20)
-    monkeypatch.setattr(scheduling, "_TOGETHER", 5)
-    world = World(open_store, limits=replace(LIMITS, hosts_in_memory=30, window=40))
+    monkeypatch.setattr(scheduler, "_LOOKS", 20)
+    monkeypatch.setattr(cache, "_TOGETHER", 5)
+    world = World(open_store, limits=replace(LIMITS, memory=MemoryLimits(hosts=30, window=40)))
     urls = [f"http://h{number}.d{number}.test/" for number in range(MANY)]
     world.add(*urls)
     world.crash()
     for _ in range(MANY):
-        before = len(world.frontier.hosts)
-        assert world.frontier.pop_host() is None
-        assert len(world.frontier.hosts) <= min(before, 30) + 20 + 5
-    assert world.frontier._due.in_memory <= 40
+        before = len(world.frontier.schedule.cache.hosts)
+        assert world.frontier.schedule.pop() is None
+        assert len(world.frontier.schedule.cache.hosts) <= min(before, 30) + 20 + 5
+    assert world.frontier.schedule._due.in_memory <= 40
     found: set[str | None] = set()
     for _ in range(MANY):
         world.clocks.pass_(0.25)
@@ -69,8 +70,8 @@ def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
 def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = replace(LIMITS, domain_concurrency=1, hosts_in_memory=30, window=40)
-    limits = replace(limits, blocked=5, in_line=10)
+    memory = MemoryLimits(hosts=30, window=40, blocked=5, in_line=10)
+    limits = replace(LIMITS, domain_concurrency=1, memory=memory)
     world = World(open_store, limits=limits)
     urls = [f"http://h{number}.shared.test/" for number in range(MANY)]
     world.add(*urls)
@@ -78,10 +79,10 @@ def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
     assert lease is not None
     for _ in range(MANY):
         assert world.pop() is None
-        assert world.frontier._shares.waiting <= 10
+        assert world.frontier.schedule.shares.waiting <= 10
         world.commit()
-    assert len(world.frontier.hosts) <= 60
-    world.frontier.release(lease.host, 0.25)
+    assert len(world.frontier.schedule.cache.hosts) <= 60
+    world.frontier.schedule.release(lease.host, 0.25)
     world.frontier.acknowledge(lease)
     found = [lease.entry.url]
     for _ in range(4 * MANY):
@@ -102,8 +103,8 @@ def test_of_what_a_host_has_next_little_is_kept_in_memory(world: World) -> None:
         for _ in kept:
             lease = world.pop()
             assert lease is not None
-            kept[lease.host.name].add(len(lease.host.ahead or ()))
-            world.frontier.release(lease.host, 0.25)
+            kept[lease.host.name].add(len(lease.host.queue.ahead or ()))
+            world.frontier.schedule.release(lease.host, 0.25)
             world.frontier.acknowledge(lease)
         world.clocks.pass_(1)
     assert kept == {"a.test": {0, 1, 2, 3}, "b.test": {0}, "c.test": {0, 1}}
@@ -134,7 +135,7 @@ def test_invariant_1_what_a_death_left_unsure_is_so_after_a_clean_end_too(world:
     lease = world.pop()
     assert lease is not None
     lease.host.rate.floor = 20.0
-    world.frontier.release(lease.host, 20.0)
+    world.frontier.schedule.release(lease.host, 20.0)
     world.crash()
     world.clocks.pass_(1)
     world.restart()
@@ -161,19 +162,19 @@ def test_hosts_are_popped_in_the_order_of_their_times_whatever_is_added_meanwhil
         if chance.random() < 0.05:
             world.commit()
         late = min(due, key=lambda name: due[name])
-        host = world.frontier.pop_host()
+        host = world.frontier.schedule.pop()
         if due[late] > world.clocks.monotonic:
             assert host is None
             continue
         assert host is not None
         assert host.name == late
         popped += 1
-        lease = world.frontier.pop(host)
+        lease = world.frontier.queues.pop(host)
         assert lease is not None
         wait = chance.choice([0.0005, chance.uniform(1, 9), chance.uniform(50, 70)])
-        world.frontier.release(host, wait)
+        world.frontier.schedule.release(host, wait)
         world.frontier.acknowledge(lease)
-        if host.queued:
+        if host.queue.queued:
             due[late] = world.clocks.monotonic + wait
         else:
             del due[late]
@@ -193,14 +194,14 @@ def test_new_hosts_do_not_keep_known_ones_waiting_however_many_come(
         new = 2 * number + MANY
         world.clocks.pass_(0.001)
         world.add(page_of(new), page_of(new + 1))
-        host = world.frontier.pop_host()
+        host = world.frontier.schedule.pop()
         assert host is not None
         order.append(host.name)
-        world.frontier.release(host, 1000.0)
+        world.frontier.schedule.release(host, 1000.0)
         if number % 20 == 0:
             world.commit()
     assert order == sorted(due, key=lambda name: due[name])
     # Then the new ones, first come, first served.
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
     assert host.name in {page_of(number)[7:-1] for number in (MANY, MANY + 1)}

@@ -1,4 +1,4 @@
-"""An entry with what led to it: a chain of redirects, a page."""
+"""The format of an entry on disk, with its chain of redirects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENTRIES = st.builds(
 
 
 @given(ENTRIES, st.just(("", "")) | st.tuples(PLACES, st.sampled_from(["", "L", "M"])))
-def test_an_entry_and_what_led_to_it_come_back(entry: Entry, led: tuple[str, str]) -> None:
+def test_decode_returns_every_field_of_an_entry(entry: Entry, led: tuple[str, str]) -> None:
     entry.via, entry.hop = led
     copy = again(entry)
     assert [getattr(copy, name) for name in Entry.__slots__] == [
@@ -45,7 +45,7 @@ def test_an_entry_and_what_led_to_it_come_back(entry: Entry, led: tuple[str, str
     ]
 
 
-def test_without_a_chain_not_a_byte_is_other_than_before_there_were_chains() -> None:
+def test_the_format_of_an_entry_without_a_chain_is_fixed() -> None:
     data = bytes.fromhex("17 0003 02010000 4031800000000000") + b"/p"
     entry = Entry.decode(data, "a.test")
     expected = Entry("https://a.test/p", 3, 2, 1, due=17.5, bare=True)
@@ -56,7 +56,7 @@ def test_without_a_chain_not_a_byte_is_other_than_before_there_were_chains() -> 
 
 
 @pytest.mark.parametrize("hops", [1, 10])
-def test_a_chain_on_the_own_host_takes_its_paths_and_two_bytes_a_hop(hops: int) -> None:
+def test_a_chain_on_the_own_host_takes_two_bytes_a_hop(hops: int) -> None:
     plain = Entry("https://a.test/end", redirects=hops)
     chained = replace(plain, chain=tuple(f"http://a.test/{hop}" for hop in range(hops)))
     assert len(chained.encode("a.test")) == len(plain.encode("a.test")) + 4 + hops * (2 + 2) - 1

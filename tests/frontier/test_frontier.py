@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.hosts.host import SchedulingState
-from krowlspider.frontier.hosts.limits import Limits
-from krowlspider.frontier.hosts.scheduling import ROUND
+from krowlspider.frontier.hosts.record import place_in
+from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
+from krowlspider.frontier.limits import Limits, MemoryLimits
+from krowlspider.frontier.schedule.deferral import ROUND
 from krowlspider.frontier.store.schema import DUE, QUEUE, due_key, is_record
 from krowlspider.frontier.store.store import Reader, Store
 from tests.frontier.conftest import LIMITS, RULE, World
@@ -54,7 +55,7 @@ def test_invariant_1_one_request_of_a_host_is_in_flight_at_a_time(world: World) 
     assert first is not None
     world.clocks.pass_(1000)
     assert world.pop() is None
-    world.frontier.release(first.host, 0.25)
+    world.frontier.schedule.release(first.host, 0.25)
     assert world.pop() is None
     world.clocks.pass_(0.25)
     second = world.pop()
@@ -67,7 +68,7 @@ def test_invariant_1_a_domain_has_at_most_its_share_in_flight(world: World) -> N
     leases = [world.pop(), world.pop(), world.pop()]
     assert [lease is None for lease in leases] == [False, False, True]
     assert leases[0] is not None
-    world.frontier.release(leases[0].host, 10.0)
+    world.frontier.schedule.release(leases[0].host, 10.0)
     assert world.pop() is not None
     assert world.pop() is None
 
@@ -93,11 +94,11 @@ def test_links_for_a_resting_host_do_not_shorten_its_delay(world: World) -> None
 
 
 def test_next_due_tells_when_the_next_host_may_be_fetched(world: World) -> None:
-    assert world.frontier.next_due() is None
+    assert world.frontier.schedule.next_due() is None
     world.add(A1, A2)
     world.fetch(wait=7.0)
     assert world.pop() is None
-    due = world.frontier.next_due()
+    due = world.frontier.schedule.next_due()
     assert due is not None
     assert world.frontier.now() < due <= world.frontier.now() + 7.0
 
@@ -149,7 +150,7 @@ def test_pages_acknowledged_out_of_order_do_not_hide_an_older_lease(world: World
     world.add(A1, A2, A3)
     first = world.pop()
     assert first is not None
-    world.frontier.release(first.host, 0.25)
+    world.frontier.schedule.release(first.host, 0.25)
     world.clocks.pass_(0.25)
     assert world.fetch() == A2
     world.commit()
@@ -202,7 +203,7 @@ def test_invariant_1_after_a_crash_every_host_waits_its_delay_once(world: World)
     lease = world.pop()
     assert lease is not None
     lease.host.rate.floor = 20.0
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.schedule.release(lease.host, 0.25)
     world.crash()
     world.clocks.pass_(19.9)
     assert world.pop() is None
@@ -237,12 +238,12 @@ def test_a_jump_of_the_wall_clock_neither_freezes_a_host_nor_fails(
 def test_a_host_with_nothing_queued_leaves_the_heap_and_is_remembered(world: World) -> None:
     world.add(A1)
     world.fetch(wait=5.0)
-    assert world.frontier.host_count == 1
+    assert world.frontier.schedule.host_count == 1
     world.commit()
-    assert world.frontier.host_count == 0
+    assert world.frontier.schedule.host_count == 0
     world.restart()
     world.add(A2)
-    assert world.frontier.host("a.test").done == 1
+    assert world.frontier.schedule.cache.get("a.test").queue.done == 1
     world.clocks.pass_(4.9)
     assert world.pop() is None
     world.clocks.pass_(0.2)
@@ -250,22 +251,24 @@ def test_a_host_with_nothing_queued_leaves_the_heap_and_is_remembered(world: Wor
 
 
 def test_hosts_in_memory_are_bounded_whatever_the_number_of_hosts(open_store: OpenStore) -> None:
-    world = World(open_store, limits=Limits(10, 10_000, 2, hosts_in_memory=50, window=20))
+    world = World(
+        open_store, limits=Limits(10, 10_000, 2, memory=MemoryLimits(hosts=50, window=20))
+    )
     urls = [f"http://h{number}.test/{page}" for number in range(300) for page in range(2)]
     for url in urls:
         world.add(url)
-        assert len(world.frontier.hosts) <= 51
+        assert len(world.frontier.schedule.cache.hosts) <= 51
     fetched = drain(world)
     assert sorted(fetched) == sorted(urls)
-    assert len(world.frontier.hosts) <= 51 + world.frontier.leased
+    assert len(world.frontier.schedule.cache.hosts) <= 51 + world.frontier.leased
 
 
 def test_a_page_put_back_comes_again_at_the_end_with_its_counts(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
-    world.frontier.replace(lease, Entry(A1, retries=1))
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.queues.replace(lease, Entry(A1, retries=1))
+    world.frontier.schedule.release(lease.host, 0.25)
     world.clocks.pass_(0.25)
     assert world.fetch() == A2
     world.clocks.pass_(0.25)
@@ -281,44 +284,42 @@ def test_unpop_undoes_a_pop(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
-    world.frontier.unpop(lease)
+    world.frontier.queues.unpop(lease)
     assert (world.frontier.queued, world.frontier.leased) == (2, 0)
-    world.frontier.give_back(lease.host)
+    world.frontier.schedule.give_back(lease.host)
     assert drain(world) == [A1, A2]
 
 
 def test_an_robots_fetch_wakes_a_host_that_has_nothing_queued(world: World) -> None:
-    world.frontier.enqueue_robots_fetch("c.test", "errand")
-    host = world.frontier.pop_host()
+    world.frontier.schedule.enqueue_robots_fetch("c.test", "errand")
+    host = world.frontier.schedule.pop()
     assert host is not None
-    assert (host.name, list(host.robots_fetches)) == ("c.test", ["errand"])
+    assert (host.name, list(host.robots.fetches)) == ("c.test", ["errand"])
 
 
 def test_a_waiting_host_is_not_popped_until_it_is_resumed_and_keeps_its_delay(
     world: World,
 ) -> None:
     world.add(A1)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.wait(host, 2.0)
+    world.await_robots(host, 2.0)
     world.clocks.pass_(1.0)
-    assert world.frontier.pop_host() is None
-    world.frontier.resume(host)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
+    world.end_wait(host)
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(1.0)
-    popped = world.frontier.pop_host()
+    popped = world.frontier.schedule.pop()
     assert popped is not None
     assert popped.name == host.name
 
 
 def test_an_illegal_turn_is_refused_and_changes_nothing(world: World) -> None:
     world.add(A1)
-    host = world.frontier.host("a.test")
-    with pytest.raises(ValueError, match="not in flight"):
-        world.frontier.release(host, 1.0)
-    with pytest.raises(ValueError, match="not waiting"):
-        world.frontier.resume(host)
-    assert host.state is SchedulingState.RESTING
+    host = world.frontier.schedule.cache.get("a.test")
+    with pytest.raises(IllegalEvent, match=r"a\.test is scheduled and cannot end a request"):
+        world.frontier.schedule.release(host, 1.0)
+    assert host.state is SchedulingState.SCHEDULED
     assert world.fetch() == A1
 
 
@@ -327,15 +328,15 @@ def test_invariant_9_drops_are_counted_with_their_reason_and_kept(world: World) 
     lease = world.pop()
     assert lease is not None
     world.frontier.acknowledge(lease, dropped="robots")
-    world.frontier.release(lease.host, 0.0)
+    world.frontier.schedule.release(lease.host, 0.0)
     assert world.fetch() == A2
     assert world.frontier.counters == {"queued": 2}
     world.commit()
     world.restart()
     assert world.frontier.counters == {"queued": 2, "dropped/robots": 1, "done": 1}
     world.add(A3)
-    host = world.frontier.host("a.test")
-    assert (host.done, host.dropped) == (1, 1)
+    host = world.frontier.schedule.cache.get("a.test")
+    assert (host.queue.done, host.queue.dropped) == (1, 1)
 
 
 def test_what_was_not_committed_is_not_counted(world: World) -> None:
@@ -353,12 +354,12 @@ def test_a_start_after_a_death_finds_the_queues_as_the_last_commit_left_them(wor
     assert {world.fetch(wait=0.0) for _ in range(3)} == {"http://a.test/first", B1, A1}
     world.frontier.begin_commit().write()
     frontier = world.crash()
-    assert (frontier.queued, frontier.host_count) == (2, 1)
-    a, b = frontier.host("a.test"), frontier.host("b.test")
-    assert (a.queued, b.queued) == (2, 0)
-    assert not a.has_gaps
-    assert not b.has_gaps
-    assert list(world.store.keys(DUE)) == [due_key(a.due, "a.test")]
+    assert (frontier.queued, frontier.schedule.host_count) == (2, 1)
+    a, b = frontier.schedule.cache.get("a.test"), frontier.schedule.cache.get("b.test")
+    assert (a.queue.queued, b.queue.queued) == (2, 0)
+    assert not a.queue.has_gaps
+    assert not b.queue.has_gaps
+    assert list(world.store.keys(DUE)) == [due_key(place_in(a.record) or 0.0, "a.test")]
     world.clocks.pass_(1)
     assert drain(world) == [A2, A3]
 
@@ -369,11 +370,11 @@ def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
     world.add(A1, A2, A3)
     first = world.pop()
     assert first is not None
-    world.frontier.release(first.host, 0.0)
+    world.frontier.schedule.release(first.host, 0.0)
     assert world.fetch(wait=0.0) == A2
     world.commit()
     frontier = world.restart()
-    assert frontier.host("a.test").has_gaps
+    assert frontier.schedule.cache.get("a.test").queue.has_gaps
     places: list[bytes] = []
     reader = world.store.reader
 
@@ -391,9 +392,9 @@ def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
 
 def defer(world: World) -> None:
     """Take the next host out of the heap, as one that did not answer."""
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host)
+    world.frontier.schedule.deferral.defer(host)
 
 
 def test_a_host_that_is_deferred_keeps_its_urls_until_the_next_round(world: World) -> None:
@@ -422,7 +423,7 @@ def test_a_start_tries_hosts_that_were_deferred_at_once(world: World, clean: boo
     else:
         world.crash()
     assert world.frontier.queued == 3
-    assert world.frontier.host_count == 2
+    assert world.frontier.schedule.host_count == 2
     assert world.frontier.hopeful
     world.clocks.pass_(RULE.minimum)
     assert sorted(drain(world)) == [A1, A2, B1]
@@ -431,12 +432,12 @@ def test_a_start_tries_hosts_that_were_deferred_at_once(world: World, clean: boo
 def test_a_host_that_is_deferred_still_serves_robots_fetches(world: World) -> None:
     world.add(A1)
     defer(world)
-    world.frontier.enqueue_robots_fetch("a.test", "errand")
-    host = world.frontier.pop_host()
+    world.frontier.schedule.enqueue_robots_fetch("a.test", "errand")
+    host = world.frontier.schedule.pop()
     assert host is not None
-    assert host.robots_fetches == ["errand"]
-    host.robots_fetches.clear()
-    world.frontier.release(host, 0.25)
+    assert host.robots.fetches == ["errand"]
+    host.robots.fetches.clear()
+    world.frontier.schedule.release(host, 0.25)
     assert world.frontier.hopeful
     world.clocks.pass_(0.25)
     assert world.fetch() == A1
@@ -448,45 +449,38 @@ def test_invariant_1_an_robots_fetch_does_not_pop_a_host_that_is_in_flight_or_pa
     world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
     hosts = ["a.example.com", "b.example.com"]
     world.add(*(f"http://{host}/" for host in hosts))
-    first = world.frontier.pop_host()
+    first = world.frontier.schedule.pop()
     assert first is not None
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     for host in hosts:
-        world.frontier.enqueue_robots_fetch(host, "errand")
+        world.frontier.schedule.enqueue_robots_fetch(host, "errand")
         # A place that is left over in the heap, as after an eviction.
-        world.frontier._due.push(0.0, host)
-    assert world.frontier.pop_host() is None
+        world.frontier.schedule._due.push(0.0, host)
+    assert world.frontier.schedule.pop() is None
 
 
 def test_hosts_that_wait_for_each_other_serve_each_others_robots_fetches(world: World) -> None:
     world.add(A1, B1)
-    a, b = world.frontier.pop_host(), world.frontier.pop_host()
+    a, b = world.frontier.schedule.pop(), world.frontier.schedule.pop()
     assert a is not None
     assert b is not None
-    world.frontier.enqueue_robots_fetch("b.test", "of a")
-    world.frontier.enqueue_robots_fetch("a.test", "of b")
-    world.frontier.wait(a, 0.25)
-    world.frontier.wait(b, 0.25)
+    world.frontier.schedule.enqueue_robots_fetch("b.test", "of a")
+    world.frontier.schedule.enqueue_robots_fetch("a.test", "of b")
+    world.await_robots(a, 0.25)
+    world.await_robots(b, 0.25)
     world.clocks.pass_(0.25)
-    served = world.frontier.pop_host()
+    served = world.frontier.schedule.pop()
     assert served is a
-    served.robots_fetches.clear()
-    world.frontier.release(a, 0.25)
-    assert a.state is SchedulingState.WAITING
-    world.frontier.resume(a)
-    world.frontier.resume(b)
-    assert world.frontier.pop_host() is b
-    b.robots_fetches.clear()
-    world.frontier.release(b, 0.0)
+    served.robots.fetches.clear()
+    world.frontier.schedule.release(a, 0.25)
+    assert a.state is SchedulingState.AWAITING_ROBOTS
+    world.end_wait(a)
+    world.end_wait(b)
+    assert world.frontier.schedule.pop() is b
+    b.robots.fetches.clear()
+    world.frontier.schedule.release(b, 0.0)
     world.clocks.pass_(0.25)
     assert sorted(drain(world)) == [A1, B1]
-
-
-def test_robots_records_are_kept(world: World) -> None:
-    world.frontier.put_robots("http://a.test", b"record")
-    world.restart()
-    assert world.frontier.robots("http://a.test") == b"record"
-    assert world.frontier.robots("https://a.test") is None
 
 
 def test_with_verify_one_identity_twice_in_a_batch_is_queued_once(open_store: OpenStore) -> None:
@@ -527,20 +521,20 @@ def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(
     world.add(A1)
     assert world.fetch(wait=0.0) == A1
     assert world.pop() is None
-    assert (world.frontier.next_due() or inf) > world.frontier.now()
+    assert (world.frontier.schedule.next_due() or inf) > world.frontier.now()
     world.add(A2)
     assert world.fetch(wait=0.0) == A2
     assert world.pop() is None
-    assert world.frontier.host_count == 1
+    assert world.frontier.schedule.host_count == 1
     world.commit()
-    assert (world.frontier.host_count, world.frontier.next_due()) == (0, None)
+    assert (world.frontier.schedule.host_count, world.frontier.schedule.next_due()) == (0, None)
 
 
 def test_a_url_queued_while_its_host_is_out_of_the_heap_is_found_after_a_crash(
     world: World,
 ) -> None:
-    world.frontier.enqueue_robots_fetch("a.test", "errand")
-    host = world.frontier.pop_host()
+    world.frontier.schedule.enqueue_robots_fetch("a.test", "errand")
+    host = world.frontier.schedule.pop()
     assert host is not None
     world.add(A1)
     world.crash()

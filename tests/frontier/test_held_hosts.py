@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
+from krowlspider.frontier.limits import MemoryLimits
+from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.hosts.host import Host
-    from krowlspider.frontier.robots.gate import RobotsFetch, RobotsGate
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 
 A, B = "http://a.test/0", "http://b.test/0"
@@ -24,7 +27,7 @@ A, B = "http://a.test/0", "http://b.test/0"
 
 def thaw(world: World, *domains: str) -> None:
     world.foreign.difference_update(domains)
-    world.gate.ring_changed()
+    world.robots_fetches.ring_changed()
 
 
 def fetched(world: World) -> list[str]:
@@ -40,7 +43,7 @@ def test_a_host_that_is_not_ours_is_not_popped_and_others_are(world: World) -> N
     world.add(A, B)
     world.clocks.pass_(1)
     assert fetched(world) == [B]
-    assert world.frontier.held == 1
+    assert world.frontier.schedule.transitions.held == 1
     assert world.frontier.hopeful
     assert world.frontier.pending == 1 + 1  # the other is not acknowledged yet
 
@@ -50,9 +53,9 @@ def test_a_held_host_comes_back_when_the_ring_has_changed(world: World) -> None:
     world.add(A, B)
     fetched(world)
     thaw(world)
-    assert world.frontier.held == 0
+    assert world.frontier.schedule.transitions.held == 0
     assert fetched(world) == []
-    assert world.frontier.held == 1
+    assert world.frontier.schedule.transitions.held == 1
     thaw(world, "a.test")
     assert fetched(world) == [A]
     world.commit()
@@ -69,33 +72,28 @@ def test_a_held_host_keeps_its_place_over_any_end(
     end(world)
     world.clocks.pass_(1)
     assert fetched(world) == []
-    assert world.frontier.host_count == 1
+    assert world.frontier.schedule.host_count == 1
     thaw(world, "a.test")
     assert fetched(world) == [A]
 
 
 def test_held_hosts_are_looked_at_once_and_wake_nobody(open_store: Callable[[], Store]) -> None:
-    world = World(open_store, limits=replace(LIMITS, window=50))
+    world = World(open_store, limits=replace(LIMITS, memory=MemoryLimits(window=50)))
     world.add(*(f"http://h{number}.a.test/" for number in range(500)))
-    asked: list[str] = []
-
-    def may_fetch(domain: str) -> bool:
-        asked.append(domain)
-        return False
-
-    world.frontier.may_fetch = may_fetch
+    world.foreign.add("a.test")
+    asked = world.looked_at
     world.clocks.pass_(1)
     assert fetched(world) == []
-    assert (len(asked), world.frontier.held) == (500, 500)
+    assert (len(asked), world.frontier.schedule.transitions.held) == (500, 500)
     for _ in range(20):
-        due = world.frontier.next_due()
+        due = world.frontier.schedule.next_due()
         assert due is not None
         assert due > world.frontier.now()
         world.clocks.pass_(due - world.frontier.now())
         assert fetched(world) == []
     assert len(asked) == 500
-    world.frontier.may_fetch = None
-    world.frontier.ring_changed()
+    world.foreign.clear()
+    world.frontier.schedule.ownership.ring_changed()
     assert len(fetched(world)) == 500
 
 
@@ -103,7 +101,9 @@ def test_a_crowd_that_is_due_does_not_hide_hosts_that_come_back(
     open_store: Callable[[], Store],
 ) -> None:
     """Memory may be full of hosts that are not due yet when sooner ones are to be read again."""
-    world = World(open_store, limits=replace(LIMITS, window=5, domain_concurrency=100))
+    world = World(
+        open_store, limits=replace(LIMITS, memory=MemoryLimits(window=5), domain_concurrency=100)
+    )
     world.foreign.add("a.test")
     world.add(A)
     assert fetched(world) == []
@@ -111,10 +111,10 @@ def test_a_crowd_that_is_due_does_not_hide_hosts_that_come_back(
     world.add(*others)
     leases = [lease for _ in range(20) if (lease := world.pop()) is not None]
     for lease in leases:
-        world.frontier.release(lease.host, 3.0)
+        world.frontier.schedule.release(lease.host, 3.0)
     thaw(world, "a.test")
     assert fetched(world) == [A]
-    assert world.frontier.next_due() is not None
+    assert world.frontier.schedule.next_due() is not None
     world.clocks.pass_(4)
     assert len(fetched(world)) == 20
 
@@ -123,12 +123,12 @@ def test_a_ring_that_changes_often_fills_no_memory(world: World) -> None:
     world.add(*(f"http://h{number}.test/{page}" for number in range(20) for page in range(2)))
     leases = [lease for _ in range(20) if (lease := world.pop()) is not None]
     for lease in leases:
-        world.frontier.release(lease.host, 5.0)
+        world.frontier.schedule.release(lease.host, 5.0)
     world.commit()
     for _ in range(10):
-        world.gate.ring_changed()
+        world.robots_fetches.ring_changed()
         assert fetched(world) == []
-    assert world.frontier._due.in_memory <= 20
+    assert world.frontier.schedule._due.in_memory <= 20
     world.clocks.pass_(6)
     assert len(fetched(world)) == 20
 
@@ -151,8 +151,8 @@ def test_a_request_in_flight_ends_and_its_host_is_held_then(world: World) -> Non
     lease = world.pop()
     assert lease is not None
     world.foreign.add("a.test")
-    world.gate.ring_changed()
-    world.frontier.release(lease.host, 0.25)
+    world.robots_fetches.ring_changed()
+    world.frontier.schedule.release(lease.host, 0.25)
     world.frontier.acknowledge(lease)
     world.commit()
     world.clocks.pass_(60)
@@ -168,26 +168,26 @@ def test_a_host_that_waits_for_room_and_is_held_passes_its_room_on(
     world.add(A, B, "http://c.test/0")
     first = world.pop()
     assert first is not None
-    assert world.frontier.reserve_address(first.host, "192.0.2.1")
+    assert world.frontier.schedule.reserve_address(first.host, "192.0.2.1")
     for _ in "bc":
         lease = world.pop()
         assert lease is not None
-        assert not world.frontier.reserve_address(lease.host, "192.0.2.1")
-        world.frontier.unpop(lease)
-        world.frontier.turn_back(lease.host, "192.0.2.1")
+        assert not world.frontier.schedule.reserve_address(lease.host, "192.0.2.1")
+        world.frontier.queues.unpop(lease)
+        world.frontier.schedule.turn_back(lease.host, "192.0.2.1")
     world.foreign.add("b.test")
-    world.gate.ring_changed()
-    world.frontier.release(first.host, 1.0)
+    world.robots_fetches.ring_changed()
+    world.frontier.schedule.release(first.host, 1.0)
     assert fetched(world) == ["http://c.test/0"]
 
 
 def test_a_host_that_is_deferred_and_not_ours_comes_back_with_a_round(world: World) -> None:
     world.add(A)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host, 100.0)
+    world.frontier.schedule.deferral.defer(host, 100.0)
     world.foreign.add("a.test")
-    world.gate.ring_changed()
+    world.robots_fetches.ring_changed()
     world.clocks.pass_(200)
     assert fetched(world) == []
     thaw(world, "a.test")
@@ -199,69 +199,72 @@ def test_a_host_that_is_deferred_and_not_ours_comes_back_with_a_round(world: Wor
 def test_no_host_waits_for_a_robots_txt_on_a_host_that_is_not_ours(world: World) -> None:
     world.foreign.add("b.test")
     world.add(A)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    robots_fetch = world.gate.robots_fetch("http://a.test", host)
-    assert not world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
+    robots_fetch = RobotsFetch("http://a.test", host, "http://a.test/robots.txt")
+    world.robots_fetches.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
+    assert not robots_fetch.is_away
     assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
-    assert world.gate.waiting == 0
+    assert world.robots_fetches.waiting == 0
 
 
 def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) -> None:
     world.add(A)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    robots_fetch = world.gate.robots_fetch("http://a.test", host)
-    assert world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
-    world.frontier.wait(host, 0.25)
+    robots_fetch = RobotsFetch("http://a.test", host, "http://a.test/robots.txt")
+    world.robots_fetches.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
+    assert robots_fetch.is_away
+    world.frontier.schedule.release(host, 0.25)
     world.foreign.add("b.test")
-    world.gate.ring_changed()
-    assert world.gate.waiting == 0
+    world.robots_fetches.ring_changed()
+    assert world.robots_fetches.waiting == 0
     assert world.gate.verdict("http://a.test", A) is Verdict.UNREACHABLE
     world.clocks.pass_(1)
-    assert (again := world.frontier.pop_host()) is not None
+    assert (again := world.frontier.schedule.pop()) is not None
     assert again.name == "a.test"
 
 
 def sent_to_b(world: World) -> tuple[RobotsFetch, Host]:
     """A's robots.txt has led to B, of which nothing is on disk; the request to B is on its way."""
     world.add(A)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    robots_fetch = world.gate.robots_fetch("http://a.test", host)
-    assert world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
-    world.frontier.wait(host, 0.25)
-    asked = world.frontier.pop_host()
+    robots_fetch = RobotsFetch("http://a.test", host, "http://a.test/robots.txt")
+    world.robots_fetches.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
+    assert robots_fetch.is_away
+    world.frontier.schedule.release(host, 0.25)
+    asked = world.frontier.schedule.pop()
     assert asked is not None
     assert asked.name == "b.test"
-    assert asked.robots_fetches.pop() is robots_fetch
+    assert asked.robots.fetches.pop() is robots_fetch
     return robots_fetch, asked
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        lambda gate, robots_fetch: gate.failed(robots_fetch, final=False),
-        lambda gate, robots_fetch: gate.postponed(robots_fetch),
-        lambda gate, robots_fetch: gate.answered(robots_fetch, 503, b"", None),
+        lambda fetches, robots_fetch: fetches.failed(robots_fetch, final=False),
+        lambda fetches, robots_fetch: fetches.queue(robots_fetch),
+        lambda fetches, robots_fetch: fetches.answered(robots_fetch, 503, b"", None),
     ],
     ids=["no answer", "postponed", "503"],
 )
 @pytest.mark.parametrize("lost", ["b.test", "a.test", "both"])
 def test_an_robots_fetch_whose_host_was_lost_while_it_was_in_flight_is_over(
-    world: World, end: Callable[[RobotsGate, RobotsFetch], bool], lost: str
+    world: World, end: Callable[[RobotsFetches, RobotsFetch], object], lost: str
 ) -> None:
     robots_fetch, asked = sent_to_b(world)
     world.foreign.update(["a.test", "b.test"] if lost == "both" else [lost])
-    world.gate.ring_changed()
-    assert not end(world.gate, robots_fetch)
-    world.frontier.release(asked, 0.25)
+    world.robots_fetches.ring_changed()
+    end(world.robots_fetches, robots_fetch)
+    world.frontier.schedule.release(asked, 0.25)
     if lost == "a.test":
-        assert asked.robots_fetches == [robots_fetch]
+        assert asked.robots.fetches == [robots_fetch]
         return
-    assert asked.robots_fetches == []
-    assert world.gate.waiting == 0
-    assert not world.frontier.host("a.test").waits
+    assert asked.robots.fetches == []
+    assert world.robots_fetches.waiting == 0
+    assert not world.frontier.schedule.cache.get("a.test").robots.awaited
     verdict = Verdict.UNREACHABLE if lost == "b.test" else Verdict.UNKNOWN
     assert world.gate.verdict("http://a.test", A) is verdict
 
@@ -271,7 +274,7 @@ def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_robots_fetch_
 ) -> None:
     _, asked = sent_to_b(world)
     world.foreign.add("b.test")
-    world.gate.ring_changed()
+    world.robots_fetches.ring_changed()
     owners = {"b.test": "there"}
 
     def moving() -> list[tuple[str, str]]:
@@ -280,7 +283,7 @@ def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_robots_fetch_
     assert moving() == [("b.test", "there")]
     with pytest.raises(HostBusyError):
         world.departures.begin("b.test")
-    world.frontier.release(asked, 0.25)
+    world.frontier.schedule.release(asked, 0.25)
     world.commit()
     assert moving() == [("b.test", "there")]
     other = World(KeptMemoryStore, node="there")
@@ -288,35 +291,37 @@ def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_robots_fetch_
     assert moving() == []
     # It is asked there no earlier than it would have been here.
     other.add(B)
-    assert other.frontier.host("b.test").due > other.frontier.now()
+    assert other.frontier.schedule.cache.get("b.test").due > other.frontier.now()
 
 
 def test_a_host_that_waits_for_the_turn_of_another_leaves_at_once(world: World) -> None:
     """That one may rest for an hour."""
     world.add(A, B)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.host("b.test").due = world.frontier.now() + 3600
-    robots_fetch = world.gate.robots_fetch("http://a.test", host)
-    assert world.gate.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
-    world.frontier.wait(host, 0.25)
+    world.frontier.schedule.cache.get("b.test").due = world.frontier.now() + 3600
+    robots_fetch = RobotsFetch("http://a.test", host, "http://a.test/robots.txt")
+    world.robots_fetches.answered(robots_fetch, 301, b"", "http://b.test/robots.txt")
+    assert robots_fetch.is_away
+    world.frontier.schedule.release(host, 0.25)
     world.foreign.add("a.test")
-    world.gate.ring_changed()
+    world.robots_fetches.ring_changed()
     other = World(KeptMemoryStore, node="there")
     world.hand_over("a.test", other)
     assert other.queued("a.test") == [A]
-    assert world.frontier.host("b.test").robots_fetches == []
-    assert world.gate.waiting == 0
+    assert world.frontier.schedule.cache.get("b.test").robots.fetches == []
+    assert world.robots_fetches.waiting == 0
 
 
 def test_a_host_that_waits_for_a_request_in_flight_leaves_when_that_is_over(world: World) -> None:
     robots_fetch, asked = sent_to_b(world)
     world.foreign.add("a.test")
-    world.gate.ring_changed()
+    world.robots_fetches.ring_changed()
     with pytest.raises(HostBusyError):
         world.departures.begin("a.test")
-    assert not world.gate.answered(robots_fetch, 404, b"", None)
-    world.frontier.release(asked, 0.25)
+    world.robots_fetches.answered(robots_fetch, 404, b"", None)
+    assert not robots_fetch.is_away
+    world.frontier.schedule.release(asked, 0.25)
     world.departures.begin("a.test")
 
 
@@ -326,15 +331,15 @@ def test_robots_fetches_of_a_held_host_that_is_ours_again_are_fetched(
     """Another node had not published yet that it has left the domain."""
     world = World(open_store, limits=TINY)
     world.add(A)
-    world.frontier.enqueue_robots_fetch("b.test", "errand")
+    world.frontier.schedule.enqueue_robots_fetch("b.test", "errand")
     world.foreign.add("b.test")
     world.clocks.pass_(1)
     assert fetched(world) == [A]
     world.foreign.clear()
-    world.frontier.ring_changed()
-    host = world.frontier.pop_host()
+    world.frontier.schedule.ownership.ring_changed()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    assert (host.name, host.robots_fetches) == ("b.test", ["errand"])
+    assert (host.name, host.robots.fetches) == ("b.test", ["errand"])
 
 
 def test_a_robots_txt_that_another_fetched_later_goes_before_ours(world: World) -> None:
@@ -348,7 +353,7 @@ def test_a_robots_txt_that_another_fetched_later_goes_before_ours(world: World) 
     assert world.gate.verdict("http://a.test", A) is Verdict.UNKNOWN
     for fetched_at, verdict in ((5, Verdict.DISALLOWED), (1, Verdict.DISALLOWED)):
         batch = world.store.batch()
-        world.gate.take_over(
+        world.robots_fetches.cache.take_over(
             "http://a.test", replace(record, fetched=world.clocks.wall + fetched_at), batch
         )
         batch.write()

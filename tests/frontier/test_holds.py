@@ -6,12 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.edit import forget_host
-from krowlspider.frontier.admin.host_view import look_at_host
+from krowlspider.frontier.admin.host_view import view_host
 from krowlspider.frontier.hosts.holds import NOTES, Hold, hold_of, settle_holds
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.tally import Tally
-from krowlspider.frontier.poison import MARK, Blame, WorkMark, blame, mark_of
+from krowlspider.frontier.poison import strike
 from krowlspider.frontier.store import schema
+from krowlspider.frontier.work_mark import MARK, WorkMark, left_key, mark_of
 from tests.frontier.conftest import RULE, World, counted
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def test_a_host_that_is_set_aside_says_why_and_is_freed_by_forgetting_it(
 ) -> None:
     world.add(BAD)
     start_after(world, tmp_path, BAD, BAD)
-    view = look_at_host(world.store, "bad.test", RULE, world.clocks.wall, most=10)
-    assert (view.holds, view.queued) == (2, 1)
+    view = view_host(world.store, "bad.test", RULE, world.clocks.wall, most=10)
+    assert (view.holds, view.host.queued) == (2, 1)
     assert "set aside: it has held the event loop for over 5 s 2 times" in view.why
     assert BAD in view.why
     assert "24.0 hours" in view.why
@@ -118,9 +119,9 @@ def test_notes_of_a_forgotten_host_and_torn_ones_count_for_nothing(
 
 def test_a_retired_host_stays_retired(world: World, tmp_path: Path) -> None:
     world.add(BAD)
-    world.frontier.retire(world.frontier.host("bad.test"))
+    world.frontier.schedule.retire(world.frontier.schedule.cache.get("bad.test"))
     start_after(world, tmp_path, BAD, BAD)
-    assert world.frontier.host("bad.test").health is Health.RETIRED
+    assert world.frontier.schedule.cache.get("bad.test").health is Health.RETIRED
 
 
 def test_a_death_in_work_on_a_host_blames_none_of_its_pages(world: World, tmp_path: Path) -> None:
@@ -129,5 +130,5 @@ def test_a_death_in_work_on_a_host_blames_none_of_its_pages(world: World, tmp_pa
     WorkMark(tmp_path / MARK, b"").put(
         mark_of(schema.host_key("bad.test"), "http://bad.test/robots.txt")
     )
-    assert blame(world.store, tmp_path / MARK, b"") == Blame()
+    assert strike(world.store, left_key(tmp_path / MARK, b"")) is None
     assert fetched(world) == {BAD}

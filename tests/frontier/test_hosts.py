@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from krowlspider.frontier.frontier import Frontier
-from krowlspider.frontier.hosts.due import DueHeap
 from krowlspider.frontier.hosts.host import (
     LEGAL_HEALTH_CHANGES,
     Health,
@@ -18,8 +17,12 @@ from krowlspider.frontier.hosts.host import (
     IllegalTransition,
     SchedulingState,
 )
-from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
+from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.limits import MemoryLimits
+from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.due import DueHeap
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.schema import DEFERRED, due_key, split_due_key, whole_microseconds
 from krowlspider.frontier.store.store import StoreError
@@ -30,7 +33,7 @@ from tests.frontier.memory import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.store.store import Store
 
 A1, A2, A3 = (f"http://a.test/{number}" for number in range(3))
@@ -68,35 +71,36 @@ def test_every_state_but_the_last_leads_on_and_can_be_reached() -> None:
 
 @pytest.mark.parametrize("health", Health)
 def test_a_host_survives_its_record(health: Health) -> None:
-    host = Host("a.test", HostRate(0.5, 7.0, 9, 3, 2), due=1234.5, health=health, done=4, dropped=5)
+    host = Host("a.test", health=health, rate=HostRate(0.5, 7.0, 9, 3, 2), due=1234.5)
+    host.queue.done, host.queue.dropped = 4, 5
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
-        host.append(priority, tries)
-    again = Host.decode("a.test", host.encode())
-    assert (again.health, again.due, again.queued) == (health, 1234.5, 5)
-    assert (again.done, again.dropped) == (4, 5)
+        host.queue.append(priority, tries)
+    again = decode_host("a.test", encode_host(host))
+    assert (again.health, again.due, again.queue.queued) == (health, 1234.5, 5)
+    assert (again.queue.done, again.queue.dropped) == (4, 5)
     assert [getattr(again.rate, name) for name in HostRate.__slots__] == [0.5, 7.0, 9, 3, 2]
-    assert {level: (q.head, q.tail) for level, q in again.queues.items()} == {
-        level: (q.head, q.tail) for level, q in host.queues.items()
+    assert {level: (q.head, q.tail) for level, q in again.queue.levels.items()} == {
+        level: (q.head, q.tail) for level, q in host.queue.levels.items()
     }
     assert again.state is (
-        SchedulingState.DEFERRED if health is Health.DEAD else SchedulingState.RESTING
+        SchedulingState.DEFERRED if health is Health.DEAD else SchedulingState.SCHEDULED
     )
 
 
 def test_a_record_of_another_version_is_refused() -> None:
-    record = bytearray(Host("a.test").encode())
+    record = bytearray(encode_host(Host("a.test")))
     record[0] = 99
     with pytest.raises(ValueError, match=r"host record of a\.test has version 99"):
-        Host.decode("a.test", bytes(record))
+        decode_host("a.test", bytes(record))
 
 
 def test_a_retired_host_takes_nothing_more_and_stays_so_after_a_restart(world: World) -> None:
     world.add(A1)
     lease = world.pop()
     assert lease is not None
-    world.frontier.retire(lease.host)
+    world.frontier.schedule.retire(lease.host)
     world.frontier.acknowledge(lease, dropped="crawl_delay")
-    world.frontier.give_back(lease.host)
+    world.frontier.schedule.give_back(lease.host)
     assert world.add(A2) == 0
     world.commit()
     world.restart()
@@ -126,8 +130,8 @@ def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
     world.add("http://b.test/")
     world.clocks.pass_(1)
     lease = leased(world)
-    world.frontier.unpop(lease)
-    world.frontier.give_back(lease.host)
+    world.frontier.queues.unpop(lease)
+    world.frontier.schedule.give_back(lease.host)
     world.clocks.pass_(0.001)
     assert [leased(world).host.name for _ in range(2)] == ["b.test", "a.test"]
 
@@ -135,17 +139,17 @@ def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
 def test_a_host_at_rest_can_be_made_to_rest_longer_not_shorter(world: World) -> None:
     world.add("http://a.test/1", "http://a.test/2")
     frontier = world.frontier
-    host = frontier.pop_host()
+    host = frontier.schedule.pop()
     assert host is not None
-    lease = frontier.pop(host)
+    lease = frontier.queues.pop(host)
     assert lease is not None
-    frontier.release(host, 1.0)
-    frontier.rest_longer(host, 5.0)
-    frontier.rest_longer(host, 2.0)
+    frontier.schedule.release(host, 1.0)
+    frontier.schedule.rest_longer(host, 5.0)
+    frontier.schedule.rest_longer(host, 2.0)
     world.clocks.pass_(4.9)
-    assert frontier.pop_host() is None
+    assert frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
-    assert frontier.pop_host() is host
+    assert frontier.schedule.pop() is host
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -153,7 +157,7 @@ def test_what_is_found_of_a_host_does_not_cut_its_rest_short(world: World, left:
     world.add(*[A1, A2][: 1 + left])
     lease = leased(world)
     world.frontier.acknowledge(lease, dropped="robots")
-    world.frontier.give_back(lease.host, 5.0)
+    world.frontier.schedule.give_back(lease.host, 5.0)
     world.add("http://a.test/3")
     world.commit()
     world.clocks.pass_(4.9)
@@ -191,7 +195,7 @@ def test_a_budget_holds_over_restarts_and_done_pages_and_drops_give_their_place_
     lease = world.pop()
     assert lease is not None
     world.frontier.acknowledge(lease, dropped="robots")
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.schedule.release(lease.host, 0.25)
     world.commit()
     world.restart()
     assert world.add(A3) == 1
@@ -205,7 +209,7 @@ def test_the_budgets_of_many_domains_do_not_stay_in_memory(
     urls = [f"http://h.d{number}.test/" for number in range(50)]
     for url in urls:
         assert world.add(url) == 1
-    assert len(world.frontier._budget._counts) <= 10
+    assert len(world.frontier.budget._counts) <= 10
     assert [world.add(url + "x") for url in urls] == [0] * 50
 
 
@@ -218,11 +222,11 @@ def shared(open_store: Callable[[], Store]) -> World:
 def popped(world: World, address: str) -> str | None:
     """Pop a host and send it to an address; its name, None when there is none or it was turned
     back."""
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     if host is None:
         return None
-    if not world.frontier.reserve_address(host, address):
-        world.frontier.turn_back(host, address)
+    if not world.frontier.schedule.reserve_address(host, address):
+        world.frontier.schedule.turn_back(host, address)
         return None
     return host.name
 
@@ -234,8 +238,8 @@ def test_hosts_of_one_address_share_its_cap_and_the_next_goes_when_one_has_left(
     assert popped(shared, "192.0.2.1") == "a.test"
     assert popped(shared, "192.0.2.1") is None
     assert popped(shared, "192.0.2.2") == "c.test"
-    assert shared.frontier.pop_host() is None
-    shared.frontier.release(shared.frontier.host("a.test"), 1.0)
+    assert shared.frontier.schedule.pop() is None
+    shared.frontier.schedule.release(shared.frontier.schedule.cache.get("a.test"), 1.0)
     assert popped(shared, "192.0.2.1") == "b.test"
 
 
@@ -244,12 +248,12 @@ def test_an_address_that_is_known_is_asked_for_room_before_the_host_is_popped(
 ) -> None:
     shared.add("http://a.test/1", "http://a.test/2")
     assert popped(shared, "192.0.2.1") == "a.test"
-    shared.frontier.release(shared.frontier.host("a.test"), 1.0)
+    shared.frontier.schedule.release(shared.frontier.schedule.cache.get("a.test"), 1.0)
     shared.add("http://b.test/")
     assert popped(shared, "192.0.2.1") == "b.test"
     shared.clocks.pass_(1)
-    assert shared.frontier.pop_host() is None
-    assert shared.frontier.host("a.test").state is SchedulingState.BLOCKED
+    assert shared.frontier.schedule.pop() is None
+    assert shared.frontier.schedule.cache.get("a.test").state is SchedulingState.BLOCKED
 
 
 def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
@@ -258,17 +262,17 @@ def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
     """Nobody else leaves the domain, who could let the next in."""
     shared.add("http://a.d.test/1", "http://a.d.test/2", "http://x.test/")
     assert popped(shared, "192.0.2.1") == "a.d.test"
-    shared.frontier.release(shared.frontier.host("a.d.test"), 5.0)
+    shared.frontier.schedule.release(shared.frontier.schedule.cache.get("a.d.test"), 5.0)
     assert popped(shared, "192.0.2.1") == "x.test"
     shared.add("http://first.d.test/")
     assert popped(shared, "192.0.2.2") == "first.d.test"
     shared.clocks.pass_(5)
     shared.add("http://last.d.test/")
-    assert shared.frontier.pop_host() is None
-    assert shared.frontier._shares.waiting == 2
-    shared.frontier.release(shared.frontier.host("first.d.test"), 1.0)
+    assert shared.frontier.schedule.pop() is None
+    assert shared.frontier.schedule.shares.waiting == 2
+    shared.frontier.schedule.release(shared.frontier.schedule.cache.get("first.d.test"), 1.0)
     assert popped(shared, "192.0.2.3") == "last.d.test"
-    assert shared.frontier.host("a.d.test").state is SchedulingState.BLOCKED
+    assert shared.frontier.schedule.cache.get("a.d.test").state is SchedulingState.BLOCKED
 
 
 def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_for(
@@ -280,10 +284,10 @@ def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_
     world.add("http://a.test/", "http://b.d.test/", "http://c.test/")
     assert popped(world, "192.0.2.1") == "a.test"
     assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
-    assert world.frontier._shares.waiting == 2
+    assert world.frontier.schedule.shares.waiting == 2
     world.add("http://full.d.test/")
     assert popped(world, "192.0.2.2") == "full.d.test"
-    world.frontier.release(world.frontier.host("a.test"), 1.0)
+    world.frontier.schedule.release(world.frontier.schedule.cache.get("a.test"), 1.0)
     # Each batch has the oldest host in memory make room.
     for number in range(5):
         world.add(f"http://h{number}.test/")
@@ -294,40 +298,40 @@ def test_a_host_is_popped_by_name_before_others_and_as_politely(world: World) ->
     frontier = world.frontier
     world.add(A1, "http://b.test/", "http://b.test/2")
     for name in ("never.test", "a.test"):
-        assert (frontier.pop_named(name) is None) == (name == "never.test")
-    host = frontier.pop_named("b.test")
+        assert (frontier.schedule.pop_named(name) is None) == (name == "never.test")
+    host = frontier.schedule.pop_named("b.test")
     assert host is not None
-    assert frontier.pop_named("b.test") is None
-    lease = frontier.pop(host)
+    assert frontier.schedule.pop_named("b.test") is None
+    lease = frontier.queues.pop(host)
     assert lease is not None
     # The places that they left in the heap are out of date.
-    assert frontier.pop_host() is None
-    frontier.release(host, 5.0)
+    assert frontier.schedule.pop() is None
+    frontier.schedule.release(host, 5.0)
     frontier.acknowledge(lease)
     world.clocks.pass_(4.9)
-    assert frontier.pop_named("b.test") is None
-    assert frontier.pop_host() is None
+    assert frontier.schedule.pop_named("b.test") is None
+    assert frontier.schedule.pop() is None
     world.clocks.pass_(0.1)
-    assert frontier.pop_named("b.test") is host
-    frontier.give_back(host)
-    assert frontier.pop_host() is host
+    assert frontier.schedule.pop_named("b.test") is host
+    frontier.schedule.give_back(host)
+    assert frontier.schedule.pop() is host
 
 
 def test_a_host_popped_by_name_needs_room_in_its_domain(open_store: Callable[[], Store]) -> None:
     world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
     frontier = world.frontier
     world.add("http://one.a.test/", "http://two.a.test/")
-    one = frontier.pop_named("one.a.test")
+    one = frontier.schedule.pop_named("one.a.test")
     assert one is not None
-    assert frontier.pop_named("two.a.test") is None
-    frontier.release(one, 5.0)
-    assert frontier.pop_host() is frontier.host("two.a.test")
+    assert frontier.schedule.pop_named("two.a.test") is None
+    frontier.schedule.release(one, 5.0)
+    assert frontier.schedule.pop() is frontier.schedule.cache.get("two.a.test")
 
 
 def test_a_host_of_another_node_is_not_popped_by_name(world: World) -> None:
     world.add(A1)
     world.foreign.add("a.test")
-    assert world.frontier.pop_named("a.test") is None
+    assert world.frontier.schedule.pop_named("a.test") is None
 
 
 def test_a_host_that_room_was_made_for_is_not_handed_over(
@@ -338,7 +342,7 @@ def test_a_host_that_room_was_made_for_is_not_handed_over(
     world.add("http://a.test/", "http://b.test/", "http://c.test/")
     assert popped(world, "192.0.2.1") == "a.test"
     assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
-    world.frontier.release(world.frontier.host("a.test"), 1.0)
+    world.frontier.schedule.release(world.frontier.schedule.cache.get("a.test"), 1.0)
     with pytest.raises(HostBusyError):
         world.departures.begin("b.test")
     assert popped(world, "192.0.2.1") == "b.test"
@@ -348,23 +352,23 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
     world: World,
 ) -> None:
     world.add(A1)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host, PARKED)
+    world.frontier.schedule.deferral.defer(host, PARKED)
     assert not world.frontier.hopeful
     for _ in range(22):
         world.clocks.pass_(ROUND)
         world.commit()
         world.restart()
-        assert world.frontier.pop_host() is None
+        assert world.frontier.schedule.pop() is None
         assert not world.frontier.hopeful
     world.crash()
     world.clocks.pass_(ROUND)
     world.commit()
     world.clocks.pass_(ROUND - 1)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(1)
-    again = world.frontier.pop_host()
+    again = world.frontier.schedule.pop()
     assert again is not None
     assert again.name == "a.test"
     assert world.frontier.queued == 1
@@ -372,17 +376,17 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
 
 def defer(world: World, wait: float = 0.0, errors: int = 0) -> str:
     """Pop a host and take it out of the heap, after so many errors; its name."""
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
     host.rate.errors = errors
-    world.frontier.defer(host, wait)
+    world.frontier.schedule.deferral.defer(host, wait)
     return host.name
 
 
 def test_a_round_tries_every_host_that_was_deferred_however_many(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.frontier.hosts.scheduling._REVIVED", 2)
+    monkeypatch.setattr("krowlspider.frontier.schedule.deferral._REVIVED", 2)
     names = {f"h{number}.test" for number in range(5)}
     world.add(*(f"http://{name}/" for name in names))
     assert {defer(world) for _ in names} == names
@@ -390,7 +394,7 @@ def test_a_round_tries_every_host_that_was_deferred_however_many(
     for _ in range(3):
         world.commit()
     assert list(world.store.keys(DEFERRED)) == []
-    assert {host.name for _ in names if (host := world.frontier.pop_host())} == names
+    assert {host.name for _ in names if (host := world.frontier.schedule.pop())} == names
 
 
 def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_crawl_open(
@@ -400,12 +404,12 @@ def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_cra
     defer(world, 120.0)
     assert not world.frontier.hopeful
     world.clocks.pass_(119.9)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
     assert (host.name, host.health) == ("a.test", Health.BACKING_OFF)
-    assert world.frontier.pop(host) is not None
+    assert world.frontier.queues.pop(host) is not None
 
 
 @pytest.mark.parametrize("stop", ["nothing", "commit", "restart"])
@@ -415,15 +419,15 @@ def test_a_host_that_rests_for_minutes_and_is_forgiven_is_tried_at_its_own_time_
     """Four errors of its own, and one of ours."""
     world.add(A1)
     defer(world, 120.0, errors=5)
-    world.frontier.forgive("a.test", 1)
+    world.frontier.schedule.deferral.forgive("a.test", 1)
     if stop != "nothing":
         world.commit()
     if stop == "restart":
         world.restart()
     world.clocks.pass_(119.9)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
-    again = world.frontier.pop_host()
+    again = world.frontier.schedule.pop()
     assert again is not None
     assert (again.name, again.rate.errors) == ("a.test", 4)
     assert world.frontier.deferred_queued == 0
@@ -436,14 +440,14 @@ def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
     world.add(A1)
     defer(world, PARKED, errors=10)
     world.commit()
-    world.frontier.forgive("a.test", 1)
+    world.frontier.schedule.deferral.forgive("a.test", 1)
     if stop != "nothing":
         world.commit()
     if stop == "crash":
         world.crash()
     # The longest delay there is.
     world.clocks.pass_(300.0)
-    again = world.frontier.pop_host()
+    again = world.frontier.schedule.pop()
     assert again is not None
     assert (again.name, again.rate.errors) == ("a.test", 9)
     assert world.frontier.deferred_queued == 0
@@ -454,20 +458,20 @@ def test_a_host_that_was_parked_and_is_forgiven_waits_for_its_delay_all_the_same
     world: World, stop: str
 ) -> None:
     world.add(A1)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
     host.rate.floor, host.rate.errors = 300.0, 10
-    world.frontier.defer(host, PARKED)
+    world.frontier.schedule.deferral.defer(host, PARKED)
     world.commit()
-    world.frontier.forgive("a.test", 1)
+    world.frontier.schedule.deferral.forgive("a.test", 1)
     if stop != "nothing":
         world.commit()
     if stop == "restart":
         world.restart()
     world.clocks.pass_(299.9)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
-    assert world.frontier.pop_host() is not None
+    assert world.frontier.schedule.pop() is not None
 
 
 def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait_for_it(
@@ -479,27 +483,27 @@ def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait
     world.restart()
     assert not world.frontier.hopeful
     world.clocks.pass_(119.0)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(2.0)
-    assert world.frontier.pop_host() is not None
+    assert world.frontier.schedule.pop() is not None
 
 
 def test_an_robots_fetch_waits_for_the_time_of_its_host(world: World) -> None:
     """However the host stands: resting, or deferred."""
     world.add(A1)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.release(host, 10.0)
-    world.frontier.enqueue_robots_fetch("a.test", object())
+    world.frontier.schedule.release(host, 10.0)
+    world.frontier.schedule.enqueue_robots_fetch("a.test", object())
     world.clocks.pass_(9.9)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
-    assert world.frontier.pop_host() is host
-    world.frontier.defer(host, 2 * ROUND)
+    assert world.frontier.schedule.pop() is host
+    world.frontier.schedule.deferral.defer(host, 2 * ROUND)
     world.clocks.pass_(2 * ROUND - 1)
-    assert world.frontier.pop_host() is None
+    assert world.frontier.schedule.pop() is None
     world.clocks.pass_(1.1)
-    assert world.frontier.pop_host() is host
+    assert world.frontier.schedule.pop() is host
 
 
 def restarted(world: World, boot: bytes) -> Frontier:
@@ -551,7 +555,7 @@ def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
     assert lease is not None
     with pytest.raises(HostBusyError, match=r"a\.test is in flight, with 1 pages open"):
         world.departures.begin("a.test")
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.schedule.release(lease.host, 0.25)
     with pytest.raises(HostBusyError):
         world.departures.begin("a.test")
     world.frontier.acknowledge(lease)
@@ -560,7 +564,7 @@ def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
     world.hand_over("a.test", other)
     assert other.queued("a.test") == [A2]
     assert world.frontier.pending == 0
-    assert world.frontier.host_count == 0
+    assert world.frontier.schedule.host_count == 0
 
 
 def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
@@ -570,7 +574,7 @@ def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
     host = lease.host
     host.rate.ema, host.rate.floor = 0.7, 9.0
     host.set_health(Health.ACTIVE)
-    world.frontier.release(host, 500.0)
+    world.frontier.schedule.release(host, 500.0)
     world.frontier.acknowledge(lease)
     world.commit()
     other = World(KeptMemoryStore)
@@ -578,9 +582,9 @@ def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
     other.hand_over("a.test", world)
     assert world.fetch() is None
     world.crash()
-    host = world.frontier.host("a.test")
+    host = world.frontier.schedule.cache.get("a.test")
     assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
-    assert (host.health, host.done) == (Health.ACTIVE, 1)
+    assert (host.health, host.queue.done) == (Health.ACTIVE, 1)
     world.clocks.pass_(499)
     assert world.fetch() is None
     world.clocks.pass_(2)
@@ -591,22 +595,24 @@ def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
 def test_a_host_that_was_deferred_and_is_turned_back_is_deferred_no_more_also_when_read_again(
     open_store: Callable[[], Store],
 ) -> None:
-    world = World(open_store, limits=replace(LIMITS, hosts_in_memory=1, address_concurrency=1))
+    world = World(
+        open_store, limits=replace(LIMITS, memory=MemoryLimits(hosts=1), address_concurrency=1)
+    )
     world.add("http://a.test/")
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    world.frontier.defer(host, 60.0)
+    world.frontier.schedule.deferral.defer(host, 60.0)
     assert world.frontier.deferred_queued == 1
     world.clocks.pass_(61)
-    again = world.frontier.pop_host()
+    again = world.frontier.schedule.pop()
     assert again is not None
-    world.frontier.turn_back(again, "192.0.2.1")
+    world.frontier.schedule.turn_back(again, "192.0.2.1")
     assert world.frontier.deferred_queued == 0
     world.commit()
     world.add("http://b.test/", "http://c.test/")
     world.add("http://d.test/")
-    assert "a.test" not in world.frontier.hosts
-    assert world.frontier.host("a.test").state is SchedulingState.RESTING
+    assert "a.test" not in world.frontier.schedule.cache.hosts
+    assert world.frontier.schedule.cache.get("a.test").state is SchedulingState.SCHEDULED
     assert {popped(world, f"192.0.2.{number}") for number in range(4)} == {
         f"{letter}.test" for letter in "abcd"
     }

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.host import Host, SchedulingState
-from krowlspider.frontier.hosts.scheduling import ROUND, HostBusyError
-from krowlspider.frontier.hosts.sessions import NO_SESSIONS, SessionLimits
+from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.hosts.tally import Tally
+from krowlspider.frontier.limits import SessionLimits
 from krowlspider.frontier.outbox import Foreign
+from krowlspider.frontier.schedule.deferral import ROUND
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store.queues import all_entries, entries, entry_keys, records
 from krowlspider.frontier.store.schema import (
     DUE,
@@ -38,8 +40,9 @@ from tests.frontier.conftest import LIMITS, RULE, TINY, Clocks, KeptMemoryStore,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.handover.departure import Departure
+    from krowlspider.frontier.hosts.host import Host
 
 HOSTS = [f"h{number}.test" for number in range(4)] + [
     "a.shared.test",
@@ -99,7 +102,7 @@ class FrontierModel(RuleBasedStateMachine):
             address_concurrency=2,
             slots=shares[0],
             address_delay=shares[1],
-            sessions=SessionLimits(3, 1.0, 2) if sessions else NO_SESSIONS,
+            sessions=SessionLimits(3, 1.0, 2) if sessions else SessionLimits(),
         )
         self.world = World(self.open_store, limits=limits, verify=verify, most=1)
         self.pages: dict[str, Page] = {}
@@ -138,9 +141,9 @@ class FrontierModel(RuleBasedStateMachine):
         ) == len(new)
         for name in {host_of(url) for url in new} & {*FOUND}:
             # As if these were found by the pages of one domain.
-            host = self.world.frontier.host(name)
-            host.origin = 7
-            self.world.frontier._note(host)
+            host = self.world.frontier.schedule.cache.get(name)
+            host.shares.origin = 7
+            self.world.frontier.schedule.cache.note(host)
         self.sent += outbox
         for url in new:
             self.known.add(url)
@@ -165,7 +168,7 @@ class FrontierModel(RuleBasedStateMachine):
             self.leases[lease.entry.url] = lease
 
     def _pop_host(self) -> Host | None:
-        host = self.world.frontier.pop_host()
+        host = self.world.frontier.schedule.pop()
         if host is None:
             return None
         assert host.name not in self.busy
@@ -181,15 +184,15 @@ class FrontierModel(RuleBasedStateMachine):
         slots = self.world.limits.slots
         now, asked = self.world.frontier.now(), self.asked.get(address, 0.0)
         early = now < asked + self.world.limits.address_delay
-        if host.address:
+        if host.shares.address:
             # Where it was before counts as asked with the pop, also when the host has moved.
-            before = host.address[1:]
+            before = host.shares.address[1:]
             assert now >= self.asked.get(before, 0.0) + self.world.limits.address_delay
             self.asked[before] = now
             early = early and before != address
-        if not self.world.frontier.reserve_address(host, address):
+        if not self.world.frontier.schedule.reserve_address(host, address):
             assert len(neighbours) == 2 or (slots and len(block) == 2) or early
-            self.world.frontier.turn_back(host, address)
+            self.world.frontier.schedule.turn_back(host, address)
             return None
         assert len(neighbours) < 2
         assert not slots or len(block) < 2
@@ -197,8 +200,8 @@ class FrontierModel(RuleBasedStateMachine):
         self.asked[address] = now
         self.at[host.name] = address
         self.busy[host.name] = host
-        crowd = [other for other in self.busy.values() if "?" in other.places]
-        found = [other for other in self.busy.values() if "^7" in other.places]
+        crowd = [other for other in self.busy.values() if "?" in other.shares.places]
+        found = [other for other in self.busy.values() if "^7" in other.shares.places]
         assert all(other in crowd for other in self.busy.values() if not other.rate.ema)
         assert not slots or len(found) <= 1
         if slots and host in crowd:
@@ -221,7 +224,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.moved = not self.moved
 
     def _pop(self, host: Host) -> Lease | None:
-        lease = self.world.frontier.pop(host)
+        lease = self.world.frontier.queues.pop(host)
         waiting = self._waiting(host.name)
         assert (lease.entry.url if lease else None) == (waiting[0] if waiting else None)
         if lease is not None:
@@ -254,7 +257,7 @@ class FrontierModel(RuleBasedStateMachine):
             RULE.after_answer(host.rate, wait)
         elif host.rate.ema:
             host.rate.ema = 0.0
-        self.world.frontier.release(host, wait)
+        self.world.frontier.schedule.release(host, wait)
         self.earliest[host.name] = self.world.frontier.now() + wait
         del self.busy[host.name]
 
@@ -272,14 +275,14 @@ class FrontierModel(RuleBasedStateMachine):
             self._release(host, 1.0)
             return
         if what == "unpop" and (lease := self._pop(host)) is not None:
-            self.world.frontier.unpop(lease)
+            self.world.frontier.queues.unpop(lease)
             self.pages[lease.entry.url].leased = False
         del self.busy[host.name]
         if what == "deferred" and self._queued(host.name):
-            self.world.frontier.defer(host)
+            self.world.frontier.schedule.deferral.defer(host)
             self.aside.add(host.name)
         else:
-            self.world.frontier.give_back(host)
+            self.world.frontier.schedule.give_back(host)
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), how=st.sampled_from(["done", "done", "again", "later"]))
@@ -288,12 +291,12 @@ class FrontierModel(RuleBasedStateMachine):
         lease = self.leases.pop(data.draw(st.sampled_from(sorted(self.leases))))
         entry = lease.entry
         if how == "again":
-            self.world.frontier.replace(lease, replace(entry, due=0.0))
+            self.world.frontier.queues.replace(lease, replace(entry, due=0.0))
             self._queue(entry.url, lease.priority)
         elif how == "later":
             tries = entry.retries + 1
             due = self.world.frontier.now() + next_try(tries, 10.0)
-            self.world.frontier.replace(lease, replace(entry, retries=tries, due=due))
+            self.world.frontier.queues.replace(lease, replace(entry, retries=tries, due=due))
             self._queue(entry.url, lease.priority, tries, due)
         else:
             self.world.frontier.acknowledge(lease)
@@ -303,7 +306,7 @@ class FrontierModel(RuleBasedStateMachine):
     def freeze_or_thaw(self, domain: str) -> None:
         """Another node may still be fetching a domain, or not any more."""
         self.world.foreign ^= {domain}
-        self.world.gate.ring_changed()
+        self.world.robots_fetches.ring_changed()
 
     @rule(data=st.data(), heard=st.lists(st.booleans(), min_size=1, max_size=6))
     def send_chunks(self, data: st.DataObject, heard: list[bool]) -> None:
@@ -316,7 +319,7 @@ class FrontierModel(RuleBasedStateMachine):
                 self._send(name, self.under_way[name], each)
 
     def _sets_off(self, name: str) -> bool:
-        busy = name in self.busy or self.world.frontier.host(name).busy
+        busy = name in self.busy or self.world.frontier.schedule.cache.get(name).is_busy
         if busy or any(host_of(url) == name for url in {*self.leases, *self.over}):
             with pytest.raises(HostBusyError):
                 self.world.departures.begin(name)
@@ -342,7 +345,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.aside.discard(name)
         waiting = {url for url in self.pages if host_of(url) == name}
         assert set(self.other.queued(name)) == waiting
-        assert self.other.frontier.host(name).queued == len(waiting)
+        assert self.other.frontier.schedule.cache.get(name).queue.queued == len(waiting)
         for url in waiting:
             self.away_pages[url] = self.pages.pop(url)
 
@@ -396,7 +399,7 @@ class FrontierModel(RuleBasedStateMachine):
             entry = entry_of(key, value)
             del self.away_pages[entry.url]
             self._queue(entry.url, split_queue_key(key)[1], entry.retries, entry.due)
-        if self.world.frontier.host(name).state is SchedulingState.DEFERRED:
+        if self.world.frontier.schedule.cache.get(name).state is SchedulingState.DEFERRED:
             self.aside.add(name)
 
     @rule(name=st.sampled_from(HOSTS))
@@ -413,7 +416,7 @@ class FrontierModel(RuleBasedStateMachine):
             # The heap keeps whole microseconds: it is due in the next.
             return
         other.commit()
-        due = other.frontier.host(name).due
+        due = other.frontier.schedule.cache.get(name).due
         other.hand_over(name, self.world)
         self.known.update(urls)
         self._queue(urls[1], 0)
@@ -447,7 +450,7 @@ class FrontierModel(RuleBasedStateMachine):
             self.aside = {
                 name
                 for name in self.aside
-                if self.world.frontier.host(name).state.value == "deferred"
+                if self.world.frontier.schedule.cache.get(name).state.value == "deferred"
             }
 
     @rule(seconds=st.sampled_from([0.0, 0.3, 100.0]))
@@ -489,47 +492,51 @@ class FrontierModel(RuleBasedStateMachine):
         frontier, store = self.world.frontier, self.world.store
         places = dict(split_due_key(key)[::-1] for key in store.keys(DUE))
         hosts = {
-            name: frontier.hosts.get(name) or Host.decode(name, record)
+            name: frontier.schedule.cache.hosts.get(name) or decode_host(name, record)
             for name, record in records(store)
         }
         saved = Tally.read(store)
         assert saved == counted(store)
         assert store.get(TALLY) is not None
-        assert frontier.host_count == len(places)
-        assert frontier.queued == sum(host.queued for host in hosts.values())
+        assert frontier.schedule.host_count == len(places)
+        assert frontier.queued == sum(host.queue.queued for host in hosts.values())
         deferred = [host for host in hosts.values() if host.state is SchedulingState.DEFERRED]
-        assert frontier._deferred_queued == sum(host.queued for host in deferred)
+        assert frontier.deferred_queued == sum(host.queue.queued for host in deferred)
         in_memory: dict[str, list[float]] = {}
-        pushed = [(due, name) for due, _, name in frontier._due._heap]
-        pushed += [(due, name) for due, _, name in frontier._sessions._heap]
+        pushed = [(due, name) for due, _, name in frontier.schedule._due._heap]
+        pushed += [(due, name) for due, _, name in frontier.schedule._sessions._heap]
         # Those that were in flight may come back without a request.
-        assert len(frontier._sessions) <= 2 + len(HOSTS)
-        for due, name in pushed + frontier._due._run[frontier._due._at :]:
+        assert len(frontier.schedule._sessions) <= 2 + len(HOSTS)
+        for due, name in pushed + frontier.schedule._due._run[frontier.schedule._due._at :]:
             in_memory.setdefault(name, []).append(due)
         for host in hosts.values():
             assert host.session < 3
             if host.state is SchedulingState.IDLE:
-                assert not host.queued
+                assert not host.queue.queued
             if host.state is SchedulingState.BLOCKED:
                 # Whoever leaves makes room for it: a share has no room, or somebody is on the way.
-                (share,) = (s for s, line in frontier._shares._lines.items() if host.name in line)
+                (share,) = (
+                    s for s, line in frontier.schedule.shares._lines.items() if host.name in line
+                )
                 on_the_way = [name for name in in_memory if share in self._shares(name)]
-                clocked = share in frontier._shares._clocked
-                assert not frontier._shares.has_room(share) or on_the_way or clocked
-            ours = domain_of(host.name) not in self.world.foreign and not host.leaving
-            if host.state is SchedulingState.RESTING and host.queued and ours:
+                clocked = share in frontier.schedule.shares._clocked
+                assert not frontier.schedule.shares.has_room(share) or on_the_way or clocked
+            ours = domain_of(host.name) not in self.world.foreign
+            if host.state is SchedulingState.SCHEDULED and host.queue.queued and ours:
                 ahead = host.name in places and (
-                    due_key(places[host.name], host.name) > frontier._due._cursor
+                    due_key(places[host.name], host.name) > frontier.schedule._due._cursor
                 )
                 # A place of an earlier time is passed over.
                 in_time = max(in_memory.get(host.name, [-1.0])) >= host.due or any(
-                    host.name in line for line in frontier._shares._lines.values()
+                    host.name in line for line in frontier.schedule.shares._lines.values()
                 )
-                assert in_time or ahead or (host.unread and host.changed)
+                changed = host.name in frontier.schedule.cache._changed
+                unread = host.name in frontier.schedule._due._beyond
+                assert in_time or ahead or (unread and changed)
 
     def _shares(self, name: str) -> tuple[str, ...]:
-        host = self.world.frontier.hosts.get(name)
-        return () if host is None else self.world.frontier._shares.of(host)
+        host = self.world.frontier.schedule.cache.hosts.get(name)
+        return () if host is None else self.world.frontier.schedule.shares.of(host)
 
     def _end_all(self) -> None:
         """What is in flight or leased comes to its end, without a death."""
@@ -554,7 +561,7 @@ class FrontierModel(RuleBasedStateMachine):
         if self.world.foreign:
             self.world.foreign.clear()
             # It has all places read again, lost ones too.
-            self.world.gate.ring_changed()
+            self.world.robots_fetches.ring_changed()
         for name in sorted(self.away):
             self._take_back(name)
         assert self.away_pages == {}
@@ -567,7 +574,7 @@ class FrontierModel(RuleBasedStateMachine):
                 lease = self._pop(host)
                 if lease is None:
                     del self.busy[host.name]
-                    self.world.frontier.give_back(host)
+                    self.world.frontier.schedule.give_back(host)
                     continue
                 self._release(host, 0.25)
                 left.discard(lease.entry.url)
@@ -576,10 +583,13 @@ class FrontierModel(RuleBasedStateMachine):
             self.commit(written=True, added=False)
         assert left == set()
         assert self.world.frontier.queued == 0
-        assert not self.world.frontier.hopeful or self.world.frontier._round is not None
+        assert (
+            not self.world.frontier.hopeful
+            or self.world.frontier.schedule.deferral._round is not None
+        )
         self.world.clocks.pass_(ROUND + RULE.maximum)
-        assert self.world.frontier.pop_host() is None
-        assert self.world.frontier.host_count == 0
+        assert self.world.frontier.schedule.pop() is None
+        assert self.world.frontier.schedule.host_count == 0
         assert list(all_entries(self.world.store)) == []
         self.world.store.close()
 

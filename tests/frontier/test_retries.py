@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.entry import Entry
 
 if TYPE_CHECKING:
-    from krowlspider.frontier.frontier import Lease
+    from krowlspider.frontier.entry_queues import Lease
     from tests.frontier.conftest import World
 
 A = [f"http://a.test/{number}" for number in range(6)]
@@ -25,8 +25,8 @@ def fail(world: World, wait: float, tries: int = 1) -> None:
     """Fetch a page in vain: its next try is ``wait`` seconds from now."""
     lease = pop(world)
     due = world.frontier.now() + wait
-    world.frontier.release(lease.host, 0.25)
-    world.frontier.replace(lease, replace(lease.entry, retries=tries, due=due))
+    world.frontier.schedule.release(lease.host, 0.25)
+    world.frontier.queues.replace(lease, replace(lease.entry, retries=tries, due=due))
 
 
 def fetched(world: World, seconds: float) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_host_that_has_nothing_but_retries_rests_until_the_first_is_due(world:
     world.clocks.pass_(0.25)
     fail(world, 20.0)
     assert fetched(world, 19.0) == []
-    assert world.frontier.next_due() is not None
+    assert world.frontier.schedule.next_due() is not None
     assert world.frontier.hopeful
     assert fetched(world, 20.0) == [A[1], A[0]] or fetched(world, 0) == []
 
@@ -106,15 +106,15 @@ def test_a_lane_that_is_empty_leaves_the_record(world: World) -> None:
     for tries in range(1, 6):
         fail(world, 1.0, tries)
         world.clocks.pass_(2)
-    host = world.frontier.host("a.test")
-    assert len(host.queues) == 2
+    host = world.frontier.schedule.cache.get("a.test")
+    assert len(host.queue.levels) == 2
     assert fetched(world, 1.0) == [A[0]]
     world.commit()
-    assert list(world.frontier.host("a.test").queues) == [0]
+    assert list(world.frontier.schedule.cache.get("a.test").queue.levels) == [0]
     world.add(*(f"http://a.test/p{number}" for number in range(3)), priority=7)
     assert len(fetched(world, 2.0)) == 3
     world.commit()
-    assert list(world.frontier.host("a.test").queues) == [0]
+    assert list(world.frontier.schedule.cache.get("a.test").queue.levels) == [0]
     world.add(A[1])
     fail(world, 1.0, 1)
     world.crash()
@@ -133,9 +133,9 @@ def test_a_retry_that_is_leased_when_the_process_dies_comes_back(world: World) -
 def test_tries_beyond_the_last_lane_share_it(world: World) -> None:
     world.add(A[0])
     lease = pop(world)
-    world.frontier.release(lease.host, 0.25)
+    world.frontier.schedule.release(lease.host, 0.25)
     many = Entry(A[0], retries=200, throttling=200, due=world.frontier.now() + 1)
-    world.frontier.replace(lease, many)
+    world.frontier.queues.replace(lease, many)
     assert fetched(world, 2.0) == [A[0]]
 
 
@@ -147,10 +147,10 @@ def test_a_lane_stays_while_a_page_of_it_is_leased(world: World) -> None:
     fail(world, 1.0)
     world.clocks.pass_(2)
     first = pop(world)
-    world.frontier.release(first.host, 0.25)
+    world.frontier.schedule.release(first.host, 0.25)
     world.clocks.pass_(0.25)
     second = pop(world)
-    world.frontier.release(second.host, 0.25)
+    world.frontier.schedule.release(second.host, 0.25)
     world.frontier.acknowledge(first)
     world.commit()
     for _ in range(2):

@@ -30,7 +30,7 @@ URL = f"{A}/private"
 
 
 def book_of(world: World) -> RobotsCache:
-    return RobotsCache(world.frontier, "krowlspider", lambda: world.clocks.wall, longest=200.0)
+    return RobotsCache(world.store, "krowlspider", lambda: world.clocks.wall, ttl=100.0)
 
 
 def record_of(world: World, body: bytes) -> RobotsRecord:
@@ -113,7 +113,7 @@ class Reads(KeptMemoryStore):
 
 def test_of_a_host_both_authorities_are_read_at_once_and_only_once() -> None:
     world = World(Reads)
-    world.frontier.put_robots(A, record_of(world, b"Crawl-delay: 1").encode())
+    world.put_robots(A, record_of(world, b"Crawl-delay: 1").encode())
     book, store = book_of(world), world.store
     assert isinstance(store, Reads)
     before = store.count
@@ -213,7 +213,7 @@ def test_what_could_not_be_had_is_known_until_it_is_tried_again() -> None:
 def test_what_would_hold_for_longer_than_a_record_may_decides_nothing(ruling: Ruling) -> None:
     world = World(KeptMemoryStore)
     book, now = book_of(world), world.clocks.wall
-    book.learn(A, RobotsRecord(ruling.value, now, now + 201, 200, b""))
+    book.learn(A, RobotsRecord(ruling.value, now, now + 7301, 200, b""))
     assert not book.holds(book.look_up(A)[0])
     assert book.record(A) is None
     world.clocks.pass_(1)
@@ -232,7 +232,7 @@ class Told:
         self.heard: list[tuple[list[str], bool]] = []
 
     def __call__(self, sitemaps: list[str]) -> None:
-        self.heard.append((sitemaps, self._world.frontier.robots(A) is not None))
+        self.heard.append((sitemaps, self._world.store.get(robots_key(A)) is not None))
 
 
 class Died(Exception):
@@ -254,7 +254,7 @@ def test_the_sitemaps_are_told_before_the_record_is_kept(ruling: Ruling, named: 
     record.ruling = ruling.value
     book_of(world).learn(A, record, told)
     assert told.heard == [(named, False)]
-    assert world.frontier.robots(A) is not None
+    assert world.store.get(robots_key(A)) is not None
 
 
 def test_after_a_death_while_the_sitemaps_are_told_robots_txt_is_asked_for_again(
@@ -291,7 +291,7 @@ def test_a_search_for_a_robots_txt_that_is_not_there_passes_nothing_that_was_del
     def seconds() -> float:
         begun = time.perf_counter()
         for _ in range(10):
-            assert world.frontier.robots_of([A]) == [None]
+            assert world.store.read([robots_key(A)]) == [None]
         return time.perf_counter() - begun
 
     before = min(seconds() for _ in range(5))

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts.host import SchedulingState
+from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.robots.cache import LAST_GOOD_MAX
-from krowlspider.frontier.robots.gate import (
-    UNREACHABLE_TTL,
-    RetryLimits,
-    RobotsFetch,
-    RobotsGate,
-    Verdict,
-)
+from krowlspider.frontier.robots.fetch import RobotsFetch
+from krowlspider.frontier.robots.fetches import UNREACHABLE_TTL, RobotsFetches
+from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
@@ -30,290 +26,299 @@ TTL = 1000.0
 
 
 @pytest.fixture
-def gate(world: World) -> RobotsGate:
-    return gate_of(world)
+def robots(world: World) -> RobotsFetches:
+    return fetches_of(world)
 
 
-def gate_of(world: World) -> RobotsGate:
-    return RobotsGate(
-        world.frontier,
-        agent="krowlspider",
-        ttl=TTL,
-        patience=RetryLimits(retries=1, throttling=2),
-        crawl_delay_max=300.0,
-        wall=lambda: world.clocks.wall,
-    )
+def fetches_of(world: World) -> RobotsFetches:
+    return world.robots_fetches
 
 
-def robots_fetch_of(world: World, gate: RobotsGate, page: str = PAGE) -> RobotsFetch:
+def fetch_of(authority: str, host: Host) -> RobotsFetch:
+    return RobotsFetch(authority, host, f"{authority}/robots.txt")
+
+
+def robots_fetch_of(world: World, robots: RobotsFetches, page: str = PAGE) -> RobotsFetch:
     """The robots fetch for the page's authority, its host popped."""
     world.add(page)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    return gate.robots_fetch(page[: page.index("/", 8)], host)
+    return fetch_of(page[: page.index("/", 8)], host)
 
 
-def asked_again(world: World, gate: RobotsGate, host: Host) -> RobotsFetch:
+def asked_again(world: World, robots: RobotsFetches, host: Host) -> RobotsFetch:
     """The robots fetch for the page's authority, when what was known has expired."""
-    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-    return gate.robots_fetch(A, host)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    return fetch_of(A, host)
 
 
 def answer(
-    gate: RobotsGate,
+    robots: RobotsFetches,
     robots_fetch: RobotsFetch,
     status: int,
     body: bytes = b"",
     location: str | None = None,
 ) -> bool:
-    return gate.answered(robots_fetch, status, body, location)
+    robots.answered(robots_fetch, status, body, location)
+    return robots_fetch.is_away
 
 
 def test_a_host_that_asks_for_a_longer_delay_than_the_crawl_keeps_is_too_slow(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 300\n")
-    assert not gate.too_slow("a.test")
-    answer(gate, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 301\n")
-    assert gate.too_slow("a.test")
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 300\n")
+    assert not robots.gate.too_slow("a.test")
+    answer(robots, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 301\n")
+    assert robots.gate.too_slow("a.test")
 
 
-def test_invariant_3_an_authority_never_asked_is_unknown(gate: RobotsGate) -> None:
-    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+def test_invariant_3_an_authority_never_asked_is_unknown(robots: RobotsFetches) -> None:
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
-def test_the_rules_decide_and_give_the_host_its_crawl_delay(world: World, gate: RobotsGate) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
+def test_the_rules_decide_and_give_the_host_its_crawl_delay(
+    world: World, robots: RobotsFetches
+) -> None:
+    robots_fetch = robots_fetch_of(world, robots)
     assert robots_fetch.url == f"{A}/robots.txt"
-    assert not answer(gate, robots_fetch, 200, RULES)
-    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert not answer(robots, robots_fetch, 200, RULES)
+    assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     assert robots_fetch.host.rate.floor == 7.0
-    assert gate.verdict("https://a.test", "https://a.test/page") is Verdict.UNKNOWN
+    assert robots.gate.verdict("https://a.test", "https://a.test/page") is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
-def test_4xx_allows_everything(world: World, gate: RobotsGate, status: int) -> None:
-    answer(gate, robots_fetch_of(world, gate), status, b"User-agent: *\nDisallow: /")
-    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+def test_4xx_allows_everything(world: World, robots: RobotsFetches, status: int) -> None:
+    answer(robots, robots_fetch_of(world, robots), status, b"User-agent: *\nDisallow: /")
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
-def test_invariant_3_a_decision_expires(world: World, gate: RobotsGate) -> None:
-    answer(gate, robots_fetch_of(world, gate), 200, RULES)
+def test_invariant_3_a_decision_expires(world: World, robots: RobotsFetches) -> None:
+    answer(robots, robots_fetch_of(world, robots), 200, RULES)
     world.clocks.pass_(TTL - 1)
-    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
     world.clocks.pass_(1)
-    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
-def test_a_decision_outlives_the_process(world: World, gate: RobotsGate) -> None:
-    answer(gate, robots_fetch_of(world, gate), 200, RULES)
+def test_a_decision_outlives_the_process(world: World, robots: RobotsFetches) -> None:
+    answer(robots, robots_fetch_of(world, robots), 200, RULES)
     world.crash()
-    again = gate_of(world)
-    assert again.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert again.verdict(A, PAGE) is Verdict.ALLOWED
+    again = fetches_of(world)
+    assert again.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert again.gate.verdict(A, PAGE) is Verdict.ALLOWED
 
 
 @pytest.mark.parametrize(("status", "tries"), [(429, 2), (500, 1), (503, 2)])
 def test_a_host_in_trouble_is_asked_again_and_then_counts_as_disallowing_for_a_while(
-    world: World, gate: RobotsGate, status: int, tries: int
+    world: World, robots: RobotsFetches, status: int, tries: int
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
+    robots_fetch = robots_fetch_of(world, robots)
     for _ in range(tries):
-        assert not answer(gate, robots_fetch, status)
-        assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-        assert list(robots_fetch.host.robots_fetches) == [robots_fetch]
-        robots_fetch.host.robots_fetches.clear()
-    answer(gate, robots_fetch, status)
-    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
-    assert not robots_fetch.host.robots_fetches
+        assert not answer(robots, robots_fetch, status)
+        assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
+        assert list(robots_fetch.host.robots.fetches) == [robots_fetch]
+        robots_fetch.host.robots.fetches.clear()
+    answer(robots, robots_fetch, status)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    assert not robots_fetch.host.robots.fetches
     world.clocks.pass_(UNREACHABLE_TTL)
-    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
-def test_no_answer_is_tried_again_unless_that_is_pointless(world: World, gate: RobotsGate) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    gate.failed(robots_fetch, final=False)
-    assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-    robots_fetch.host.robots_fetches.clear()
-    gate.failed(robots_fetch, final=False)
-    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
-    other = robots_fetch_of(world, gate, f"{B}/")
-    gate.failed(other, final=True)
-    assert gate.verdict(B, f"{B}/") is Verdict.UNREACHABLE
+def test_no_answer_is_tried_again_unless_that_is_pointless(
+    world: World, robots: RobotsFetches
+) -> None:
+    robots_fetch = robots_fetch_of(world, robots)
+    robots.failed(robots_fetch, final=False)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    robots_fetch.host.robots.fetches.clear()
+    robots.failed(robots_fetch, final=False)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    other = robots_fetch_of(world, robots, f"{B}/")
+    robots.failed(other, final=True)
+    assert robots.gate.verdict(B, f"{B}/") is Verdict.UNREACHABLE
 
 
 def test_a_redirect_on_the_same_host_is_the_hosts_next_request(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    assert not answer(gate, robots_fetch, 301, location="/r.txt")
-    assert (robots_fetch.url, list(robots_fetch.host.robots_fetches)) == (
+    robots_fetch = robots_fetch_of(world, robots)
+    assert not answer(robots, robots_fetch, 301, location="/r.txt")
+    assert (robots_fetch.url, list(robots_fetch.host.robots.fetches)) == (
         f"{A}/r.txt",
         [robots_fetch],
     )
-    robots_fetch.host.robots_fetches.clear()
-    answer(gate, robots_fetch, 200, RULES)
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    robots_fetch.host.robots.fetches.clear()
+    answer(robots, robots_fetch, 200, RULES)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
 def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
+    robots_fetch = robots_fetch_of(world, robots)
     origin = robots_fetch.host
-    assert answer(gate, robots_fetch, 302, location=f"{B}/robots.txt")
-    assert list(origin.robots_fetches) == []
-    world.frontier.wait(origin, 0.25)
+    assert answer(robots, robots_fetch, 302, location=f"{B}/robots.txt")
+    assert list(origin.robots.fetches) == []
+    world.frontier.schedule.release(origin, 0.25)
     world.clocks.pass_(10)
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
-    assert (host.name, list(host.robots_fetches)) == ("b.test", [robots_fetch])
-    host.robots_fetches.clear()
-    assert world.frontier.pop_host() is None
-    assert not answer(gate, robots_fetch, 200, RULES)
-    assert origin.state is SchedulingState.RESTING
-    popped = world.frontier.pop_host()
+    assert (host.name, list(host.robots.fetches)) == ("b.test", [robots_fetch])
+    host.robots.fetches.clear()
+    assert world.frontier.schedule.pop() is None
+    assert not answer(robots, robots_fetch, 200, RULES)
+    assert origin.state is SchedulingState.SCHEDULED
+    popped = world.frontier.schedule.pop()
     assert popped is not None
     assert (popped.name, popped.rate.floor) == ("a.test", 7.0)
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert gate.verdict(B, f"{B}/private") is Verdict.DISALLOWED
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert robots.gate.verdict(B, f"{B}/private") is Verdict.DISALLOWED
     assert host.rate.floor == 7.0
 
 
 def test_a_redirect_back_home_from_another_host_ends_the_waiting(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 302, location=f"{B}/robots.txt")
-    world.frontier.wait(robots_fetch.host, 0.25)
-    world.frontier.host("b.test").robots_fetches.clear()
-    assert not answer(gate, robots_fetch, 302, location=f"{A}/r.txt")
-    assert robots_fetch.host.state is SchedulingState.RESTING
-    assert list(robots_fetch.host.robots_fetches) == [robots_fetch]
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 302, location=f"{B}/robots.txt")
+    world.frontier.schedule.release(robots_fetch.host, 0.25)
+    world.frontier.schedule.cache.get("b.test").robots.fetches.clear()
+    assert not answer(robots, robots_fetch, 302, location=f"{A}/r.txt")
+    assert robots_fetch.host.state is SchedulingState.SCHEDULED
+    assert list(robots_fetch.host.robots.fetches) == [robots_fetch]
 
 
-def test_after_five_redirects_robots_txt_counts_as_missing(world: World, gate: RobotsGate) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
+def test_after_five_redirects_robots_txt_counts_as_missing(
+    world: World, robots: RobotsFetches
+) -> None:
+    robots_fetch = robots_fetch_of(world, robots)
     for hop in range(5):
-        answer(gate, robots_fetch, 301, location=f"/{hop}")
-        robots_fetch.host.robots_fetches.clear()
-        assert gate.verdict(A, PAGE) is Verdict.UNKNOWN
-    answer(gate, robots_fetch, 301, location="/6")
-    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+        answer(robots, robots_fetch, 301, location=f"/{hop}")
+        robots_fetch.host.robots.fetches.clear()
+        assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
+    answer(robots, robots_fetch, 301, location="/6")
+    assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
 
 
 def test_the_longest_crawl_delay_of_http_and_https_holds_for_the_host(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 200, RULES)
-    answer(gate, gate.robots_fetch("https://a.test", robots_fetch.host), 404)
-    assert robots_fetch.host.rate.floor == gate.crawl_delay("a.test") == 7.0
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 200, RULES)
+    answer(robots, fetch_of("https://a.test", robots_fetch.host), 404)
+    assert robots_fetch.host.rate.floor == robots.gate.crawl_delay("a.test") == 7.0
 
 
 def test_an_unreachable_decision_does_not_outlive_the_process(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    gate.failed(robots_fetch_of(world, gate), final=True)
-    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    robots.failed(robots_fetch_of(world, robots), final=True)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNREACHABLE
     world.restart()
-    assert gate_of(world).verdict(A, PAGE) is Verdict.UNKNOWN
+    assert fetches_of(world).gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
     "location", [f"{B}/private/delete?id=1", f"{B}/other.txt", f"{A}/{'x' * 2048}"]
 )
 def test_a_redirect_to_another_hosts_pages_is_not_followed(
-    world: World, gate: RobotsGate, location: str
+    world: World, robots: RobotsFetches, location: str
 ) -> None:
-    assert not answer(gate, robots_fetch_of(world, gate), 301, location=location)
-    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+    assert not answer(robots, robots_fetch_of(world, robots), 301, location=location)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
 @pytest.mark.parametrize("location", [None, "ftp://a.test/robots.txt", "http://"])
 def test_a_redirect_to_nowhere_counts_as_missing(
-    world: World, gate: RobotsGate, location: str | None
+    world: World, robots: RobotsFetches, location: str | None
 ) -> None:
-    answer(gate, robots_fetch_of(world, gate), 301, location=location)
-    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+    answer(robots, robots_fetch_of(world, robots), 301, location=location)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
 # --- the last good copy ---
 
 
 @pytest.mark.parametrize("fail", [
-    lambda gate, robots_fetch: gate.failed(robots_fetch, final=True),
-    lambda gate, robots_fetch: [answer(gate, robots_fetch, 500) for _ in range(2)],
-    lambda gate, robots_fetch: [answer(gate, robots_fetch, 429) for _ in range(3)],
+    lambda robots, robots_fetch: robots.failed(robots_fetch, final=True),
+    lambda robots, robots_fetch: [answer(robots, robots_fetch, 500) for _ in range(2)],
+    lambda robots, robots_fetch: [answer(robots, robots_fetch, 429) for _ in range(3)],
 ])  # fmt: skip
 def test_while_the_server_fails_the_last_good_copy_decides(
-    world: World, gate: RobotsGate, fail: Callable[[RobotsGate, RobotsFetch], object]
+    world: World, robots: RobotsFetches, fail: Callable[[RobotsFetches, RobotsFetch], object]
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 200, RULES)
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
-    fail(gate, asked_again(world, gate, robots_fetch.host))
-    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    fail(robots, asked_again(world, robots, robots_fetch.host))
+    assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     assert robots_fetch.host.rate.floor == 7.0
 
 
-def test_the_last_good_copy_may_be_that_there_is_none(world: World, gate: RobotsGate) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 404)
+def test_the_last_good_copy_may_be_that_there_is_none(world: World, robots: RobotsFetches) -> None:
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 404)
     world.clocks.pass_(TTL)
-    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
-    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+    robots.failed(asked_again(world, robots, robots_fetch.host), final=True)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
-def test_a_server_that_fails_is_asked_again_now_and_then(world: World, gate: RobotsGate) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 200, RULES)
+def test_a_server_that_fails_is_asked_again_now_and_then(
+    world: World, robots: RobotsFetches
+) -> None:
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
     for _ in range(3):
-        gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
+        robots.failed(asked_again(world, robots, robots_fetch.host), final=True)
         world.clocks.pass_(UNREACHABLE_TTL - 1)
-        assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+        assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
         world.clocks.pass_(1)
     answer(
-        gate, asked_again(world, gate, robots_fetch.host), 200, b"User-agent: *\nDisallow: /page"
+        robots,
+        asked_again(world, robots, robots_fetch.host),
+        200,
+        b"User-agent: *\nDisallow: /page",
     )
-    assert gate.verdict(A, PAGE) is Verdict.DISALLOWED
+    assert robots.gate.verdict(A, PAGE) is Verdict.DISALLOWED
     world.clocks.pass_(TTL - 1)
-    assert gate.verdict(A, PRIVATE) is Verdict.ALLOWED
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
 def test_the_last_good_copy_ends_thirty_days_after_it_was_fetched(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 200, RULES)
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(LAST_GOOD_MAX - 10)
-    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
+    robots.failed(asked_again(world, robots, robots_fetch.host), final=True)
     world.clocks.pass_(9)
-    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
     world.clocks.pass_(1)
-    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
-    assert gate.verdict(A, PAGE) is Verdict.UNREACHABLE
+    robots.failed(asked_again(world, robots, robots_fetch.host), final=True)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNREACHABLE
 
 
 def test_a_restart_neither_forgets_the_last_good_copy_nor_asks_at_once(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 200, RULES)
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
-    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
+    robots.failed(asked_again(world, robots, robots_fetch.host), final=True)
     world.crash()
-    gate = gate_of(world)
+    robots = fetches_of(world)
     world.clocks.pass_(UNREACHABLE_TTL - 1)
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert gate.verdict(A, PAGE) is Verdict.ALLOWED
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
     world.clocks.pass_(1)
-    gate.failed(asked_again(world, gate, robots_fetch.host), final=True)
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    robots.failed(asked_again(world, robots, robots_fetch.host), final=True)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
 # --- who is told that it has come ---
@@ -322,12 +327,9 @@ NAMING = b"Sitemap: /1.xml\nUser-agent: *\nDisallow: /private\nSitemap: /2.xml\n
 NAMED = ["/1.xml", "/2.xml"]
 
 
-@pytest.fixture
-def come(gate: RobotsGate) -> list[tuple[str, list[str]]]:
+def come(world: World) -> list[tuple[str, list[str]]]:
     """The authorities whose robots.txt has come, and the sitemaps they name."""
-    come: list[tuple[str, list[str]]] = []
-    gate.come = lambda robots_fetch, sitemaps: come.append((robots_fetch.authority, sitemaps))
-    return come
+    return [(robots_fetch.authority, sitemaps) for robots_fetch, sitemaps in world.found]
 
 
 @pytest.mark.parametrize(
@@ -336,46 +338,44 @@ def come(gate: RobotsGate) -> list[tuple[str, list[str]]]:
 )
 def test_that_robots_txt_has_come_or_is_not_there_is_told_with_the_sitemaps_it_names(
     world: World,
-    gate: RobotsGate,
-    come: list[tuple[str, list[str]]],
+    robots: RobotsFetches,
     reply: tuple[int, str | None],
     named: list[str],
 ) -> None:
     status, location = reply
-    answer(gate, robots_fetch_of(world, gate), status, NAMING, location)
-    assert come == [(A, named)]
+    answer(robots, robots_fetch_of(world, robots), status, NAMING, location)
+    assert come(world) == [(A, named)]
 
 
 @pytest.mark.parametrize("status", [429, 503, None])
 @pytest.mark.parametrize("kept", [True, False])
 def test_that_robots_txt_cannot_be_had_is_not_told(
     world: World,
-    gate: RobotsGate,
-    come: list[tuple[str, list[str]]],
+    robots: RobotsFetches,
     status: int | None,
     kept: bool,
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
+    robots_fetch = robots_fetch_of(world, robots)
     if kept:
-        answer(gate, robots_fetch, 200, NAMING)
-        come.clear()
+        answer(robots, robots_fetch, 200, NAMING)
+        world.found.clear()
         world.clocks.pass_(TTL)
-        robots_fetch = asked_again(world, gate, robots_fetch.host)
+        robots_fetch = asked_again(world, robots, robots_fetch.host)
     for _ in range(3):
         if status is None:
-            gate.failed(robots_fetch, final=True)
+            robots.failed(robots_fetch, final=True)
         else:
-            answer(gate, robots_fetch, status, NAMING)
-    assert gate.verdict(A, PAGE) is (Verdict.ALLOWED if kept else Verdict.UNREACHABLE)
-    assert come == []
+            answer(robots, robots_fetch, status, NAMING)
+    assert robots.gate.verdict(A, PAGE) is (Verdict.ALLOWED if kept else Verdict.UNREACHABLE)
+    assert come(world) == []
 
 
 def test_a_robots_txt_known_from_another_host_is_told_for_the_one_that_redirects_to_it(
-    world: World, gate: RobotsGate, come: list[tuple[str, list[str]]]
+    world: World, robots: RobotsFetches
 ) -> None:
-    answer(gate, robots_fetch_of(world, gate, f"{B}/"), 200, NAMING)
-    answer(gate, robots_fetch_of(world, gate), 301, location=f"{B}/robots.txt")
-    assert come == [(B, NAMED), (A, NAMED)]
+    answer(robots, robots_fetch_of(world, robots, f"{B}/"), 200, NAMING)
+    answer(robots, robots_fetch_of(world, robots), 301, location=f"{B}/robots.txt")
+    assert come(world) == [(B, NAMED), (A, NAMED)]
 
 
 # --- one robots.txt of many hosts ---
@@ -386,131 +386,137 @@ LEADING = "http://leading.test/robots.txt"
 
 
 def crawl(
-    world: World, gate: RobotsGate, status: int | None, way: tuple[str, ...] = (SHARED,)
+    world: World, robots: RobotsFetches, status: int | None, way: tuple[str, ...] = (SHARED,)
 ) -> list[str]:
     """Fetch what is due until nothing is; return the URLs of robots.txt that were fetched. All
     redirect by this way to SHARED, which answers ``status``, or not at all (None)."""
     asked = []
     idle = 0
     while idle < 100:
-        host = world.frontier.pop_host()
+        host = world.frontier.schedule.pop()
         if host is None:
             idle += 1
             world.clocks.pass_(1)
             continue
-        robots_fetch = next_robots_fetch(world, gate, host)
+        robots_fetch = next_robots_fetch(world, robots, host)
         if robots_fetch is None:
-            world.frontier.defer(host)
+            world.frontier.schedule.deferral.defer(host)
             continue
         asked.append(robots_fetch.url)
         if robots_fetch.url != SHARED:
             further = way.index(robots_fetch.url) + 1 if robots_fetch.url in way else 0
-            hold = answer(gate, robots_fetch, 301, location=way[further])
+            answer(robots, robots_fetch, 301, location=way[further])
         elif status is None:
-            hold = gate.failed(robots_fetch, final=False)
+            robots.failed(robots_fetch, final=False)
         else:
-            hold = answer(gate, robots_fetch, status, RULES)
-        (world.frontier.wait if hold else world.frontier.release)(host, 0.25)
+            answer(robots, robots_fetch, status, RULES)
+        world.frontier.schedule.release(host, 0.25)
     return asked
 
 
-def next_robots_fetch(world: World, gate: RobotsGate, host: Host) -> RobotsFetch | None:
+def next_robots_fetch(world: World, robots: RobotsFetches, host: Host) -> RobotsFetch | None:
     """What the host is popped for; None when its page is decided on, which ends it here."""
-    if host.robots_fetches:
-        robots_fetch = host.robots_fetches.pop(0)
+    if host.robots.fetches:
+        robots_fetch = host.robots.fetches.pop(0)
         assert isinstance(robots_fetch, RobotsFetch)
         return robots_fetch
-    lease = world.frontier.pop(host)
+    lease = world.frontier.queues.pop(host)
     assert lease is not None
     authority = authority_of(lease.entry.url)
-    if gate.verdict(authority, lease.entry.url) is not Verdict.UNKNOWN:
+    if robots.gate.verdict(authority, lease.entry.url) is not Verdict.UNKNOWN:
         world.frontier.acknowledge(lease)
         return None
-    world.frontier.unpop(lease)
-    return gate.robots_fetch(authority, host)
+    world.frontier.queues.unpop(lease)
+    return fetch_of(authority, host)
 
 
-def verdicts(gate: RobotsGate) -> set[tuple[Verdict, Verdict]]:
+def verdicts(robots: RobotsFetches) -> set[tuple[Verdict, Verdict]]:
     return {
-        (gate.verdict(host, f"{host}/a"), gate.verdict(host, f"{host}/private")) for host in MANY
+        (robots.gate.verdict(host, f"{host}/a"), robots.gate.verdict(host, f"{host}/private"))
+        for host in MANY
     }
 
 
 def test_fifty_hosts_that_redirect_to_one_robots_txt_fetch_it_once(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
     world.add(*[f"{host}/private" for host in MANY])
-    asked = crawl(world, gate, 200)
+    asked = crawl(world, robots, 200)
     assert sorted(asked) == sorted([SHARED, *(f"{host}/robots.txt" for host in MANY)])
-    assert verdicts(gate) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
-    assert gate.verdict("http://shared.test", "http://shared.test/private") is Verdict.DISALLOWED
-    assert gate.waiting == 0
-    assert {world.frontier.host(host[7:]).rate.floor for host in MANY} == {7.0}
+    assert verdicts(robots) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
+    assert (
+        robots.gate.verdict("http://shared.test", "http://shared.test/private")
+        is Verdict.DISALLOWED
+    )
+    assert robots.waiting == 0
+    assert {world.frontier.schedule.cache.get(host[7:]).rate.floor for host in MANY} == {7.0}
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_redirect_that_fifty_hosts_come_by_is_asked_once(
-    world: World, gate: RobotsGate, at_once: bool
+    world: World, robots: RobotsFetches, at_once: bool
 ) -> None:
     way = (LEADING, "https://leading.test/robots.txt", SHARED)
     asked = []
     for part in [MANY] if at_once else [MANY[:1], MANY[1:]]:
         world.add(*[f"{host}/private" for host in part])
-        asked += crawl(world, gate, 200, way)
+        asked += crawl(world, robots, 200, way)
     assert sorted(asked) == sorted([*way, *(f"{host}/robots.txt" for host in MANY)])
-    assert verdicts(gate) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
+    assert verdicts(robots) == {(Verdict.ALLOWED, Verdict.DISALLOWED)}
     for authority in ("http://leading.test", "https://leading.test"):
-        assert gate.verdict(authority, f"{authority}/private") is Verdict.DISALLOWED
-    assert gate.waiting == 0
+        assert robots.gate.verdict(authority, f"{authority}/private") is Verdict.DISALLOWED
+    assert robots.waiting == 0
 
 
-def test_what_was_known_before_is_not_fetched_for_others(world: World, gate: RobotsGate) -> None:
-    robots_fetch = robots_fetch_of(world, gate, "http://shared.test/")
-    answer(gate, robots_fetch, 200, RULES)
+def test_what_was_known_before_is_not_fetched_for_others(
+    world: World, robots: RobotsFetches
+) -> None:
+    robots_fetch = robots_fetch_of(world, robots, "http://shared.test/")
+    answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(10)
-    assert not answer(gate, other := robots_fetch_of(world, gate), 301, location=SHARED)
-    assert (other.away, other.host.robots_fetches, robots_fetch.host.robots_fetches) == (
+    assert not answer(robots, other := robots_fetch_of(world, robots), 301, location=SHARED)
+    assert (other.is_away, other.host.robots.fetches, robots_fetch.host.robots.fetches) == (
         False,
         [],
         [],
     )
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
     world.clocks.pass_(TTL - 10)
-    assert gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
 
 
-def test_what_has_expired_is_fetched_again(world: World, gate: RobotsGate) -> None:
-    answer(gate, robots_fetch_of(world, gate, "http://shared.test/"), 200, RULES)
+def test_what_has_expired_is_fetched_again(world: World, robots: RobotsFetches) -> None:
+    answer(robots, robots_fetch_of(world, robots, "http://shared.test/"), 200, RULES)
     world.clocks.pass_(TTL)
-    assert answer(gate, robots_fetch_of(world, gate), 301, location=SHARED)
+    assert answer(robots, robots_fetch_of(world, robots), 301, location=SHARED)
 
 
 def test_http_and_https_that_have_one_robots_txt_fetch_it_once(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 301, location="https://a.test/robots.txt")
-    robots_fetch.host.robots_fetches.clear()
-    answer(gate, robots_fetch, 200, RULES)
-    assert gate.verdict("https://a.test", "https://a.test/private") is Verdict.DISALLOWED
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 301, location="https://a.test/robots.txt")
+    robots_fetch.host.robots.fetches.clear()
+    answer(robots, robots_fetch, 200, RULES)
+    assert robots.gate.verdict("https://a.test", "https://a.test/private") is Verdict.DISALLOWED
 
 
 def test_rules_from_elsewhere_on_a_host_are_not_those_of_the_host(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
-    robots_fetch = robots_fetch_of(world, gate)
-    answer(gate, robots_fetch, 301, location="https://a.test/r.txt")
-    robots_fetch.host.robots_fetches.clear()
-    answer(gate, robots_fetch, 200, RULES)
-    assert gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
-    assert gate.verdict("https://a.test", "https://a.test/private") is Verdict.UNKNOWN
+    robots_fetch = robots_fetch_of(world, robots)
+    answer(robots, robots_fetch, 301, location="https://a.test/r.txt")
+    robots_fetch.host.robots.fetches.clear()
+    answer(robots, robots_fetch, 200, RULES)
+    assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
+    assert robots.gate.verdict("https://a.test", "https://a.test/private") is Verdict.UNKNOWN
 
 
 def test_one_robots_txt_that_cannot_be_had_is_tried_for_all_at_once(
-    world: World, gate: RobotsGate
+    world: World, robots: RobotsFetches
 ) -> None:
     world.add(*[f"{host}/private" for host in MANY])
-    asked = crawl(world, gate, None)
+    asked = crawl(world, robots, None)
     assert asked.count(SHARED) == 2
-    assert verdicts(gate) == {(Verdict.UNREACHABLE, Verdict.UNREACHABLE)}
-    assert gate.waiting == 0
+    assert verdicts(robots) == {(Verdict.UNREACHABLE, Verdict.UNREACHABLE)}
+    assert robots.waiting == 0

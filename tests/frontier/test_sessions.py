@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.hosts.host import Health
-from krowlspider.frontier.hosts.scheduling import _TURNED_AWAY_MAX
-from krowlspider.frontier.hosts.sessions import SessionLimits
+from krowlspider.frontier.limits import SessionLimits
+from krowlspider.frontier.shares.calls import _TURNED_AWAY_MAX
 from krowlspider.urls.host import host_of
 from tests.frontier.conftest import LIMITS, TINY, World
 
@@ -58,10 +58,10 @@ def test_a_session_has_no_end_while_a_crowd_is_turned_away(world: World) -> None
     world = with_hosts(world)
     found = ""
     for _ in range(6):
-        world.frontier._turned_away = 0.0
+        world.frontier.schedule._calls._left = 0.0
         found += order(world, 1)
     assert found == "aaaaaa"
-    world.frontier._turned_away = _TURNED_AWAY_MAX
+    world.frontier.schedule._calls._left = _TURNED_AWAY_MAX
     assert order(world, 6) == "bbbccc"
 
 
@@ -86,7 +86,7 @@ def test_a_host_that_had_no_room_goes_on_when_there_is_room(
     world.clocks.pass_(0.25)
     # The first is due, and its domain has no room.
     assert world.fetch() == "http://c.test/1"
-    world.frontier.release(second.host, 0.25)
+    world.frontier.schedule.release(second.host, 0.25)
     world.clocks.pass_(0.25)
     assert world.fetch() == "http://a.s.test/1"
 
@@ -103,7 +103,7 @@ def test_a_host_for_which_room_was_made_goes_before_sessions(
     # The second has no room.
     assert world.fetch() == "http://c.test/1"
     world.clocks.pass_(0.25)
-    world.frontier.release(first.host, 0.25)
+    world.frontier.schedule.release(first.host, 0.25)
     assert world.fetch() == "http://b.s.test/1"
 
 
@@ -114,11 +114,11 @@ def test_robots_fetches_alone_are_no_session(world: World) -> None:
     assert lease is not None
     host = lease.host
     assert host.session == 1
-    while world.frontier.pop(host) is not None:
+    while world.frontier.queues.pop(host) is not None:
         pass
-    world.frontier.enqueue_robots_fetch(host.name, object())
-    world.frontier.release(host, 1.0)
-    assert len(world.frontier._sessions) == 0
+    world.frontier.schedule.enqueue_robots_fetch(host.name, object())
+    world.frontier.schedule.release(host, 1.0)
+    assert len(world.frontier.schedule._sessions) == 0
     assert host.session == 0
 
 
@@ -138,7 +138,9 @@ def test_no_session_shortens_a_wait(world: World) -> None:
     assert world.fetch(wait=4.0) is not None
     world.clocks.pass_(3.99)
     assert world.fetch() is None
-    assert world.frontier.next_due() == pytest.approx(world.frontier.now() + 0.01, abs=1e-5)
+    assert world.frontier.schedule.next_due() == pytest.approx(
+        world.frontier.now() + 0.01, abs=1e-5
+    )
     world.clocks.pass_(0.0101)
     assert world.fetch() is not None
 
@@ -149,8 +151,8 @@ def test_a_wait_that_another_frontier_has_handed_over_ends_a_session(world: Worl
     assert lease is not None
     # As `take_over` has it.
     lease.host.due = world.frontier.now() + 1000
-    world.frontier.release(lease.host, 0.25)
-    assert len(world.frontier._sessions) == 0
+    world.frontier.schedule.release(lease.host, 0.25)
+    assert len(world.frontier.schedule._sessions) == 0
 
 
 def test_a_wait_that_outlasts_the_connection_ends_a_session(world: World) -> None:
@@ -166,7 +168,7 @@ def test_a_host_in_trouble_has_no_session(world: World) -> None:
         found += lease.host.name[0]
         lease.host.rate.errors = 1
         lease.host.set_health(Health.BACKING_OFF)
-        world.frontier.release(lease.host, 0.25)
+        world.frontier.schedule.release(lease.host, 0.25)
         world.clocks.pass_(0.25)
     assert found == "abcabc"
 
@@ -180,13 +182,13 @@ def test_no_more_hosts_have_a_session_than_connections_are_kept(
     world.clocks.pass_(0.25)
     # Only the first goes on before those that have been due as long.
     assert order(world, 8) == "aabbbccc"
-    assert len(world.frontier._sessions) <= 1
+    assert len(world.frontier.schedule._sessions) <= 1
 
 
 def test_a_host_with_nothing_queued_has_none(world: World) -> None:
     world.add("http://a.test/1")
     world.fetch()
-    assert len(world.frontier._sessions) == 0
+    assert len(world.frontier.schedule._sessions) == 0
 
 
 @pytest.mark.parametrize("end", [World.restart, World.crash])
@@ -209,18 +211,19 @@ def test_a_host_in_a_session_that_is_another_nodes_is_held(world: World) -> None
     world.foreign.add("a.test")
     assert order(world, 12) == "bbbccc" * 2
     assert world.fetch() is None
-    assert world.frontier.held == 1
+    assert world.frontier.schedule.transitions.held == 1
     world.commit()
     # It need not stay in memory for long.
-    assert not world.frontier.host("a.test").pinned
+    host = world.frontier.schedule.cache.get("a.test")
+    assert not world.frontier.schedule.cache._is_pinned(host)
     world.foreign.clear()
-    world.gate.ring_changed()
+    world.robots_fetches.ring_changed()
     assert order(world, 5) == "a" * 5
 
 
 def test_the_hosts_of_sessions_are_counted_as_due(world: World) -> None:
     world.add("http://a.test/1", "http://a.test/2")
     world.fetch()
-    assert world.frontier.count_due() == 0
+    assert world.frontier.schedule.count_due() == 0
     world.clocks.pass_(0.3)
-    assert world.frontier.count_due() == 1
+    assert world.frontier.schedule.count_due() == 1

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.hosts import addresses, shares
-from krowlspider.frontier.hosts.host import Host, SchedulingState
-from krowlspider.frontier.hosts.sessions import SessionLimits
-from krowlspider.frontier.hosts.shares import places_of
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.frontier.hosts.table import SchedulingState
+from krowlspider.frontier.limits import MemoryLimits, SessionLimits
+from krowlspider.frontier.shares import addresses, shares
+from krowlspider.frontier.shares.names import places_of
 from tests.frontier.conftest import LIMITS, RULE, TINY, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.hosts.limits import Limits
+    from krowlspider.frontier.limits import Limits
     from krowlspider.frontier.store.store import Store
 
 SLOTS = 64
@@ -42,18 +44,18 @@ def test_an_ipv6_64_is_one_address_and_a_48_one_block(
     assert places_of(address) == places
 
 
-def opened(open_store: Callable[[], Store], limits: Limits = LIMITS, **caps: float) -> World:
+def opened(open_store: Callable[[], Store], limits: Limits = LIMITS, **caps: object) -> World:
     return World(open_store, limits=replace(limits, **caps))  # type: ignore[arg-type]
 
 
 def sent(world: World, address: str | None = None) -> Host | None:
     """The next host on its way to its address; None when there is none. Those without room are
     turned back."""
-    while (host := world.frontier.pop_host()) is not None:
+    while (host := world.frontier.schedule.pop()) is not None:
         where = address or address_of(host.name)
-        if world.frontier.reserve_address(host, where):
+        if world.frontier.schedule.reserve_address(host, where):
             return host
-        world.frontier.turn_back(host, where)
+        world.frontier.schedule.turn_back(host, where)
     return None
 
 
@@ -72,7 +74,7 @@ def all_sent(world: World, address: str | None = None) -> list[Host]:
 
 def answer(world: World, host: Host, latency: float = 0.1) -> None:
     """The host answers, and is asked again 0.25 s or more later."""
-    world.frontier.release(host, RULE.after_answer(host.rate, latency))
+    world.frontier.schedule.release(host, RULE.after_answer(host.rate, latency))
 
 
 def reached(world: World, count: int) -> list[str]:
@@ -89,14 +91,14 @@ def test_hosts_of_a_block_have_a_quarter_of_the_slots(open_store: Callable[[], S
     world.add(*(f"http://h{number}.test/" for number in range(40)))
     places = [f"192.0.2.{number}" for number in range(40)]
     there = []
-    while (host := world.frontier.pop_host()) is not None:
+    while (host := world.frontier.schedule.pop()) is not None:
         place = places[int(host.name[1:-5])]
-        if world.frontier.reserve_address(host, place):
+        if world.frontier.schedule.reserve_address(host, place):
             there.append(host)
         else:
-            world.frontier.turn_back(host, place)
+            world.frontier.schedule.turn_back(host, place)
     assert len(there) == SLOTS // 4
-    world.frontier.release(there[0], 5.0)
+    world.frontier.schedule.release(there[0], 5.0)
     assert len(all_sent(world, "192.0.2.200")) == 1
 
 
@@ -113,7 +115,7 @@ def test_a_crowd_leaves_slots_to_those_that_answer(open_store: Callable[[], Stor
     world.clocks.pass_(1)
     assert {host.name for host in all_sent(world)} == {*good}
     for name in good:
-        answer(world, world.frontier.host(name))
+        answer(world, world.frontier.schedule.cache.get(name))
     world.add(*(f"http://dead{number}.test/" for number in range(500)))
     crowd = all_sent(world)
     assert len(crowd) == SLOTS - SLOTS // 32 - 25
@@ -134,7 +136,7 @@ def test_a_crowd_has_the_slots_that_nobody_else_used(open_store: Callable[[], St
     world = opened(open_store, slots=SLOTS)
     good = reached(world, 40)
     for name in good:
-        world.frontier.host(name).due = world.frontier.now() + 1e6
+        world.frontier.schedule.cache.get(name).due = world.frontier.now() + 1e6
     world.add(*(f"http://dead{number}.test/" for number in range(500)))
     before = len(all_sent(world))
     for _ in range(120):
@@ -153,7 +155,7 @@ def test_slow_and_failing_hosts_are_of_the_crowd(
     assert len(all_sent(world)) == 20
     for number in range(60):
         world.add(f"http://slow{number}.test/")
-        host = world.frontier.host(f"slow{number}.test")
+        host = world.frontier.schedule.cache.get(f"slow{number}.test")
         host.rate.ema, host.rate.errors = latency, errors
     assert len(all_sent(world)) == SLOTS - SLOTS // 32 - 25
 
@@ -169,11 +171,11 @@ def test_who_waits_for_room_is_sent_once_each(
     found = []
     for _ in range(400):
         for host in all_sent(world, f"192.0.{len(found) % 7}.1"):
-            lease = world.frontier.pop(host)
+            lease = world.frontier.queues.pop(host)
             assert lease is not None
             found.append(lease.entry.url)
             world.frontier.acknowledge(lease)
-            world.frontier.release(host, 1.0)
+            world.frontier.schedule.release(host, 1.0)
         world.commit()
         world.clocks.pass_(0.1)
     assert sorted(found) == sorted(urls)
@@ -196,10 +198,10 @@ def test_twenty_thousand_that_wait_cost_one_look_each(open_store: Callable[[], S
                 answer(world, host)
     spent = time.process_time() - begun
     assert pops >= 3500
-    assert world.frontier._shares.waiting > 19_900
+    assert world.frontier.schedule.shares.waiting > 19_900
     # 12 µs a look and 20 µs a pop; to look at all of them every time would take minutes.
     assert spent < 5.0
-    assert not any(host.changed for host in world.frontier.hosts.values() if "dead" in host.name)
+    assert not any("dead" in name for name in world.frontier.schedule.cache._changed)
 
 
 def test_past_its_looks_a_pop_takes_sessions_only(open_store: Callable[[], Store]) -> None:
@@ -207,11 +209,11 @@ def test_past_its_looks_a_pop_takes_sessions_only(open_store: Callable[[], Store
     world = opened(open_store, slots=SLOTS, sessions=sessions)
     good = reached(world, 5)
     world.clocks.pass_(0.5)
-    world.frontier._turned_away = -1.0
-    world.frontier._turned_away_at = world.frontier.now()
+    world.frontier.schedule._calls._left = -1.0
+    world.frontier.schedule._calls._left_at = world.frontier.now()
     world.add("http://late.test/")
     assert {one.name for one in all_sent(world)} == {*good}
-    due = world.frontier.next_due()
+    due = world.frontier.schedule.next_due()
     assert due is not None
     assert due > world.frontier.now()
     world.clocks.pass_(0.05)
@@ -224,17 +226,16 @@ def test_a_pop_that_stops_at_its_looks_is_gone_on_with_at_once(
     """It finds nobody, and does not say that nobody is due."""
     world = opened(open_store, domain_concurrency=1)
     world.add(*(f"http://h{number}.full.test/" for number in range(2500)), "http://last.test/")
-    looks: list[str] = []
-    world.frontier.may_fetch = lambda domain: looks.append(domain) is None
+    looks = world.looked_at
     assert sent(world) is not None
     looked = [len(looks)]
     for _ in range(2):
-        assert world.frontier.pop_host() is None
-        due = world.frontier.next_due()
+        assert world.frontier.schedule.pop() is None
+        due = world.frontier.schedule.next_due()
         assert due is not None
         assert due <= world.frontier.now()
         looked.append(len(looks))
-    host = world.frontier.pop_host()
+    host = world.frontier.schedule.pop()
     assert host is not None
     assert host.name == "last.test"
     assert looked == [1, 1001, 2001]
@@ -271,7 +272,7 @@ def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[],
     world = paced(open_store, hosts=2)
     assert sent(world, "192.0.2.1") is not None
     assert sent(world, "192.0.2.1") is None
-    due = world.frontier.next_due()
+    due = world.frontier.schedule.next_due()
     assert due == pytest.approx(world.frontier.now() + 0.1)
     world.clocks.pass_(0.1)
     assert sent(world, "192.0.2.1") is not None
@@ -280,8 +281,10 @@ def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[],
 def refuse(world: World, host: Host, retry_after: float | None = None) -> float:
     """The host asks for rest; for how long its address does."""
     wait = RULE.after_throttling(host.rate, 0.01, retry_after, 0.0)
-    rest = world.frontier.refused_at_address(host, retry_after, 0.0)
-    world.frontier.release(host, wait)
+    rest = world.frontier.schedule.shares.addresses.refused(
+        host, retry_after, world.frontier.now(), 0.0
+    )
+    world.frontier.schedule.release(host, wait)
     return rest
 
 
@@ -289,7 +292,7 @@ def next_sent(world: World, address: str = "192.0.2.1") -> tuple[Host, float]:
     """The next host that is sent, and how long that took."""
     begun = world.frontier.now()
     while (host := sent(world, address)) is None:
-        due = world.frontier.next_due()
+        due = world.frontier.schedule.next_due()
         assert due is not None
         world.clocks.pass_(max(due - world.frontier.now(), 1e-6))
     return host, world.frontier.now() - begun
@@ -317,14 +320,14 @@ def test_the_limit_of_one_site_does_not_silence_its_neighbours(
     world = paced(open_store)
     first, second = next_sent(world)[0], next_sent(world)[0]
     for host in (first, first, second, first):
-        world.frontier.refused_at_address(host, 3600.0, 0.0)
+        world.frontier.schedule.shares.addresses.refused(host, 3600.0, world.frontier.now(), 0.0)
     for number in range(20):
         host, took = next_sent(world)
         assert took <= 0.2
         if number % 3:
             refuse(world, host, 3600.0)
         else:
-            world.frontier.answered_at_address(host, 0.01)
+            world.frontier.schedule.shares.addresses.answered(host, 0.01)
             answer(world, host)
 
 
@@ -358,7 +361,7 @@ def test_ten_answers_halve_the_backoff_of_an_address(open_store: Callable[[], St
     for _ in range(22):
         host, took = next_sent(world)
         waits.append(round(took, 3))
-        world.frontier.answered_at_address(host, 0.01)
+        world.frontier.schedule.shares.addresses.answered(host, 0.01)
         answer(world, host)
     assert waits == [0.4] * 11 + [0.2] * 10 + [0.1]
 
@@ -370,43 +373,44 @@ def test_so_many_addresses_are_remembered(
     world = opened(open_store, address_delay=0.1)
     world.add(*(f"http://h{number}.test/" for number in range(50)))
     assert len(all_sent(world)) == 50
-    assert len(world.frontier._shares.addresses._known) == 10
+    assert len(world.frontier.schedule.shares.addresses._known) == 10
 
 
 def test_two_thousand_names_at_one_address_are_turned_back_once_each(
     open_store: Callable[[], Store],
 ) -> None:
     """Their address is not known before, also where memory has forgotten them meanwhile."""
-    world = opened(open_store, address_delay=0.1, hosts_in_memory=100, blocked=10, slots=256)
+    memory = MemoryLimits(hosts=100, blocked=10)
+    world = opened(open_store, address_delay=0.1, memory=memory, slots=256)
     world.add(*(f"http://h{number}.test/" for number in range(2000)))
     turned_back = 0
     found: list[Host] = []
     for _ in range(300):
-        while (host := world.frontier.pop_host()) is not None:
-            if world.frontier.reserve_address(host, "192.0.2.1"):
+        while (host := world.frontier.schedule.pop()) is not None:
+            if world.frontier.schedule.reserve_address(host, "192.0.2.1"):
                 found.append(host)
                 answer(world, host)
             else:
                 turned_back += 1
-                world.frontier.turn_back(host, "192.0.2.1")
+                world.frontier.schedule.turn_back(host, "192.0.2.1")
         world.clocks.pass_(0.1)
     assert turned_back < 2010
     assert 295 <= len(found) <= 301
 
 
 def test_a_host_in_line_by_its_name_can_leave(open_store: Callable[[], Store]) -> None:
-    world = opened(open_store, domain_concurrency=1, blocked=0)
+    world = opened(open_store, domain_concurrency=1, memory=MemoryLimits(blocked=0))
     world.add("http://a.d.test/", "http://b.d.test/")
-    first = world.frontier.pop_host()
+    first = world.frontier.schedule.pop()
     assert first is not None
-    assert world.frontier.pop_host() is None
-    other = world.frontier.host("b.d.test")
-    assert other.state is SchedulingState.RESTING
-    world.frontier.seal("b.d.test")
-    world.frontier.release(first, 1.0)
-    assert world.frontier.pop_host() is None
-    world.frontier.unseal(other)
-    assert world.frontier.pop_host() is other
+    assert world.frontier.schedule.pop() is None
+    other = world.frontier.schedule.cache.get("b.d.test")
+    assert other.state is SchedulingState.SCHEDULED
+    world.frontier.schedule.ownership.seal("b.d.test")
+    world.frontier.schedule.release(first, 1.0)
+    assert world.frontier.schedule.pop() is None
+    world.frontier.schedule.ownership.unseal(other)
+    assert world.frontier.schedule.pop() is other
 
 
 # --- where hosts were found ---
@@ -455,7 +459,7 @@ def test_hosts_of_other_origins_do_not_wait_behind_those_of_one(
     assert all_sent(world) == []
     found(world, "other.test", "http://new.test/")
     assert all_sent(world) == []
-    world.frontier.release(crowd[-1], 5.0)
+    world.frontier.schedule.release(crowd[-1], 5.0)
     assert [host.name for host in all_sent(world)] == ["new.test"]
 
 
@@ -467,10 +471,13 @@ def test_an_origin_is_kept_over_a_restart_and_is_a_domain(open_store: Callable[[
     found(world, "", "http://seed.test/")
     world.commit()
     world.restart()
-    origins = [world.frontier.host(f"{name}.test").origin for name in ("a", "b", "c", "seed")]
+    origins = [
+        world.frontier.schedule.cache.get(f"{name}.test").shares.origin
+        for name in ("a", "b", "c", "seed")
+    ]
     assert origins[0] == origins[1]
     assert len({*origins}) == 3
-    assert origins[3] == world.frontier.host("deep.hub.test").origin == 0
+    assert origins[3] == world.frontier.schedule.cache.get("deep.hub.test").shares.origin == 0
     assert None not in [world.fetch() for _ in range(5)]
 
 
@@ -478,22 +485,23 @@ def test_a_host_that_gave_ten_pages_counts_for_itself(open_store: Callable[[], S
     world = opened(open_store, slots=SLOTS)
     found(world, "hub.test", *(f"http://h{number}.test/" for number in range(40)))
     for number in range(40):
-        host = world.frontier.host(f"h{number}.test")
-        host.done, host.rate.ema = 10, 0.1
-    assert not any(place[0] == "^" for host in all_sent(world) for place in host.places)
+        host = world.frontier.schedule.cache.get(f"h{number}.test")
+        host.queue.done, host.rate.ema = 10, 0.1
+    assert not any(place[0] == "^" for host in all_sent(world) for place in host.shares.places)
 
 
 def test_a_record_from_before_origins_is_read_as_it_was() -> None:
-    host = Host("a.test", done=3)
-    host.append(0)
-    before = host.encode()
+    host = Host("a.test")
+    host.queue.done = 3
+    host.queue.append(0)
+    before = encode_host(host)
     assert before[0] == 2
-    again = Host.decode("a.test", before)
-    assert (again.origin, again.done, again.queued) == (0, 3, 1)
-    again.origin = 0xFFFFFFFF
-    after = Host.decode("a.test", again.encode())
-    assert (after.origin, after.done, after.queued) == (0xFFFFFFFF, 3, 1)
-    assert after.queues[0].tail == 1
+    again = decode_host("a.test", before)
+    assert (again.shares.origin, again.queue.done, again.queue.queued) == (0, 3, 1)
+    again.shares.origin = 0xFFFFFFFF
+    after = decode_host("a.test", encode_host(again))
+    assert (after.shares.origin, after.queue.done, after.queue.queued) == (0xFFFFFFFF, 3, 1)
+    assert after.queue.levels[0].tail == 1
 
 
 def test_a_domain_behind_a_full_origin_leaves_the_others_their_turns(
@@ -518,20 +526,20 @@ def test_a_domain_behind_a_full_origin_leaves_the_others_their_turns(
         for host in there:
             answer(world, host)
         world.clocks.pass_(1)
-    assert world.frontier._turned_away > 0
+    assert world.frontier.schedule._calls._left > 0
 
 
 def test_a_crowd_goes_on_after_a_probe_took_who_was_called(open_store: Callable[[], Store]) -> None:
     world = opened(open_store, slots=16)
     world.add(*(f"http://h{number}.test/" for number in range(40)))
     there = all_sent(world)
-    first = world.frontier._shares._lines["?"][0]
-    world.frontier.release(there.pop(), 1000.0)
-    world.frontier._call_waiting(world.frontier.now())
-    probe = world.frontier.pop_named(first)
+    first = world.frontier.schedule.shares._lines["?"][0]
+    world.frontier.schedule.release(there.pop(), 1000.0)
+    world.frontier.schedule._calls.call_at_pop(world.frontier.now())
+    probe = world.frontier.schedule.pop_named(first)
     assert probe is not None
     for host in (probe, *there):
-        world.frontier.release(host, 1000.0)
+        world.frontier.schedule.release(host, 1000.0)
     world.clocks.pass_(1)
     assert len(all_sent(world)) == 16
 
@@ -548,9 +556,9 @@ def test_an_address_that_rests_is_called_at_its_end_though_all_have_left(
         world.clocks.pass_(0.2)
     assert len(there) == 3
     for host in there:
-        world.frontier.refused_at_address(host, 60.0, 0.0)
+        world.frontier.schedule.shares.addresses.refused(host, 60.0, world.frontier.now(), 0.0)
     for host in there:
-        world.frontier.release(host, 1000.0)
+        world.frontier.schedule.release(host, 1000.0)
     assert sent(world, "192.0.2.1") is None
     world.clocks.pass_(61)
     assert sent(world, "192.0.2.1") is not None
@@ -562,7 +570,7 @@ def test_a_line_whose_call_was_lost_is_called_within_a_second(
     world = opened(open_store, domain_concurrency=1)
     world.add("http://a.shared.test/", "http://b.shared.test/")
     (host,) = all_sent(world)
-    world.frontier._shares.leave_flight(host)
+    world.frontier.schedule.shares.leave_flight(host)
     assert sent(world) is None
     world.clocks.pass_(1.1)
     assert sent(world) is not None

@@ -27,7 +27,7 @@ from krowlspider.fetch.http.head import parse_head
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.handover.chunks import BadChunk, read_chunk
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.record import decode_host
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
 from krowlspider.urls.canonical import identity, normalise
@@ -186,7 +186,7 @@ def _chunk(data: bytes) -> None:
 def _value(data: bytes) -> None:
     for decode_value in (
         partial(Entry.decode, host="www.example.com"),
-        partial(Host.decode, "www.example.com"),
+        partial(decode_host, "www.example.com"),
         RobotsRecord.decode,
     ):
         with suppress(*_UNREADABLE):

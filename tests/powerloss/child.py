@@ -1,7 +1,7 @@
-"""``python -m tests.powerloss.child crawl ...``: the scrapy command, with a journal of what has
-reached the disk.
+"""``python -m tests.powerloss.child OPTIONS crawl ...``: the scrapy command, with a journal of what
+has reached the disk.
 
-The environment variable WATCH is a JSON object: ``journal``, the file to append to;
+OPTIONS is a JSON object: ``journal``, the file to append to;
 ``write_buffer``, LevelDB's, in bytes; ``save_every``, the new keys after which the seen filter is
 saved, 0 for the ordinary number; and ``die_between_logs``: whether tables are kept from being
 written, so that the old log stays when a new one begins, and the process kills itself when the
@@ -31,7 +31,7 @@ from scrapy.cmdline import execute
 from krowlspider.frontier.seen import seen_set
 from krowlspider.frontier.store.schema import QUEUE
 
-OPTIONS: dict[str, Any] = json.loads(os.environ["WATCH"])
+OPTIONS: dict[str, Any] = json.loads(sys.argv.pop(1))
 _journal = os.open(OPTIONS["journal"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 _fsync = os.fsync
 _open_db = plyvel.DB

@@ -22,15 +22,20 @@ BUFFER = 32 * 1024 * 1024
 
 
 class Loss(Enum):
-    """What becomes of bytes, and of names, that were not synced."""
+    """What becomes of bytes, and of names, that were not synced.
 
-    CUT = (
-        "cut"  # all are gone, but a file that was synced keeps its name, as on ext4, XFS and Btrfs
-    )
-    NAMES = "names"  # all are gone: only a sync of its folder keeps a name, which is all that POSIX promises
-    PART = "part"  # some bytes of each file have reached the disk, by chance, and some of the names
-    ZEROS = "zeros"  # as in CUT, but files have their lengths, with zeros for what is gone
-    TORN = "torn"  # as in PART, but files have their lengths: a record may be half there
+    - CUT: all are lost. A file that was synced keeps its name, as on ext4, XFS and Btrfs.
+    - NAMES: all are lost. Only a sync of its folder keeps a name, which is all that POSIX promises.
+    - PART: some bytes of each file have reached the disk, by chance, and some of the names.
+    - ZEROS: as CUT, but files keep their lengths, with zeros for the lost bytes.
+    - TORN: as PART, but files keep their lengths: a record may be half there.
+    """
+
+    CUT = "cut"
+    NAMES = "names"
+    PART = "part"
+    ZEROS = "zeros"
+    TORN = "torn"
 
 
 @dataclass
@@ -50,8 +55,9 @@ class WatchedCrawl(Crawl):
             "die_between_logs": self.die_between_logs,
         }
         command = super().command()
-        command[command.index("scrapy")] = "tests.powerloss.child"
-        return ["env", f"WATCH={json.dumps(watch)}", *command]
+        at = command.index("scrapy")
+        command[at : at + 1] = ["tests.powerloss.child", json.dumps(watch)]
+        return command
 
 
 @dataclass

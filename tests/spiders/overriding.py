@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 HERE = "tests.spiders.overriding"
+# Keys by which a request leaves Scrapy's limits.
+OWN_META = {"download_slot": "mine", "download_delay": 0, "dont_obey_robotstxt": True}
 
 
 class OwnScheduler(Scheduler):
@@ -81,4 +83,4 @@ class OverridingSpider(scrapy.Spider):
     def parse(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url}
         for link in response.css("a::attr(href)").getall():
-            yield response.follow(link)
+            yield response.follow(link, meta=OWN_META, headers={"User-Agent": "someone else"})

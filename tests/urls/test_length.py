@@ -14,7 +14,7 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from krowlspider.cluster.transport.message import BadMessage, decode
-from krowlspider.frontier.admin.export import BadLine, read_entry
+from krowlspider.frontier.entry import EntryLine
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.length import (
     _AUTHORITY,
@@ -124,8 +124,8 @@ def test_costly_hosts_are_refused_in_seeds_and_messages() -> None:
             parse_seed(url.encode())
         with pytest.raises(BadMessage):
             decode(b'{"url": "%b"}' % url.encode())
-        with pytest.raises(BadLine):
-            read_entry({"url": url}, url_max=2048)
+        with pytest.raises(ValueError, match="not an http or https URL"):
+            EntryLine(url=url).entry(url_max=2048)
 
     assert seconds(refused) < 0.005
 

@@ -12,6 +12,8 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from krowlspider.internals.redis import cut
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -139,9 +141,7 @@ class RedisConnection:
 
     async def close(self) -> None:
         """It may be used again."""
-        if (writer := self._connection._writer) is not None:
-            # No word of goodbye is waited for, as TLS has one, nor sent to a server that takes none.
-            writer.transport.abort()
+        cut(self._connection)
         await self._connection.disconnect(nowait=True)
 
 

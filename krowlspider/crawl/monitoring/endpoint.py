@@ -89,6 +89,16 @@ class Endpoint(web.Server):
         address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return address
 
+    async def serve(self, host: str, ports: range) -> None:
+        """Listen as `open`, and log the URL, or that nothing is served."""
+        try:
+            address, port = await self.open(host, ports)
+        except OSError as error:
+            _logger.warning("There are no metrics for Prometheus: %s", error)
+        else:
+            shown = f"[{address}]" if ":" in address else address
+            _logger.info("Metrics for Prometheus at http://%s:%d%s", shown, port, self._path)
+
     def close(self) -> None:
         """Stop listening, and close all connections."""
         if self._server is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
+from collections import Counter
+from math import inf
 
 # Seconds between two planned times of the timer.
 INTERVAL = 0.02
@@ -10,41 +11,26 @@ INTERVAL = 0.02
 _UNITS = 10_000
 # Longer durations count as 100 s.
 _HIGHEST = 100 * _UNITS
-# Buckets for each doubling, so that none is wider than 1/16 of its values (the idea of
-# HdrHistogram).
-_STEPS_BITS = 4
-_STEPS = 1 << _STEPS_BITS
 
 
-def _bucket(units: int) -> int:
-    """Return the bucket of a value.
-
-    Below 32 each unit has its own. From there the highest five bits decide.
-    """
-    shift = max(0, units.bit_length() - _STEPS_BITS - 1)
-    return (shift << _STEPS_BITS) + (units >> shift)
-
-
-def _top(bucket: int) -> int:
-    """Return the most units that a bucket counts."""
-    shift = max(0, (bucket >> _STEPS_BITS) - 1)
-    return ((bucket - (shift << _STEPS_BITS) + 1) << shift) - 1
+def _top(units: int) -> int:
+    """Return the most units that are counted together with these: three digits are told apart."""
+    step: int = 10 ** max(0, len(str(units)) - 3)
+    return units // step * step + step - 1
 
 
 class Histogram:
-    """Counts durations up to 100 s, in 2 kB however many there are."""
-
-    __slots__ = ("_counts", "_most", "count")
+    """Counts durations up to 100 s, in 4,600 buckets at most."""
 
     def __init__(self) -> None:
-        self._counts = array("Q", bytes(8 * (_bucket(_HIGHEST) + 1)))
+        self._counts: Counter[int] = Counter()
         self._most = 0
         self.count = 0
 
     def record(self, seconds: float) -> None:
         """Count one duration; a negative one counts as 0."""
         units = min(max(0, int(seconds * _UNITS)), _HIGHEST)
-        self._counts[_bucket(units)] += 1
+        self._counts[_top(units)] += 1
         self._most = max(self._most, units)
         self.count += 1
 
@@ -56,33 +42,37 @@ class Histogram:
     def quantile_ms(self, per_mille: int) -> float:
         """Return the ms that ``per_mille`` in a thousand durations did not exceed.
 
-        The value is at most 1/16 too high; it is 0 when nothing was counted. ``per_mille`` is 1 to
+        The value is at most 1/100 too high; it is 0 when nothing was counted. ``per_mille`` is 1 to
         1000: 500 is the median.
         """
         rank = -(-self.count * per_mille // 1000)
-        for bucket, count in enumerate(self._counts):
+        for top, count in sorted(self._counts.items()):
             rank -= count
             if rank <= 0:
-                return 1000 * min(_top(bucket), self._most) / _UNITS
-        raise AssertionError("the counts are not their sum")
+                return 1000 * min(top, self._most) / _UNITS
+        return 0.0
 
 
 class Lateness:
-    """Records how late a timer is that is planned every INTERVAL, in total and since `renew`.
+    """Records how late a timer is that is planned every INTERVAL, in total and of late.
 
     A planned time that passes during a stall counts too, with the lateness of the loop at that
     time. Otherwise a stall of ten seconds would count once, like a timer that ran on time.
+    ``renewal`` is the seconds after which what is recent begins anew.
     """
 
-    def __init__(self, now: float):
+    def __init__(self, now: float, renewal: float = inf):
         self.planned = now + INTERVAL
         self.whole = Histogram()
         self.recent = Histogram()
+        self._renewal = renewal
+        self._renew_at = now + renewal
 
-    def met(self, now: float) -> None:
+    def met(self, now: float) -> dict[str, float]:
         """Record that the planned timer has run at ``now``.
 
-        Afterwards ``planned`` is the next time that has not passed.
+        Afterwards ``planned`` is the next time that has not passed. Return the stats to publish:
+        all of them when what is recent begins anew, else none.
         """
         late = max(0.0, now - self.planned)
         passed = int(late / INTERVAL)
@@ -91,8 +81,21 @@ class Lateness:
         for missed in range(min(passed, int(_HIGHEST / _UNITS / INTERVAL)) + 1):
             self.whole.record(late - missed * INTERVAL)
             self.recent.record(late - missed * INTERVAL)
-
-    def renew(self) -> Histogram:
-        """Return the durations recorded since the last call, and start a new histogram."""
+        if now < self._renew_at:
+            return {}
+        self._renew_at = now + self._renewal
         recent, self.recent = self.recent, Histogram()
-        return recent
+        return {
+            **self.figures(),
+            "krowl/loop/recent_lag_p99_ms": recent.quantile_ms(990),
+            "krowl/loop/recent_lag_max_ms": recent.max_ms,
+        }
+
+    def figures(self) -> dict[str, float]:
+        """Return the stats of the whole run."""
+        return {
+            "krowl/loop/lag_p50_ms": self.whole.quantile_ms(500),
+            "krowl/loop/lag_p99_ms": self.whole.quantile_ms(990),
+            "krowl/loop/lag_p999_ms": self.whole.quantile_ms(999),
+            "krowl/loop/lag_max_ms": self.whole.max_ms,
+        }

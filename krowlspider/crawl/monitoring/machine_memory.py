@@ -12,7 +12,6 @@ _TREE = Path("/sys/fs/cgroup")
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

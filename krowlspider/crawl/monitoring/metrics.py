@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client import CollectorRegistry, Info, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ HELP = {
     "krowl/seeds/bad_count": "Seed lines skipped as bad.",
     "krowl/seeds/read_count": "Seed lines read.",
     "krowl/seen/expected_losses": "URLs that the seen filter took for known, at most.",
-    "krowl/seen/false_positives_count": "Times that the seen filter was wrong, and was looked over.",
+    "krowl/seen/false_positives_count": "Mistakes of the seen filter that were found.",
     "krowl/seen/fill": "Part of the seen filter that is full, 0 to 1.",
     "krowl/seen/keys": "URLs in the seen set.",
     "krowl/seen/layers": "Layers of the seen filter.",
@@ -190,17 +190,9 @@ def registry(stats: Callable[[], Mapping[str, Any]], about: Mapping[str, str]) -
     """
     made = CollectorRegistry()
     made.register(StatsCollector(stats))
-    made.register(_About(about))
+    Info("krowl_crawl", "What crawl this is.", registry=made).info(dict(about))
     ProcessCollector(registry=made)
     return made
-
-
-class _About(Collector):
-    def __init__(self, labels: Mapping[str, str]):
-        self._labels = dict(labels)
-
-    def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("krowl_crawl", "What crawl this is.", self._labels)
 
 
 def text(registry: CollectorRegistry) -> bytes:

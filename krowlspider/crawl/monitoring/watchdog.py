@@ -1,12 +1,9 @@
-"""The watchdog process: sees that one step holds the event loop of a crawl, and logs the step.
+"""The watchdog process: logs which step holds the event loop of a crawl.
 
 A thread would not see it: a call in C that keeps the interpreter lock stops all Python threads and
-all signal handlers. This process maps the file of the crawl's mark, receives the number of each
-signal, and writes to the same log. If a signal to stop waits while a step holds the loop, it kills
-the crawl.
-
-An interpreter without packages runs it from its source, which takes 5 MB. So it imports only the
-standard library.
+all signal handlers. If a signal to stop waits while a step holds the loop, the process kills the
+crawl. An interpreter without packages runs it from its source, so it imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -46,8 +43,8 @@ _FRAME = re.compile(rb'File "([^"]*)", line (\d+) in (\S+)')
 class Hold:
     """A hold of the event loop.
 
-    ``seconds`` is the time for which the loop has not turned. ``steady`` is the part of it for
-    which the mark has been the same.
+    ``seconds`` is the time for which the loop has not turned, ``steady`` the part of it with the
+    same mark.
     """
 
     def __init__(self) -> None:
@@ -88,10 +85,9 @@ class Hold:
         return None if self.steady < HELD - LOOK else _read_mark(self.mark)
 
     def strands(self, signalled: float) -> bool:
-        """Return whether a signal to stop waits in vain.
+        """Return whether a signal to stop, which came at ``signalled`` (0: none), waits in vain.
 
-        ``signalled`` is when it came, 0 for none. The crawl has received a signal that came before
-        the loop last turned, and closing may take long. No page may take so long.
+        A crawl that received the signal may take long to close, but no page may take so long.
         """
         if not (self.is_long and signalled):
             return False
@@ -111,11 +107,9 @@ class Watchdog:
     """Watches process ``pid``.
 
     ``mark`` is the file of the mark; ``mark_at`` and ``beat_at`` are offsets in it. ``notes`` is
-    the file of holds. ``stack_signal`` makes the crawl write a stack to ``stack``.
-
-    ``wake``, ``stack``, ``log`` and ``loop`` are file descriptors. Signals come from ``wake``; one
-    byte for each hold goes back to the crawl there. Each signal is passed on to ``loop``, unless it
-    is -1.
+    the file of holds. ``stack_signal`` makes the crawl write a stack to ``stack``. ``wake``,
+    ``stack``, ``log`` and ``loop`` are file descriptors. Signals come from ``wake`` and are passed
+    on to ``loop``, unless it is -1; one byte for each hold goes back through ``wake``.
     """
 
     def __init__(
@@ -141,7 +135,7 @@ class Watchdog:
         # When a signal to stop last came, and its number.
         self._signalled = 0.0
         self._signal = 0
-        self._told = False
+        self._is_logged = False
         self._noted = 0
 
     def run(self) -> None:
@@ -177,18 +171,18 @@ class Watchdog:
         hold = self._hold
         (beat,) = _BEAT.unpack_from(self._map, self._beat_at)
         lasted = hold.look(beat, self._map[self._mark_at : self._beat_at], passed)
-        if self._told and lasted:
-            self._say("INFO", f"The event loop is free again after {lasted:.0f} s")
-        self._told = self._told and hold.is_long
+        if self._is_logged and lasted:
+            self._log_line("INFO", f"The event loop is free again after {lasted:.0f} s")
+        self._is_logged &= hold.is_long
         if not hold.is_long:
             return
-        if not self._told:
-            self._told = True
-            self._tell()
+        if not self._is_logged:
+            self._is_logged = True
+            self._report()
         if hold.strands(self._signalled):
             self._kill()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         host, url = self._hold.culprit or ("", "")
         if host:
             self._note(host, url)
@@ -198,10 +192,10 @@ class Watchdog:
         what = f"{url} (host {host})" if url else f"work on host {host}" if host else "no one page"
         end = "; the second time sets the host aside at the next start" if host else ""
         seconds = self._hold.seconds - LOOK
-        self._say(
+        self._log_line(
             "WARNING",
-            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}: nothing is fetched meanwhile. SIGINT"
-            f" ends the crawl all the same{end}",
+            f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}:"
+            f" nothing is fetched meanwhile. SIGINT ends the crawl all the same{end}",
         )
 
     def _note(self, host: str, url: str) -> None:
@@ -218,32 +212,26 @@ class Watchdog:
             # The stack usually comes in one read. If not, the innermost frames come first.
             time.sleep(_STACK / 10)
             dump = os.read(self._stack, 65_536)
-        frames = _FRAME.findall(dump)[:_FRAMES]
-        return (
-            " < ".join(
-                f"{'/'.join(_text(path).split('/')[-2:])}:{_text(line)} {_text(name)}"
-                for path, line, name in frames
-            )
-            or "an unknown place"
-        )
+        frames = [
+            f"{'/'.join(_text(path).split('/')[-2:])}:{_text(line)} {_text(name)}"
+            for path, line, name in _FRAME.findall(dump)[:_FRAMES]
+        ]
+        return " < ".join(frames) or "an unknown place"
 
     def _kill(self) -> NoReturn:
-        self._say(
+        self._log_line(
             "ERROR",
-            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by kill -9. What was"
-            " committed is on disk, and the next start goes on",
+            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by"
+            " kill -9. What was committed is on disk, and the next start goes on",
         )
         os.kill(self._pid, signal.SIGKILL)
         # The first process of a container cannot be killed from inside. Do not try again and log
         # each second.
         sys.exit()
 
-    def _say(self, level: str, text: str) -> None:
-        moment = time.strftime("%Y-%m-%d %H:%M:%S")
-        os.write(
-            self._log,
-            f"{moment} [krowlspider.crawl.monitoring.watchdog] {level}: {text}\n".encode(),
-        )
+    def _log_line(self, level: str, text: str) -> None:
+        source = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [krowlspider.crawl.monitoring.watchdog]"
+        os.write(self._log, f"{source} {level}: {text}\n".encode())
 
 
 def _text(part: bytes) -> str:

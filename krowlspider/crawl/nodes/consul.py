@@ -22,10 +22,10 @@ from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
 from krowlspider.cluster.transport.inbox import Inbox
+from krowlspider.crawl.archiving.provenance import own_address
 from krowlspider.crawl.nodes.node import BEAT, Crawl, Node
-from krowlspider.crawl.provenance import own_address
 from krowlspider.frontier.handover.chunks import BadChunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:

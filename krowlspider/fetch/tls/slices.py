@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
 
-    from krowlspider.fetch.tls.channel import Channel
-
 # CPU seconds of TLS in one turn of the loop, exceeded by one slice at most: some 30 handshakes.
 TURN = 0.02
+
+
+class Sliced(Protocol):
+    """A `Channel` with received bytes, to be processed in slices."""
+
+    @property
+    def pending(self) -> bool: ...
+    @property
+    def is_light(self) -> bool: ...
+    def step(self) -> float: ...
+    def set_waiting(self, waiting: bool) -> None: ...
 
 
 class Slices:
@@ -23,11 +32,11 @@ class Slices:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[Channel] = deque()
+        self._waiting: deque[Sliced] = deque()
         self._left = TURN
         self._turning = False
 
-    def work(self, channel: Channel) -> None:
+    def work(self, channel: Sliced) -> None:
         """Process the bytes that a channel has received, now or in later turns of the loop."""
         while channel.pending:
             if self._waiting or self._left <= 0.0:
@@ -36,13 +45,13 @@ class Slices:
                 return
             self._step(channel)
 
-    def go_on(self, channel: Channel) -> None:
+    def go_on(self, channel: Sliced) -> None:
         """Process the bytes left over from a channel's last read, then let it receive again."""
         self.work(channel)
         if not channel.pending:
             channel.set_waiting(False)
 
-    def _step(self, channel: Channel) -> None:
+    def _step(self, channel: Sliced) -> None:
         self._left -= channel.step()
         # Not scheduled in each turn: a loop with a callback to run does not sleep.
         if self._left < TURN / 2:
@@ -53,7 +62,7 @@ class Slices:
             self._turning = True
             self._loop.call_soon(self._turn)
 
-    def _queue(self, channel: Channel) -> None:
+    def _queue(self, channel: Sliced) -> None:
         if channel.is_light:
             self._waiting.appendleft(channel)
         else:

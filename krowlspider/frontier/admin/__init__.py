@@ -1,1 +1,1 @@
-"""A frontier seen and changed by a person: view, edit, export, import, repair."""
+"""View, change, export, import and repair a frontier that no crawl has open."""

@@ -1,32 +1,24 @@
-"""Changes by hand to a frontier that no crawl has open: drop what a host has queued, or forget the host.
-
-Each batch leaves a frontier that a crawl can go on from, so a change that was cut short is made whole by asking for
-it again. The mark of a clean end and the tally go with the first batch: the next start counts the hosts anew.
-"""
+"""Changes by hand: drop what a host has queued, or forget the host."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.errors import KrowlError
-from krowlspider.frontier.budget import DomainBudget
-from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.stopped import change_batch, drop_entries, give_back, put_host, read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
-from krowlspider.frontier.store.schema import poison_prefix
-from krowlspider.urls.host import domain_of
+from krowlspider.frontier.store.schema import authorities_of, poison_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-    from krowlspider.frontier.store.store import Batch, Store
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.store.store import Store
 
 # Keys removed in one batch: about 1 MB.
 BATCH = 10_000
-_DROPPED = "dropped/operator"
 
 
 class UnknownHostError(KrowlError):
@@ -39,127 +31,70 @@ class UnknownHostError(KrowlError):
         )
 
 
-def _in_chunks(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
-    """Keys in lists of at most ``size``."""
-    chunk: list[bytes] = []
-    for key in keys:
-        chunk.append(key)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 def drop_host(store: Store, name: str, *, size: int = BATCH) -> int:
-    """Remove all that a host has queued, counted as ``dropped/operator``; returns how many URLs that were.
-    ``size`` is that of a batch, in keys.
+    """Remove all queued entries of a host, counted as ``dropped/operator``; return how many.
 
-    Its seen marks stay, so they do not come back, and so do its pace, its robots.txt and its poison.
+    Everything else of the host stays. ``size`` is the number of keys in a batch.
 
     :raises UnknownHostError: there is no such host
     """
-    if store.get(schema.host_key(name)) is None:
+    host = read_host(store, name)
+    if host is None:
         raise UnknownHostError(name)
-    return _drop_entries(store, name, size)
+    return _drop_queue(store, host, size)
 
 
-def _drop_entries(store: Store, name: str, size: int) -> int:
-    record = store.get(schema.host_key(name))
-    host = Host(name) if record is None else Host.decode(name, record)
-    if not host.queued and next(entry_keys(store, name), None) is None:
-        return 0
-    dropped = 0
-    for keys in _in_chunks(entry_keys(store, name), size):
-        batch = _batch(store)
-        for key in keys:
-            batch.delete(key)
-        host.queued = max(0, host.queued - len(keys))
-        host.dropped += len(keys)
-        _count_dropped(store, len(keys), batch)
-        _give_back(store, name, len(keys), batch)
-        _put_host(host, batch)
+def _drop_queue(store: Store, host: Host, size: int) -> int:
+    before = host.queue.dropped
+    keys = entry_keys(store, host.name)
+    while some := list(islice(keys, size)):
+        batch = change_batch(store)
+        drop_entries(store, host, some, "operator", batch)
         batch.write()
-        dropped += len(keys)
-    if host.queued:
-        # A count that came back too high from a crash ends here.
-        host.queued = 0
-        batch = _batch(store)
-        _put_host(host, batch)
+    if host.queue.queued:
+        # The record counted too many: a death came between a commit and the record.
+        host.queue.queued = 0
+        batch = change_batch(store)
+        put_host(host, batch)
         batch.write()
-    return dropped
-
-
-def _put_host(host: Host, batch: Batch) -> None:
-    """Write a host's record; without entries it has no place in the heap. One that is deferred stays so."""
-    if not host.queued:
-        host.queues = {}
-        if host.placed is not None:
-            batch.delete(schema.due_key(host.placed, host.name))
-    batch.put(schema.host_key(host.name), host.encode())
-
-
-def _count_dropped(store: Store, count: int, batch: Batch) -> None:
-    saved = store.get(schema.COUNTERS)
-    counters: Counter[str] = Counter(json.loads(saved) if saved else {})
-    counters[_DROPPED] += count
-    batch.put(schema.COUNTERS, json.dumps(counters).encode())
-
-
-def _give_back(store: Store, name: str, count: int, batch: Batch) -> None:
-    """URLs of a host no longer count against its domain's budget, where there is one."""
-    budget = DomainBudget(store, 0)
-    domain = domain_of(name)
-    if budget.count(domain):
-        for _ in range(count):
-            budget.give_back(domain)
-        budget.end_batch(batch)
+    return host.queue.dropped - before
 
 
 def forget_host(
     store: Store, name: str, remove_filter: Callable[[], None], *, size: int = BATCH
 ) -> tuple[int, int]:
-    """Remove all that is known of a host, so that it can be discovered anew; returns how many seen marks and
-    how many queued URLs that were. ``remove_filter`` removes the saved seen filter, durably; ``size`` is that of a
-    batch, in keys.
+    """Remove everything of a host; return how many identities were seen, and how many queued.
 
-    The order keeps a URL that is not done from being seen and not queued, wherever this is cut short: the filter
-    first, because it would still know keys whose marks are gone; then the marks, before the entries. A URL
-    discovered in between would be queued twice, and none is lost.
+    ``remove_filter`` removes the saved seen filter durably, which still has the identities. It goes
+    first, then the marks, then the entries: so each URL is queued or unseen wherever this stops.
 
-    :raises UnknownHostError: there is nothing of it
+    :raises UnknownHostError: there is nothing of the host
     """
-    robots = [schema.robots_key(f"{scheme}://{name}") for scheme in ("http", "https")]
-    seen_marks, queue, poison = schema.seen_prefix(name), schema.host_key(name), poison_prefix(name)
-    firsts = (next(store.keys(prefix), None) for prefix in (seen_marks, queue, poison))
-    singles = (store.get(key) for key in robots)
-    if all(found is None for found in chain(firsts, singles)):
+    host = read_host(store, name)
+    robots = [schema.robots_key(authority) for authority in authorities_of(name)]
+    seen, poison = schema.seen_prefix(name), poison_prefix(name)
+    ranges = (seen, schema.host_key(name), poison)
+    if not any(next(store.keys(prefix), None) for prefix in ranges) and not any(
+        map(store.get, robots)
+    ):
         raise UnknownHostError(name)
     remove_filter()
-    seen = sum(1 for _ in schema.marked_by(store.items(seen_marks)))
-    _remove(store, seen_marks, size)
-    dropped = _drop_entries(store, name, size)
-    _remove(store, poison, size)
-    batch = _batch(store)
-    if (record := store.get(schema.host_key(name))) is not None:
-        _give_back(store, name, Host.decode(name, record).done, batch)
+    marked = sum(1 for _ in schema.marked_by(store.items(seen)))
+    _remove(store, store.keys(seen), size)
+    dropped = 0 if host is None else _drop_queue(store, host, size)
+    _remove(store, store.keys(poison), size)
+    batch = change_batch(store)
+    if host is not None:
+        give_back(store, name, host.queue.done, batch)
     for key in (schema.deferred_key(name), schema.host_key(name), schema.hold_key(name), *robots):
         batch.delete(key)
     batch.write()
-    return seen, dropped
+    return marked, dropped
 
 
-def _remove(store: Store, prefix: bytes, size: int) -> None:
-    for keys in _in_chunks(store.keys(prefix), size):
-        batch = _batch(store)
-        for key in keys:
+def _remove(store: Store, keys: Iterator[bytes], size: int) -> None:
+    while some := list(islice(keys, size)):
+        batch = change_batch(store)
+        for key in some:
             batch.delete(key)
         batch.write()
-
-
-def _batch(store: Store) -> Batch:
-    batch = store.batch(sync=True)
-    batch.delete(schema.CLEAN)
-    batch.delete(schema.TALLY)
-    batch.delete(schema.LOAD)
-    return batch

@@ -1,17 +1,18 @@
-"""A look at one host of a frontier that no crawl has open, and why it is not being fetched."""
+"""A view of one host, and why it is not being fetched."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.edit import UnknownHostError
-from krowlspider.frontier.entry import Entry, entry_of
+from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
 from krowlspider.frontier.hosts.holds import Hold, hold_of
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
+from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entries
-from krowlspider.frontier.store.schema import poison_prefix, split_queue_key
+from krowlspider.frontier.store.schema import authorities_of, poison_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
 if TYPE_CHECKING:
@@ -22,21 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EntryLine:
-    """An entry. ``due_in`` is the seconds until its next try, 0 for at once."""
-
-    url: str
-    priority: int
-    depth: int
-    tries: int
-    strikes: int
-    due_in: float
-
-
-@dataclass(frozen=True, slots=True)
-class RobotsLine:
-    """A robots.txt record: what its answer means, its HTTP status, when it was fetched and when it expires, in
-    epoch seconds."""
+class RobotsRow:
+    """A robots.txt record; ``fetched`` and ``expires`` are epoch seconds."""
 
     authority: str
     ruling: str
@@ -47,76 +35,59 @@ class RobotsLine:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What `look_at_host` found. Times are seconds: ``delay`` between requests, ``due_in`` until
-    the next may be sent, ``crawl_delay`` that its robots.txt asks for. ``throttling`` counts
-    doublings of the delay, ``errors`` transport errors in a row, ``holds`` the times that it held
-    the event loop, ``retries`` the entries that wait for another try, ``poisoned`` all poison
-    entries.
-    ``queue`` and ``poison`` are the first entries of each."""
+    """What is known of a host.
 
-    host: str
+    ``crawl_delay`` is in seconds. ``throttling`` counts doublings of the delay, ``holds`` the times
+    that it held the event loop, ``retries`` the entries that wait for another try. ``queue`` and
+    ``poison`` have the first entries; ``poisoned`` counts all poison.
+    """
+
+    host: HostRow
     state: str
     why: str
-    delay: float
     crawl_delay: float
     throttling: int
-    errors: int
     holds: int
-    due_in: float
-    queued: int
     retries: int
-    done: int
-    dropped: int
     poisoned: int
-    robots: list[RobotsLine]
-    queue: list[EntryLine]
-    poison: list[EntryLine]
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+    robots: list[RobotsRow]
+    queue: list[EntryRow]
+    poison: list[EntryRow]
 
 
-def look_at_host(store: Store, name: str, rule: DelayPolicy, wall: float, most: int) -> HostView:
-    """Read all that is known of a host; ``wall`` is now in epoch seconds, ``most`` the entries in each list.
+def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: int) -> HostView:
+    """Read all that is known of a host, with lists as in `view_frontier`.
 
     :raises UnknownHostError: there is no such host
     """
-    record = store.get(schema.host_key(name))
-    if record is None:
+    host = read_host(store, name)
+    if host is None:
         raise UnknownHostError(name)
-    host = Host.decode(name, record)
-    queued, retries, soonest = 0, 0, 0.0
-    queue: list[EntryLine] = []
+    queue = []
+    queued = retries = 0
+    first_retry = 0.0
     for key, value in entries(store, name):
-        entry = entry_of(key, value)
-        if entry.due > wall:
-            soonest = min(soonest, entry.due) if retries else entry.due
+        row = EntryRow.of(key, value, wall)
+        if row.due_in:
+            first_retry = min(first_retry, row.due_in) if retries else row.due_in
             retries += 1
         if queued < most:
-            queue.append(entry_line(key, entry, wall))
+            queue.append(row)
         queued += 1
-    poison = [
-        entry_line(key, entry_of(key, value), wall)
-        for key, value in store.items(poison_prefix(name))
-    ]
+    # How long all entries wait for another try; 0 if one need not wait.
+    wait = first_retry if retries == queued else 0.0
+    poison = [EntryRow.of(key, value, wall) for key, value in store.items(poison_prefix(name))]
     hold = hold_of(store, name)
-    # The earliest time of an entry to be sent: all wait for their next try, or one does not.
-    entries_due = soonest if queued and retries == queued else 0.0
+    host.queue.queued = queued
+    row_of_host = HostRow.of(host, policy, wall)
     return HostView(
-        name,
-        host.health.words,
-        (_why_held(host, hold, wall) or _why(host, queued, entries_due, rule, wall))
-        + _set_aside(len(poison)),
-        delay=round(rule.delay(host.rate), 3),
+        host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
+        state=host.health.words,
+        why=_why(host, hold, wait, policy, wall) + _poison_words(len(poison)),
         crawl_delay=host.rate.floor,
         throttling=host.rate.throttling,
-        errors=host.rate.errors,
         holds=hold.times,
-        due_in=_seconds(max(host.due, entries_due), wall),
-        queued=queued,
         retries=retries,
-        done=host.done,
-        dropped=host.dropped,
         poisoned=len(poison),
         robots=list(_robots(store, name)),
         queue=queue,
@@ -124,84 +95,67 @@ def look_at_host(store: Store, name: str, rule: DelayPolicy, wall: float, most: 
     )
 
 
-def entry_line(key: bytes, entry: Entry, wall: float) -> EntryLine:
-    """An entry as it is shown."""
-    priority = split_queue_key(key)[1]
-    tries = entry.retries + entry.throttling
-    return EntryLine(
-        entry.url, priority, entry.depth, tries, entry.strikes, _seconds(entry.due, wall)
-    )
-
-
-def _seconds(due: float, wall: float) -> float:
-    return round(max(0.0, due - wall), 3)
-
-
-def _robots(store: Store, name: str) -> Iterator[RobotsLine]:
-    for scheme in ("http", "https"):
-        authority = f"{scheme}://{name}"
+def _robots(store: Store, name: str) -> Iterator[RobotsRow]:
+    for authority in authorities_of(name):
         if (saved := store.get(schema.robots_key(authority))) is not None:
             known = RobotsRecord.decode(saved)
-            yield RobotsLine(authority, known.ruling, known.status, known.fetched, known.expires)
+            yield RobotsRow(authority, known.ruling, known.status, known.fetched, known.expires)
 
 
-def _why(host: Host, queued: int, entries_due: float, rule: DelayPolicy, wall: float) -> str:
-    """Why the host is not being fetched, in one sentence."""
+def _poison_words(count: int) -> str:
+    if not count:
+        return ""
+    return f" {count:,} page{'s are' if count > 1 else ' is'} set aside as poison."
+
+
+def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) -> str:
+    """Return why a host is not being fetched; ``wait`` is that of its entries, in seconds."""
+    rate = host.rate
+    due_in = seconds_until(host.due, wall)
+    if host.has_own_time and hold.aside:
+        return (
+            f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last"
+            f" with {hold.url or 'its queue'}; it is tried again in {due_in / 3600:.1f} hours, or"
+            " at a start after that. --export, --forget and --import queue it again at once."
+        )
     if host.health is Health.RETIRED:
         return (
-            f"It is retired: its robots.txt asks for {host.rate.floor:g} s between two requests,"
-            f" and KROWL_CRAWL_DELAY_MAX is {rule.crawl_delay_max:g}."
+            f"It is retired: its robots.txt asks for {rate.floor:g} s between two requests,"
+            f" and KROWL_CRAWL_DELAY_MAX is {policy.crawl_delay_max:g}."
         )
-    if not queued:
+    if not host.queue.queued:
         return "Nothing of it is queued."
-    if host.state is SchedulingState.DEFERRED and rule.parked(host.rate):
+    is_deferred = host.state is DEFERRED
+    if is_deferred and policy.parked(rate):
         return (
-            f"It is parked after {host.rate.errors} errors in a row, or because the DNS does not know its name; it is"
-            f" tried again in {_seconds(host.due, wall) / 3600:.1f} hours, or at a start after that."
+            f"It is parked after {rate.errors} errors in a row, or because the DNS does not know"
+            f" its name; it is tried again in {due_in / 3600:.1f} hours, or at a start after that."
         )
-    if host.rests:
+    if host.has_own_time:
         return (
-            f"It is deferred after {host.rate.errors} errors in a row; it is tried again in"
-            f" {_seconds(host.due, wall) / 60:.1f} minutes, or at a start after that."
+            f"It is deferred after {rate.errors} errors in a row; it is tried again in"
+            f" {due_in / 60:.1f} minutes, or at a start after that."
         )
-    if host.state is SchedulingState.DEFERRED:
+    if is_deferred:
         return (
-            "It is deferred because its robots.txt cannot be had; that is tried again at the next"
-            " start and every hour."
+            "It is deferred because its robots.txt cannot be fetched; that is tried again at the"
+            " next start and every hour."
         )
-    wait = _seconds(host.due, wall)
-    if entries_due > max(host.due, wall):
-        return f"All its queued URLs are retries, the first due in {entries_due - wall:.1f} s."
-    if wait:
-        return f"It is due in {wait:.1f} s, because of {_cause(host, wait, rule)}."
+    if wait > due_in:
+        return f"All its queued URLs are retries, the first due in {wait:.1f} s."
+    if due_in:
+        return f"It is due in {due_in:.1f} s, because of {_cause(host, due_in, policy)}."
     return "It is due: it will be fetched with the next start."
 
 
-def _why_held(host: Host, hold: Hold, wall: float) -> str:
-    """Why a host that is set aside is not being fetched; empty for others."""
-    if not (host.rests and hold.aside):
-        return ""
-    return (
-        f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last with"
-        f" {hold.url or 'its queue'}; it is tried again in {_seconds(host.due, wall) / 3600:.1f} hours, or at a start"
-        " after that. --export, --forget and --import queue it again at once."
-    )
-
-
-def _set_aside(poison: int) -> str:
-    if not poison:
-        return ""
-    return f" {poison:,} page{'s are' if poison > 1 else ' is'} set aside as poison."
-
-
-def _cause(host: Host, wait: float, rule: DelayPolicy) -> str:
+def _cause(host: Host, due_in: float, policy: DelayPolicy) -> str:
     rate = host.rate
     if rate.errors > 1:
         return f"the backoff after {rate.errors} errors in a row"
-    if rate.throttling and wait > rule.delay(rate):
+    if rate.throttling and due_in > policy.delay(rate):
         return "the Retry-After of an answer 429 or 503"
     if rate.throttling:
         return f"its delay, doubled {rate.throttling} times after answers 429 or 503"
-    if rate.floor and rate.floor >= rule.delay(rate):
+    if rate.floor and rate.floor >= policy.delay(rate):
         return "the crawl-delay of its robots.txt"
     return "its delay"

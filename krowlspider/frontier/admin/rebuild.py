@@ -1,20 +1,20 @@
-"""What a frontier's store holds twice, put right from the queue entries: they are what counts.
+"""Rebuild what a frontier derives from its queue entries: host records, heap and seen marks.
 
-Host records count entries and know where queues begin and end, the heap has a key for each host that has entries,
-each queued URL has a seen mark. A damaged store may have lost one without the other.
+A damaged store may have lost one without the other.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.hosts.host import Host, Queue, SchedulingState, level_of
+from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.hosts.host import DEFERRED, Host, Level, level_of
+from krowlspider.frontier.hosts.record import decode_host, encode_host
 from krowlspider.frontier.outbox import FOREIGN
+from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import host_in, split_queue_key
@@ -22,6 +22,7 @@ from krowlspider.frontier.store.schema import host_in, split_queue_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.store.store import Store
     from krowlspider.urls.canonical import IdentityHasher
 
@@ -39,13 +40,13 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Found:
-    """What is left of a frontier. ``kept`` counts keys by kind, ``marked`` the seen marks that were made anew.
+    """What is left of a frontier.
 
-    ``short`` are the hosts whose records count more entries than there are, with how many: those that lost most.
-    ``short_hosts`` and ``short_urls`` are the totals. After a kill they include what was done in its last second.
-
-    ``unrecorded`` are the first of the ``unrecorded_hosts`` that had entries or seen marks and no record: nobody
-    knows how many entries they had. ``counters_lost``: the counters are not there, or older than the host records.
+    - ``kept``: keys by kind. ``marked``: seen marks that were made anew.
+    - ``short``: the hosts that lack most of the entries that their records count, and how many.
+      ``short_hosts``, ``short_urls``: totals, with what was done in the last second before a kill.
+    - ``unrecorded``: the first of the hosts with entries or seen marks and no record.
+    - ``counters_lost``: the counters are missing, or older than the host records.
     """
 
     kept: dict[str, int] = field(default_factory=dict)
@@ -59,33 +60,27 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was missing."""
+        """Return whether nothing was missing."""
         return not (self.marked or self.short_hosts or self.unrecorded_hosts)
 
 
 def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int) -> Found:
-    """Make host records, heap and seen marks agree with the queue entries.
+    """Make everything agree with the queue entries; the saved seen filter must be removed before.
 
-    Pace, counters, clock, robots.txt records and what is deferred stay as they are; a host without a record is due
-    ``now``, in seconds of the job clock. ``most`` is the length of the lists in `Found`. The mark of a clean end and
-    the tally go, and so do the lists that bring a saved seen filter up to date: the filter must have been removed.
+    A host without a record becomes due ``now``, in seconds of the job clock. ``most`` is the length
+    of the lists in `Found`.
     """
-    work = _Work(store, hasher, now, most)
-    work.clear()
-    for name, record, entries in _joined(store):
-        work.put_host(name, record, entries)
-    work.end()
-    seen = work.count_seen()
-    hosts = sum(1 for _ in records(store))
-    work.found.kept = {"hosts": hosts, "queued": sum(1 for _ in store.keys(schema.QUEUE)) - hosts}
-    work.found.kept |= {kind: sum(1 for _ in store.keys(prefix)) for kind, prefix in _KINDS.items()}
-    work.found.kept["seen"] = seen
-    work.found.short.sort(reverse=True)
-    return work.found
+    rebuild = _Rebuild(store, hasher, now, most)
+    rebuild.clear()
+    for name, record, entries in _hosts(store):
+        rebuild.put_host(name, record, entries)
+    rebuild.end()
+    rebuild.count()
+    return rebuild.found
 
 
-def _joined(store: Store) -> Iterator[tuple[str, bytes | None, Iterable[tuple[bytes, bytes]]]]:
-    """Each host that has a record or entries, with both."""
+def _hosts(store: Store) -> Iterator[tuple[str, bytes | None, Iterable[tuple[bytes, bytes]]]]:
+    """Yield name, record and entries of each host that has a record or entries."""
     for name, found in groupby(store.items(schema.QUEUE), key=lambda item: host_in(item[0])):
         items = iter(found)
         first = next(items)
@@ -95,7 +90,7 @@ def _joined(store: Store) -> Iterator[tuple[str, bytes | None, Iterable[tuple[by
             yield name, None, chain([first], items)
 
 
-class _Work:
+class _Rebuild:
     """One pass over a store, in batches of a bounded size."""
 
     def __init__(self, store: Store, hasher: IdentityHasher, now: float, most: int):
@@ -103,106 +98,104 @@ class _Work:
         self._hasher = hasher
         self._now = schema.whole_microseconds(now)
         self._most = most
-        self._changes = 0
         self._batch = store.batch()
+        self._changes = 0
         self._done = 0
         self.found = Found()
 
-    def _put(self, key: bytes, value: bytes) -> None:
-        self._batch.put(key, value)
-        self._changed()
-
-    def _changed(self) -> None:
+    def _change(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._batch.delete(key)
+        else:
+            self._batch.put(key, value)
         self._changes += 1
-        if self._changes == _BATCH:
+        if self._changes % _BATCH == 0:
             self._batch.write()
             self._batch = self._store.batch()
-            self._changes = 0
 
     def clear(self) -> None:
-        """Remove what is made anew, here or by the next start."""
-        self._batch.delete(schema.CLEAN)
-        self._batch.delete(schema.TALLY)
-        # Lists are counted on from there: a filter is known by the number of the last that is in it.
-        last = max(map(schema.split_new_keys_key, self._store.keys(schema.NEW_KEYS)), default=0)
+        """Remove what is made anew here or by the next start."""
+        # Sequences go on from here: a saved filter is known by that of its last batch.
+        sequences = map(schema.split_new_keys_key, self._store.keys(schema.NEW_KEYS))
         saved = int.from_bytes(self._store.get(schema.SAVED) or b"", "big")
-        self._batch.put(schema.SAVED, max(saved, last).to_bytes(8, "big"))
-        for kind in (schema.DUE, schema.NEW_KEYS):
+        self._change(schema.SAVED, max([saved, *sequences]).to_bytes(8, "big"))
+        for kind in (schema.CLEAN, schema.TALLY, schema.DUE, schema.NEW_KEYS):
             for key in self._store.keys(kind):
-                self._batch.delete(key)
-                self._changed()
-
-    def end(self) -> None:
-        # Should it have been lost, marks that are joined would never be taken apart.
-        self._batch.put(schema.JOINED, b"")
-        self._batch.write()
-        self._store.batch(sync=True).write()
-        saved = self._store.get(schema.COUNTERS)
-        self.found.counters_lost = saved is None or json.loads(saved).get("done", 0) < self._done
-
-    def count_seen(self) -> int:
-        """Count the seen marks, when the hosts that have entries have their records again."""
-        count = 0
-        by_host = groupby(self._store.items(schema.SEEN), key=lambda mark: mark[0][1:-_SEEN_TAIL])
-        for name, marks in by_host:
-            # Those of other nodes' hosts are by node.
-            if (
-                name[:1] != FOREIGN.encode()
-                and self._store.get(schema.host_key(name.decode())) is None
-            ):
-                self._miss_record(name.decode())
-            count += sum(1 for _ in schema.marked_by(marks))
-        return count
+                self._change(key, None)
 
     def put_host(
         self, name: str, record: bytes | None, entries: Iterable[tuple[bytes, bytes]]
     ) -> None:
-        """Write a host's record and its place in the heap, and the seen marks that its entries lack."""
+        """Write a host's record, its place in the heap, and the missing marks of its entries."""
         if record is None:
             self._miss_record(name)
             host = Host(name, due=self._now)
         else:
-            host = Host.decode(name, record)
-        self._done += host.done
-        counted = host.queued
-        host.queued = 0
-        host.queues = {}
+            host = decode_host(name, record)
+        queue = host.queue
+        self._done += queue.done
+        counted, queue.queued, queue.levels = queue.queued, 0, {}
         marked: set[bytes] | None = None
         for key, value in entries:
             if marked is None:
                 marked = set(schema.marked_by(self._store.items(schema.seen_prefix(name))))
-            self._take(host, *split_queue_key(key)[1:])
+            _, priority, sequence = split_queue_key(key)
+            number = level_of(priority, sequence)
+            queue.levels.setdefault(number, Level(sequence, sequence)).tail = sequence + 1
+            queue.queued += 1
             self._mark(name, entry_of(key, value), marked)
-        if host.queued < counted:
-            self._miss(name, counted - host.queued)
-        if host.state is SchedulingState.DEFERRED:
-            self._put(schema.deferred_key(name), b"")
-        elif host.queued:
-            self._put(schema.due_key(host.due, name), b"")
-        if host.queued or counted:
-            self._put(schema.host_key(name), host.encode())
-
-    def _take(self, host: Host, priority: int, sequence: int) -> None:
-        queue = host.queues.setdefault(level_of(priority, sequence), Queue(sequence, sequence))
-        queue.tail = sequence + 1
-        host.queued += 1
+        if queue.queued < counted:
+            self._miss_entries(name, counted - queue.queued)
+        if host.state is DEFERRED:
+            self._change(schema.deferred_key(name), b"")
+        elif queue.queued:
+            self._change(schema.due_key(host.due, name), b"")
+        if queue.queued or counted:
+            self._change(schema.host_key(name), encode_host(host))
 
     def _mark(self, name: str, entry: Entry, marked: set[bytes]) -> None:
-        if entry.request:
-            # It may have no identity, or a body that is part of it. At worst it is queued once more.
-            return
-        key = self._hasher.key(entry.url)
-        if key not in marked:
-            marked.add(key)
-            self._put(schema.seen_prefix(name) + key, b"")
+        # A whole request may have no identity, or one with its body: it may be queued once more.
+        identity = self._hasher.key(entry.url)
+        if not entry.request and identity not in marked:
+            marked.add(identity)
+            self._change(schema.seen_prefix(name) + identity, b"")
             self.found.marked += 1
+
+    def end(self) -> None:
+        # If this were lost, joined marks would never be split.
+        self._batch.put(schema.JOINED, b"")
+        self._batch.write()
+        self._store.batch(sync=True).write()
+
+    def count(self) -> None:
+        """Count what is left, now that hosts with entries have their records again."""
+        found, store = self.found, self._store
+        hosts = sum(1 for _ in records(store))
+        queued = sum(1 for _ in store.keys(schema.QUEUE)) - hosts
+        found.kept = {"hosts": hosts, "queued": queued}
+        found.kept |= {kind: sum(1 for _ in store.keys(key)) for kind, key in _KINDS.items()}
+        found.kept["seen"] = self._count_seen()
+        found.short.sort(reverse=True)
+        is_missing = store.get(schema.COUNTERS) is None
+        found.counters_lost = is_missing or read_counters(store)["done"] < self._done
+
+    def _count_seen(self) -> int:
+        count = 0
+        marks = groupby(self._store.items(schema.SEEN), key=lambda mark: mark[0][1:-_SEEN_TAIL])
+        for host, some in marks:
+            name = host.decode()
+            is_ours = not name.startswith(FOREIGN)
+            if is_ours and self._store.get(schema.host_key(name)) is None:
+                self._miss_record(name)
+            count += sum(1 for _ in schema.marked_by(some))
+        return count
 
     def _miss_record(self, name: str) -> None:
         self.found.unrecorded_hosts += 1
         if len(self.found.unrecorded) < self._most:
             self.found.unrecorded.append(name)
 
-    def _miss(self, name: str, count: int) -> None:
+    def _miss_entries(self, name: str, count: int) -> None:
         found = self.found
         found.short_hosts += 1
         found.short_urls += count

@@ -1,28 +1,32 @@
-"""A look at a frontier that no crawl has open: totals, the biggest and slowest hosts, what is due next."""
+"""A view of a whole frontier: totals, the biggest and slowest hosts, and what is due next."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from heapq import heappush, heapreplace
+from dataclasses import dataclass
+from heapq import nlargest, nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from krowlspider.frontier.admin.host_view import EntryLine, entry_line
 from krowlspider.frontier.entry import entry_of
-from krowlspider.frontier.hosts.host import Host, queued_in, times_in
+from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.record import decode_host
+from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
+from krowlspider.frontier.store.schema import split_queue_key
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
     from krowlspider.politeness.delay import DelayPolicy
 
+# Hosts compared with the best so far at a time.
+_CHUNK = 1000
+
 
 @dataclass(frozen=True, slots=True)
-class HostLine:
-    """One host: URLs queued, done and dropped, seconds of delay, seconds until it is due, errors in a row, and
-    whether it is deferred because it did not answer."""
+class HostRow:
+    """A host: entries queued, done and dropped, seconds of delay and until it is due, transport
+    errors in a row, and whether it is deferred."""
 
     host: str
     queued: int
@@ -33,10 +37,47 @@ class HostLine:
     errors: int
     deferred: bool
 
+    @classmethod
+    def of(cls, host: Host, policy: DelayPolicy, wall: float) -> Self:
+        return cls(
+            host.name,
+            host.queue.queued,
+            host.queue.done,
+            host.queue.dropped,
+            round(policy.delay(host.rate), 3),
+            seconds_until(host.due, wall),
+            host.rate.errors,
+            host.health is Health.DEAD,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """An entry; ``due_in`` is the time until its next try in seconds, 0 for at once."""
+
+    url: str
+    priority: int
+    depth: int
+    tries: int
+    strikes: int
+    due_in: float
+
+    @classmethod
+    def of(cls, key: bytes, value: bytes, wall: float) -> Self:
+        entry = entry_of(key, value)
+        return cls(
+            entry.url,
+            split_queue_key(key)[1],
+            entry.depth,
+            entry.retries + entry.throttling,
+            entry.strikes,
+            seconds_until(entry.due, wall),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FrontierView:
-    """What `look` found. ``dropped`` is by reason, ``poison`` the URLs set aside, ``poisoned`` the first of them."""
+    """Totals of a frontier, ``dropped`` by reason, and the first of some lists."""
 
     hosts: int
     deferred: int
@@ -44,80 +85,47 @@ class FrontierView:
     done: int
     dropped: dict[str, int]
     poison: int
-    biggest: list[HostLine]
-    slowest: list[HostLine]
-    next_due: list[HostLine]
-    poisoned: list[EntryLine]
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
+    biggest: list[HostRow]
+    slowest: list[HostRow]
+    next_due: list[HostRow]
+    poisoned: list[EntryRow]
 
 
-class _Top:
-    """The hosts with the greatest figures, of all that are offered."""
-
-    def __init__(self, most: int):
-        self._most = most
-        self._found: list[tuple[float, str, bytes]] = []
-
-    def offer(self, figure: float, name: str, record: bytes) -> None:
-        if len(self._found) < self._most:
-            heappush(self._found, (figure, name, record))
-        elif figure > self._found[0][0]:
-            heapreplace(self._found, (figure, name, record))
-
-    def lines(self, rule: DelayPolicy, wall: float) -> list[HostLine]:
-        best = sorted(self._found, key=lambda found: (-found[0], found[1]))
-        return [_line(name, record, rule, wall) for _, name, record in best]
+def seconds_until(due: float, wall: float) -> float:
+    return round(max(0.0, due - wall), 3)
 
 
-def look(store: Store, rule: DelayPolicy, wall: float, most: int) -> FrontierView:
-    """Read every host record once, 6 µs each; ``wall`` is now in epoch seconds, ``most`` the hosts in each list."""
-    biggest, slowest, soonest = _Top(most), _Top(most), _Top(most)
-    hosts = deferred = queued = 0
-    for name, record in records(store):
-        waiting, aside = queued_in(record)
-        due, rate = times_in(record)
-        hosts += 1
-        deferred += aside
-        queued += waiting
-        slowest.offer(rule.delay(rate), name, record)
-        if waiting:
-            biggest.offer(waiting, name, record)
-            if not aside:
-                soonest.offer(-due, name, record)
-    saved = store.get(schema.COUNTERS)
-    counters: dict[str, int] = json.loads(saved) if saved else {}
+def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> FrontierView:
+    """Read all host records. ``wall`` is now in epoch seconds, ``most`` the length of the lists."""
+    biggest: list[Host] = []
+    slowest: list[Host] = []
+    soonest: list[Host] = []
+    count = deferred = queued = 0
+    hosts = (decode_host(name, record) for name, record in records(store))
+    while some := list(islice(hosts, _CHUNK)):
+        waiting = [host for host in some if host.queue.queued]
+        due = [host for host in waiting if host.health is not Health.DEAD]
+        biggest = nlargest(most, biggest + waiting, key=lambda host: host.queue.queued)
+        slowest = nlargest(most, slowest + some, key=lambda host: policy.delay(host.rate))
+        soonest = nsmallest(most, soonest + due, key=lambda host: host.due)
+        count += len(some)
+        deferred += sum(host.health is Health.DEAD for host in some)
+        queued += sum(host.queue.queued for host in waiting)
+    counters = read_counters(store)
+    poison = store.items(schema.POISON)
     return FrontierView(
-        hosts=hosts,
+        hosts=count,
         deferred=deferred,
         queued=queued,
-        done=counters.get("done", 0),
+        done=counters["done"],
         dropped={
-            name.removeprefix("dropped/"): count
-            for name, count in sorted(counters.items())
+            name.removeprefix("dropped/"): number
+            for name, number in sorted(counters.items())
             if name.startswith("dropped/")
         },
         poison=sum(1 for _ in store.keys(schema.POISON)),
-        biggest=biggest.lines(rule, wall),
-        slowest=slowest.lines(rule, wall),
-        next_due=soonest.lines(rule, wall),
-        poisoned=[
-            entry_line(key, entry_of(key, value), wall)
-            for key, value in islice(store.items(schema.POISON), most)
-        ],
-    )
-
-
-def _line(name: str, record: bytes, rule: DelayPolicy, wall: float) -> HostLine:
-    host = Host.decode(name, record)
-    return HostLine(
-        name,
-        host.queued,
-        host.done,
-        host.dropped,
-        round(rule.delay(host.rate), 3),
-        round(max(0.0, host.due - wall), 3),
-        host.rate.errors,
-        queued_in(record)[1],
+        biggest=[HostRow.of(host, policy, wall) for host in biggest],
+        slowest=[HostRow.of(host, policy, wall) for host in slowest],
+        next_due=[HostRow.of(host, policy, wall) for host in soonest],
+        poisoned=[EntryRow.of(key, value, wall) for key, value in islice(poison, most)],
     )

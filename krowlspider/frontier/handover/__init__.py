@@ -1,1 +1,1 @@
-"""Hosts that leave for another frontier or come from one, in chunks of JSON."""
+"""The hand-over of hosts to and from other frontiers, in chunks of JSON."""

@@ -1,7 +1,7 @@
-"""Hosts that come from other frontiers, chunk by chunk.
+"""Take in hosts from other frontiers, chunk by chunk.
 
-The number of chunks that have come of a host is written in the batch that puts a chunk's content into the queue: each
-counts once, however often it is sent, and after a death of either side the hand-over goes on where it was.
+The number of chunks that have arrived of a host is written in the batch that queues a chunk. So
+each chunk counts once, however often it is sent, and the hand-over survives a death of either side.
 """
 
 from __future__ import annotations
@@ -9,56 +9,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.frontier.handover.chunks import read_chunk
-from krowlspider.frontier.hosts.scheduling import HostBusyError
+from krowlspider.frontier.handover.transfer import take_over
+from krowlspider.frontier.hosts.host import SEALED
+from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store import schema
 
 if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.part import Identify
-    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.robots.cache import RobotsCache
     from krowlspider.frontier.store.store import Store
 
 
 class Arrivals:
-    """The hosts that come to a frontier. ``identify`` gives the identity of an entry as the dupefilter does, and raises
-    ValueError for a request that cannot be taken from outside; ``url_max`` is the length of the longest URL taken."""
+    """The hosts that come to a frontier; ``url_max`` is the length of the longest URL taken."""
 
     def __init__(
         self,
         frontier: Frontier,
         store: Store,
-        gate: RobotsGate,
+        robots: RobotsCache,
         identify: Identify,
         *,
         url_max: int,
     ):
         self._frontier = frontier
         self._store = store
-        self._gate = gate
+        self._robots = robots
         self._identify = identify
         self._url_max = url_max
 
-    def take(self, said: Any) -> int:
-        """Take a chunk, as parsed from JSON, if it is the next of its host; return how many have come.
+    def take(self, chunk: Any) -> int:
+        """Take a chunk, as parsed from JSON, if it is the next of its host.
 
-        They survive the death of this process, and a power loss after the next commit: that number is to be told to the
-        sender then. Nothing says that the host may be fetched: that is `HostScheduler.may_fetch`, when the last one has
-        come or the sender is known to be dead.
+        Return how many chunks have arrived. They survive a power loss after the next commit: tell
+        the sender only then. `Ownership.is_ours` decides whether the host may be fetched.
 
-        :raises BadChunk: it is none; nothing has changed
-        :raises HostBusyError: what this node had of the host is still on its way to another
+        :raises BadChunk: the chunk cannot be taken; nothing has changed
+        :raises HostBusyError: this node is handing the host over itself
         """
-        part = read_chunk(said, self._frontier.now(), self._identify, url_max=self._url_max)
-        if self._frontier.host(part.name).leaving:
+        part = read_chunk(chunk, self._frontier.now(), self._identify, url_max=self._url_max)
+        if self._frontier.schedule.cache.get(part.name).state is SEALED:
             raise HostBusyError(f"{part.name} is on its way to another node")
-        note = schema.arriving_prefix(part.name) + part.transfer
-        saved = self._store.get(note)
-        arrived = 0 if saved is None else int.from_bytes(saved, "big")
+        key = schema.arriving_prefix(part.name) + part.transfer
+        arrived = int.from_bytes(self._store.get(key) or b"", "big")
         if part.number != arrived:
             return arrived
         batch = self._store.batch()
         for authority, record in part.robots:
-            self._gate.take_over(authority, record, batch)
-        batch.put(note, (arrived + 1).to_bytes(4, "big"))
-        self._frontier.take_over(part, batch)
+            self._robots.take_over(authority, record, batch)
+        batch.put(key, (arrived + 1).to_bytes(4, "big"))
+        take_over(self._frontier, part, batch)
         return arrived + 1

@@ -1,24 +1,18 @@
-"""A host on its way from one frontier to another: the chunks that it is cut into, as JSON.
+"""The chunks of a host's hand-over, as JSON.
 
-A chunk is an object of ``host``, ``transfer`` (16 hex digits: the same host in the same state has the same),
-``number`` from 0, ``last``; the first one has a ``record`` with times as seconds from when it was made. Then, as there are any:
-``robots``, of pairs of an authority and its record in base64; ``entries``, each a line as of an export with ``wait``,
-the seconds until its next try, and ``strikes``, what is as usual left out; ``done``, the keys of URLs that were
-queued and are not any more, one after the other in base64.
-
-No clock crosses over, so that of the other node may be wrong: what was some seconds ahead when it was sent is no less
-ahead when it comes.
+All times are seconds from when the chunk was made, so the clocks of the two nodes may differ.
 """
 
 from __future__ import annotations
 
 import zlib
-from base64 import b64decode
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from krowlspider.frontier.admin.export import as_line, read_entry, whole
-from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from krowlspider.frontier.entry import Count, EntryLine
+from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
 from krowlspider.politeness.delay import PARKED, QUIET, THROTTLING_MAX, HostRate
@@ -27,154 +21,150 @@ from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.part import Identify
 
-# Bytes of a chunk: about 1 ms to read as JSON. One entry alone may have more, with the request that is in it.
+# Bytes of a chunk, unless one entry has more. Reading it as JSON takes about 1 ms.
 CHUNK_BYTES = 192 * 1024
-# Entries of a chunk, and keys for each of them: 10 ms where it arrives.
+# Entries of a chunk, and identities for each of them.
 CHUNK_ITEMS = 300
 KEYS_AN_ITEM = 4
-# A robots.txt record of more bytes stays: the other node asks for it.
+# Bytes of the longest robots.txt record that is handed over; the new owner fetches longer ones.
 ROBOTS_MAX = 96 * 1024
-# Seconds that anything waits for at most: a parked host for a day, stretched by chance. What is said to be later is not.
+# The longest wait that is taken from another node: that of a parked host, with its random part.
 WAIT_MAX = 2 * PARKED
-_COUNT_MAX = 0xFFFFFFFF
-# What reading junk raises: numbers without end and lists within lists without end too.
-_JUNK = (
-    KeyError,
-    TypeError,
-    AttributeError,
-    ValueError,
-    OverflowError,
-    RecursionError,
-    zlib.error,
-)
+
+_Number = Annotated[int, Meta(ge=0, le=0xFFFFFFFF)]
+_Seconds = Annotated[float, Meta(ge=0)]
 
 
 class BadChunk(ValueError):
     """A chunk that cannot be taken; the message says why."""
 
 
-# --- out ---
+class HostRecord(Struct):
+    """What is known of a host.
+
+    ``due`` is when it may be fetched, ``ready`` the end of its last wait, null if it has none.
+    ``pace`` has the fields of its rate, ``state`` is its health in lower case.
+    """
+
+    state: str
+    due: _Seconds
+    ready: _Seconds | None
+    pace: tuple[_Seconds, _Seconds, _Number, _Number, _Number]
+    done: _Number
+    dropped: _Number
+
+    @classmethod
+    def of(cls, host: Host, now: float) -> Self:
+        rate = host.rate
+        return cls(
+            state=host.health.name.lower(),
+            due=max(0.0, host.due - now),
+            ready=max(0.0, host.ready - now) if host.ready else None,
+            pace=(rate.ema, rate.floor, rate.quiet, rate.throttling, rate.errors),
+            done=host.queue.done,
+            dropped=host.queue.dropped,
+        )
+
+    def host(self, name: str, now: float) -> Host:
+        """Return the host, with the times cut to what a host may have."""
+        ema, floor, quiet, throttling, errors = self.pace
+        rate = HostRate(
+            min(ema, 1e6),
+            min(floor, 1e6),
+            min(quiet, QUIET - 1),
+            min(throttling, THROTTLING_MAX),
+            errors,
+        )
+        host = Host(
+            name,
+            rate=rate,
+            due=now + min(self.due, WAIT_MAX),
+            ready=0.0 if self.ready is None else now + min(self.ready, WAIT_MAX),
+            health=Health[self.state.upper()],
+        )
+        host.queue.done, host.queue.dropped = self.done, self.dropped
+        return host
 
 
-def host_line(host: Host, now: float, sure: float) -> dict[str, Any]:
-    """What is known of a host; its next fetch is not before ``sure``, in seconds of the job clock. ``ready`` is null for one
-    that waits for no end of a request."""
-    rate = host.rate
-    # One that is deferred until the next round has no time of its own.
-    rounds = host.state is SchedulingState.DEFERRED and not host.ready
-    ready = 0.0 if rounds else max(host.ready, sure)
-    return {
-        "state": host.health.name.lower(),
-        "due": max(0.0, host.due - now, sure - now),
-        "ready": max(0.0, ready - now) if ready else None,
-        "pace": [rate.ema, rate.floor, rate.quiet, rate.throttling, rate.errors],
-        "done": host.done,
-        "dropped": host.dropped,
-    }
+class EntryItem(EntryLine, omit_defaults=True):
+    """An entry; ``free`` if another one of the same identity is queued before it.
+
+    ``wait`` is the time until its next try, missing for an entry that was never tried.
+    """
+
+    strikes: Count = 0
+    free: bool = False
+    wait: _Seconds | UnsetType = UNSET
 
 
-def entry_line(
-    priority: int, entry: Entry, state: str, now: float, *, free: bool
-) -> dict[str, object]:
-    """``free`` is one that is queued beside another of the same identity."""
-    line = as_line(priority, entry, state)
-    line |= {"strikes": entry.strikes, "free": free}
-    if state == "queued":
-        del line["state"]
-    line = {name: value for name, value in line.items() if value}
-    if entry.due:
-        # Though its time has come: it goes before what has not been tried.
-        line["wait"] = max(0.0, entry.due - now)
-    return line
+class Chunk(Struct, kw_only=True, omit_defaults=True):
+    """A part of a host.
+
+    - ``transfer``: the same for the same host in the same state. ``number``: counts from 0.
+    - ``last``: no chunk follows. ``record``: in the first chunk.
+    - ``robots``: pairs of authority and record. ``done``: identities that are not queued any more,
+      in a row.
+    """
+
+    host: str
+    transfer: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+    number: _Number
+    last: bool
+    record: HostRecord | UnsetType = UNSET
+    robots: list[tuple[str, bytes]] = []
+    entries: list[EntryItem] = []
+    done: bytes = b""
 
 
-# --- in ---
+def read_chunk(chunk: Any, now: float, identify: Identify, *, url_max: int) -> Part:
+    """Return the part of a host in a chunk, parsed from JSON; ``now`` is this node's job clock.
 
-
-def read_chunk(said: Any, now: float, identify: Identify, *, url_max: int) -> Part:
-    """The part of a host in a chunk; ``now`` is of the job clock that takes it.
-
-    :raises BadChunk: it is none
+    :raises BadChunk: the chunk cannot be taken
     """
     try:
-        name, transfer = said["host"], bytes.fromhex(said["transfer"])
-        if len(transfer) != KEY_SIZE or type(said["last"]) is not bool:
-            raise BadChunk("transfer is not of 16 hex digits, or last neither true nor false")
-        if normalise(site := f"http://{name}/") != site or host_of(site) != name:
-            raise BadChunk(f"{str(name)[:80]!r} is no host")
-        part = Part(name, transfer, whole(said, "number", 0, _COUNT_MAX), said["last"], identify)
-        if (record := said.get("record")) is not None:
-            part.host = _read_host(name, record, now)
-        for authority, text in said.get("robots", ()):
-            if authority not in authorities_of(name):
-                raise BadChunk(f"{str(authority)[:80]!r} is no authority of {name}")
-            part.robots.append((authority, _read_robots(b64decode(text, validate=True))))
-        for line in said.get("entries", ()):
-            _read_entry(part, line, now, url_max)
-        keys = b64decode(said.get("done", ""), validate=True)
-    except BadChunk:
-        raise
-    except _JUNK as error:
+        return _read(msgspec.convert(chunk, Chunk), now, identify, url_max)
+    except (ValueError, KeyError, RecursionError, zlib.error) as error:
         raise BadChunk(f"{type(error).__name__}: {error}") from error
-    part.done = list(split_keys(keys))
-    if len(keys) % KEY_SIZE:
-        raise BadChunk("done is not of whole keys")
+
+
+def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
+    name = chunk.host
+    if normalise(site := f"http://{name}/") != site or host_of(site) != name:
+        raise ValueError(f"{name[:80]!r} is no host")
+    if len(chunk.done) % KEY_SIZE:
+        raise ValueError("done is not of whole keys")
+    part = Part(name, bytes.fromhex(chunk.transfer), chunk.number, chunk.last, identify)
+    if chunk.record:
+        part.host = chunk.record.host(name, now)
+    for authority, record in chunk.robots:
+        if authority not in authorities_of(name):
+            raise ValueError(f"{authority[:80]!r} is no authority of {name}")
+        part.robots.append((authority, _read_robots(record)))
+    for item in chunk.entries:
+        _read_entry(part, item, now, url_max)
+    part.done = list(split_keys(chunk.done))
     return part
 
 
-def _read_host(name: str, said: dict[str, Any], now: float) -> Host:
-    ema, floor, *counts = said["pace"]
-    if not (isinstance(said["state"], str) and len(counts) == 3):
-        raise BadChunk("not the record of a host")
-    rate = dict(zip(("quiet", "distress", "errors"), counts, strict=True))
-    return Host(
-        name,
-        HostRate(
-            _seconds(ema, 1e6),
-            _seconds(floor, 1e6),
-            # Each may go up by one before it is looked at: a record has a byte for it.
-            min(whole(rate, "quiet", 0, 0xFF), QUIET - 1),
-            min(whole(rate, "distress", 0, 0xFF), THROTTLING_MAX),
-            whole(rate, "errors", 0, _COUNT_MAX),
-        ),
-        due=now + _seconds(said["due"], WAIT_MAX),
-        ready=0.0 if said["ready"] is None else now + _seconds(said["ready"], WAIT_MAX),
-        health=Health[said["state"].upper()],
-        done=whole(said, "done", 0, _COUNT_MAX),
-        dropped=whole(said, "dropped", 0, _COUNT_MAX),
-    )
-
-
 def _read_robots(data: bytes) -> RobotsRecord:
-    """A record, which may not unpack to more than a robots.txt has."""
+    """Return a robots.txt record, which must not unpack to more than a robots.txt may have."""
     body = zlib.decompressobj().decompress(data.partition(b"\n")[2], BODY_MAX + 2)
     if len(body) > BODY_MAX + 1:
-        raise BadChunk("a robots.txt that is too long")
+        raise ValueError("a robots.txt that is too long")
     return RobotsRecord.decode(data)
 
 
-def _seconds(value: object, most: float) -> float:
-    if type(value) not in (int, float) or not isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
-        raise BadChunk("a time that is no number of seconds")
-    return min(float(value), most)  # type: ignore[arg-type]
-
-
-def _read_entry(part: Part, said: dict[str, Any], now: float, url_max: int) -> None:
-    line = dict(said)
-    wait = _seconds(line.pop("wait"), WAIT_MAX) if "wait" in line else None
-    free = line.pop("free", False) is True
-    strikes = whole(line, "strikes", 0, 0xFF)
-    line.pop("strikes", None)
-    priority, entry = read_entry(line, url_max=url_max)
+def _read_entry(part: Part, item: EntryItem, now: float, url_max: int) -> None:
+    entry = item.entry(url_max)
     if host_of(entry.url) != part.name:
-        raise BadChunk(f"a URL of another host than {part.name}")
-    entry.strikes = strikes
-    entry.due = 0.0 if wait is None else now + wait
+        raise ValueError(f"a URL of another host than {part.name}")
+    entry.strikes = item.strikes
+    if item.wait is not UNSET:
+        entry.due = now + min(item.wait, WAIT_MAX)
     key = part.identify(entry)
-    if line.get("state") == "poison":
-        part.poison.append((priority, entry))
+    if item.state == "poison":
+        part.poison.append((item.priority, entry))
     else:
-        part.entries.append((priority, entry, None if free else key))
+        part.entries.append((item.priority, entry, None if item.free else key))

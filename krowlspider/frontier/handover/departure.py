@@ -1,15 +1,17 @@
-"""Hosts on their way out: cut into chunks, and removed when the other frontier has all of them.
+"""Hand hosts over to other frontiers: cut them into chunks, and remove them once they have arrived.
 
-While it is under way a host is sealed: nothing of it is popped, and nothing may be added. So its chunks are the same
-whenever they are cut, by another process too, and the other frontier knows by their numbers where to go on.
+A departing host is sealed: nothing of it is popped or added. So it is always cut into the same
+chunks, by the next process too, and the number of those that have arrived says where to go on.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
+from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import UNSET
 from xxhash import xxh3_64_digest
 
 from krowlspider.frontier.entry import entry_of
@@ -18,14 +20,17 @@ from krowlspider.frontier.handover.chunks import (
     CHUNK_ITEMS,
     KEYS_AN_ITEM,
     ROBOTS_MAX,
-    entry_line,
-    host_line,
+    Chunk,
+    EntryItem,
+    HostRecord,
 )
-from krowlspider.frontier.hosts.host import SchedulingState
+from krowlspider.frontier.handover.transfer import entries_of, give_up
+from krowlspider.frontier.hosts.host import IN_FLIGHT, SEALED
+from krowlspider.frontier.hosts.record import encode_host
 from krowlspider.frontier.part import stays
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
-from krowlspider.frontier.store.schema import authorities_of, split_queue_key
+from krowlspider.frontier.store.schema import authorities_of
 from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
@@ -34,27 +39,28 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.part import Identify
-    from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 
-# Host records looked at in one step of `Departures.moving`: 6 ms.
+# Host records looked at in one step of `Departures.moving`.
 _STEP = 1000
-# What an entry takes in JSON besides what it takes on disk, and that again in a request of JSON in base64.
+# Bytes of an entry in a chunk, besides twice those on disk, and of an identity.
 _ENTRY_OVERHEAD = 100
-
-Chunk = dict[str, Any]
+_KEY_LENGTH = 11
 
 
 class Departures:
-    """The hosts that leave a frontier. ``node`` is the id of this node, ``identify`` gives the identity of an entry as
-    the dupefilter does, and raises ValueError for a request that another node could not read. ``most`` is the number of
-    entries of a chunk."""
+    """The hosts that leave a frontier; ``most`` is the number of entries in a chunk.
+
+    ``under_way`` has the sealed hosts. ``kept`` counts entries that no other node can read, by
+    host: they stay.
+    """
 
     def __init__(
         self,
         frontier: Frontier,
         store: Store,
-        gate: RobotsGate,
+        robots_fetches: RobotsFetches,
         *,
         node: str,
         identify: Identify,
@@ -62,18 +68,19 @@ class Departures:
     ):
         self.frontier = frontier
         self.store = store
-        self._gate = gate
+        self._robots_fetches = robots_fetches
         self.node = node
         self.identify = identify
         self.most = most
         self.under_way: dict[str, Departure] = {}
-        # Of hosts that are gone: entries that stay here, as no other node could read them.
         self.kept: dict[str, int] = {}
 
     def moving(self, owner_of: Callable[[str], str | None]) -> Iterator[list[tuple[str, str]]]:
-        """Hosts that belong to others, with their owners, some at each step, of which many find none. ``owner_of`` says
-        who owns a domain, None for us. Those that are under way, or have left but for what stays, are not told."""
-        # First, as they may have a record before the last step.
+        """Yield hosts that belong to other nodes, with their owners; a list, often empty, a step.
+
+        ``owner_of`` returns the owner of a domain, None for this node.
+        """
+        # First, because they may get a record before the last step.
         unrecorded = self._unrecorded()
         yield self._others(unrecorded, owner_of)
         after = ""
@@ -82,13 +89,13 @@ class Departures:
             yield self._others([name for name in names if name not in unrecorded], owner_of)
 
     def _unrecorded(self) -> dict[str, None]:
-        """Hosts of which memory alone knows that they are asked, as for the robots.txt of another."""
-        busy = [
-            host.name
-            for host in self.frontier.hosts.values()
-            if host.robots_fetches or host.state is SchedulingState.IN_FLIGHT
-        ]
-        return {name: None for name in busy if self.store.get(schema.host_key(name)) is None}
+        """Return the busy hosts that have no record, such as one asked for another's robots.txt."""
+        return {
+            host.name: None
+            for host in self.frontier.schedule.cache.hosts.values()
+            if (host.robots.fetches or host.state is IN_FLIGHT)
+            and self.store.get(schema.host_key(host.name)) is None
+        }
 
     def _others(
         self, names: Iterable[str], owner_of: Callable[[str], str | None]
@@ -101,20 +108,22 @@ class Departures:
         ]
 
     def begin(self, name: str) -> Departure:
-        """Seal a host. Robots fetches that waited for its turn are over, and so is its own that waits for another's.
+        """Seal a host, and give up its robots fetches.
 
         :raises HostBusyError: it has a request in flight or pages that are not acknowledged
         """
-        self._gate.abandon(name)
-        self._gate.call_back(name)
-        departure = self.under_way[name] = Departure(self, self.frontier.seal(name))
+        self._robots_fetches.abandon(name)
+        self._robots_fetches.call_back(name)
+        host = self.frontier.schedule.ownership.seal(name)
+        departure = self.under_way[name] = Departure(self, host)
         return departure
 
     def stop(self) -> None:
-        """The ring is another: hosts that are under way stay, and those whose removal has begun are gone at once. To be
-        called before anything is done by the new ring.
+        """End all departures at once, because the ring has changed.
 
-        One that another node has and that stays goes with the new ring, to be merged with what that one has."""
+        Hosts whose removal has begun are removed, the others stay. If one is handed over later, it
+        is merged with what has arrived.
+        """
         self.kept.clear()
         for departure in list(self.under_way.values()):
             if departure.is_ending:
@@ -125,43 +134,42 @@ class Departures:
 
 
 class Departure:
-    """One host on its way out."""
+    """One host that leaves. ``transfer`` is the same for the same host in the same state."""
 
     def __init__(self, departures: Departures, host: Host):
         self._all = departures
         self._frontier = departures.frontier
-        self._store = departures.store
-        self._identify = departures.identify
-        self._most = departures.most
         self._host = host
-        # By what it has: should this process die, the next one's is the same, as long as nothing has changed.
-        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + host.encode())
+        # By the record: another process that finds the host unchanged goes on with this transfer.
+        state = host.record or encode_host(host)
+        self.transfer = xxh3_64_digest(departures.node.encode() + b"\0" + state)
         self._begin_cut()
         self._steps: Iterator[None] | None = None
         self.is_ending = False
 
     def _begin_cut(self) -> None:
         self._cut = self._chunks()
+        # The chunk that was cut last, and its number.
+        self._last: dict[str, Any] | None = None
         self._number = -1
-        self._last: Chunk | None = None
 
     def skip(self, arrived: int) -> Iterator[None]:
-        """Cut up to the chunk after so many, one at each step: what `chunk` does else at once. Should fewer have arrived
-        than before, as the other node lost what was not on its disk, they are cut again."""
+        """Cut the chunks up to that number, one in each step; `chunk` would cut them at once."""
         if arrived < self._number:
+            # The other node has lost chunks that were not durable.
             self._begin_cut()
         while self._number < arrived and (chunk := next(self._cut, None)) is not None:
             self._last = chunk
             self._number += 1
             yield
 
-    def chunk(self, arrived: int) -> Chunk | None:
-        """The chunk to send when so many have arrived; None when those were all: `end` is to follow.
+    def chunk(self, arrived: int) -> dict[str, Any] | None:
+        """Return the chunk to send when so many have arrived; None when that is all: call `end`.
 
-        :raises ValueError: it is not under way any more
-        :raises LookupError: there are not so many: that they have arrived is not true, or not of what is here now
+        :raises ValueError: the departure was ended
+        :raises LookupError: the host has fewer chunks than have arrived
         """
-        if not self._host.leaving:
+        if self._host.state is not SEALED:
             raise ValueError(f"{self._host.name} is not under way")
         for _ in self.skip(arrived):
             pass
@@ -170,60 +178,64 @@ class Departure:
         return self._last if arrived == self._number else None
 
     def begin_again(self) -> None:
-        """What was said to have arrived is not believed: all goes as another transfer, to be merged with what has come."""
+        """Send everything in another transfer: the count of arrived chunks was wrong."""
         self.transfer = xxh3_64_digest(self.transfer)
         self._begin_cut()
 
-    def _chunks(self) -> Iterator[Chunk]:
-        host = self._host
+    def _chunks(self) -> Iterator[dict[str, Any]]:
         now = self._frontier.now()
-        chunk = self._blank(0)
-        chunk["record"] = host_line(host, now, self._frontier.surely_over(host))
-        size = 0
+        number = size = 0
+        items: dict[str, list[Any]] = defaultdict(list)
         for kind, most, length, item in self._items(now):
-            if size + length > CHUNK_BYTES or len(chunk.get(kind, ())) >= most:
-                yield _packed(chunk)
-                chunk, size = self._blank(chunk["number"] + 1), 0
-            chunk.setdefault(kind, []).append(item)
+            if size + length > CHUNK_BYTES or len(items[kind]) >= most:
+                yield self._chunk(number, items, now, last=False)
+                number, size = number + 1, 0
+                items.clear()
+            items[kind].append(item)
             size += length
-        chunk["last"] = True
-        yield _packed(chunk)
+        yield self._chunk(number, items, now, last=True)
 
-    def _blank(self, number: int) -> Chunk:
-        return {
-            "host": self._host.name,
-            "transfer": self.transfer.hex(),
-            "number": number,
-            "last": False,
-        }
+    def _chunk(
+        self, number: int, items: dict[str, list[Any]], now: float, *, last: bool
+    ) -> dict[str, Any]:
+        """Return a chunk as JSON has it."""
+        host = self._host
+        chunk = Chunk(host=host.name, transfer=self.transfer.hex(), number=number, last=last)
+        chunk.robots, chunk.entries = items["robots"], items["entries"]
+        chunk.done = b"".join(items["done"])
+        if number == 0:
+            chunk.record = HostRecord.of(host, now)
+        built: dict[str, Any] = msgspec.to_builtins(chunk)
+        return built
 
     def _items(self, now: float) -> Iterator[tuple[str, int, int, Any]]:
-        """Kind, how many a chunk may have, bytes in JSON, and the item."""
-        name = self._host.name
+        """Yield field, the most that a chunk may have in it, bytes in JSON, and item."""
+        name, most, identify = self._host.name, self._all.most, self._all.identify
         both = authorities_of(name)
-        for authority, record in zip(both, self._frontier.robots_of(both), strict=True):
+        robots = self._all.store.read(map(schema.robots_key, both))
+        for authority, record in zip(both, robots, strict=True):
             if record is not None and len(record) <= ROBOTS_MAX:
-                text = b64encode(record).decode()
-                yield "robots", self._most, len(text), [authority, text]
+                yield "robots", most, -(-len(record) // 3) * 4, (authority, record)
         queued: set[bytes] = set()
-        for state, key, value in self._frontier.entries(name):
+        for state, key, value in entries_of(self._frontier, name):
             entry = entry_of(key, value)
-            if stays(entry, self._identify):
+            if stays(entry, identify):
                 continue
-            identity = self._identify(entry) if state == "queued" else None
+            identity = identify(entry) if state == "queued" else None
             free = identity in queued
             if identity is not None:
                 queued.add(identity)
-            line = entry_line(split_queue_key(key)[1], entry, state, now, free=free)
+            # An entry that is due goes before those that were not tried.
+            wait = max(0.0, entry.due - now) if entry.due else UNSET
+            item = EntryItem.of(key, value, state, strikes=entry.strikes, free=free, wait=wait)
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
-            yield "entries", self._most, length, line
-        for identity in schema.marked_by(self._store.items(schema.seen_prefix(name))):
+            yield "entries", most, length, item
+        for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
             if identity not in queued:
-                yield "done", self._most * KEYS_AN_ITEM, 11, identity
+                yield "done", most * KEYS_AN_ITEM, _KEY_LENGTH, identity
 
     def end(self) -> Iterator[None]:
-        """The other node has all: remove it here, some at each step. A process that dies in between goes on with it when
-        it starts."""
+        """Remove the host, which has arrived, some in each step. A restart completes it."""
         if self._steps is None:
             self._steps = self._removal()
         return self._steps
@@ -231,24 +243,17 @@ class Departure:
     def _removal(self) -> Iterator[None]:
         self.is_ending = True
         host = self._host
-        kept = self._frontier.give_up_host(host, self._identify)
+        kept = give_up(self._frontier, host, self._all.identify)
         yield
         yield from self._frontier.seen.remove_marks(host.name)
         del self._all.under_way[host.name]
         if kept:
             self._all.kept[host.name] = kept
-            self._frontier.unseal(host)
+            self._frontier.schedule.ownership.unseal(host)
         else:
-            self._frontier.drop_from_memory(host)
+            self._frontier.schedule.cache.remove(host)
 
     def abort(self) -> None:
-        """The host stays, with all that it has."""
+        """Keep the host here, with everything it has."""
         del self._all.under_way[self._host.name]
-        self._frontier.unseal(self._host)
-
-
-def _packed(chunk: Chunk) -> Chunk:
-    """The chunk as JSON can have it."""
-    if keys := chunk.get("done"):
-        chunk["done"] = b64encode(b"".join(keys)).decode()
-    return chunk
+        self._frontier.schedule.ownership.unseal(self._host)

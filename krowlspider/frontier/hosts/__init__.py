@@ -1,5 +1,1 @@
-"""The hosts of a crawl: which host is fetched next, and when.
-
-Each host is in one scheduling state: idle, resting until its time, blocked by a full share, in
-flight, waiting for a robots.txt that another host serves, or deferred.
-"""
+"""What the frontier knows of a host: its scheduling state, its record, its counts."""

@@ -7,7 +7,7 @@ import json
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import queued_in
+from krowlspider.frontier.hosts.record import queued_in
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.schema import LOAD
 from krowlspider.urls.host import domain_of

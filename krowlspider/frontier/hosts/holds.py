@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.hosts.tally import Tally
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
@@ -96,19 +97,18 @@ def _read(notes: Path) -> Iterator[tuple[str, str]]:
 
 
 def _set_aside(store: Store, name: str, wall: float, batch: Batch, tally: Tally) -> None:
-    """Take a host out of the heap for a day, as `HostScheduler.defer` does."""
+    """Take a host out of the heap for a day, as `Deferral.defer` does."""
     record = store.get(schema.host_key(name))
     assert record is not None, f"{name} has holds and no record"
-    host = Host.decode(name, record)
+    host = decode_host(name, record)
     if host.health is Health.RETIRED:
         return
-    if host.placed is not None:
-        batch.delete(schema.due_key(host.placed, name))
+    if (placed := place_in(record)) is not None:
+        batch.delete(schema.due_key(placed, name))
     saved = store.get(schema.CLOCK)
     now = wall if saved is None else max(wall, _CLOCK.unpack_from(saved)[0])
     host.set_health(Health.DEAD)
-    host.state = DEFERRED
     host.due = host.ready = whole_microseconds(max(host.due, now + PARKED))
     batch.put(schema.deferred_key(name), b"")
-    batch.put(schema.host_key(name), changed := host.encode())
+    batch.put(schema.host_key(name), changed := encode_host(host))
     tally.replace(record, changed)

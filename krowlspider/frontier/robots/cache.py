@@ -15,8 +15,7 @@ from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.frontier.frontier import Frontier
-    from krowlspider.frontier.store.store import Batch
+    from krowlspider.frontier.store.store import Batch, Store
 
 # Authorities whose parsed rules stay in memory, about 300 bytes each. Any other is read and parsed
 # again for each page.
@@ -36,6 +35,10 @@ _SHARED = 1024
 # "reasonably long period" of RFC 9309, section 2.3.1.4.
 LAST_GOOD_MAX = 30 * 86_400.0
 
+# Seconds by which a record may outlast its TTL: the longest wait of a host that is not parked, and
+# a margin.
+_LONGER = 2 * 3600.0
+
 _Known = tuple[float, RobotsRules | None]
 _NOTHING: _Known = (0.0, None)
 
@@ -43,17 +46,14 @@ _NOTHING: _Known = (0.0, None)
 class RobotsCache:
     """Robots.txt records by authority, for one product token (``agent``).
 
-    ``wall`` is a clock in epoch seconds. ``longest`` is the maximum of seconds from now at which a
-    record may expire. ``size`` is the size of all rules in memory, in units of 200 bytes.
+    ``wall`` is a clock in epoch seconds, ``ttl`` the life of a record in seconds. ``size`` is the size of all rules in memory, in units of 200 bytes.
     """
 
-    def __init__(
-        self, frontier: Frontier, agent: str, wall: Callable[[], float], *, longest: float
-    ):
-        self._frontier = frontier
+    def __init__(self, store: Store, agent: str, wall: Callable[[], float], *, ttl: float):
+        self._store = store
         self._agent = agent
         self._wall = wall
-        self._longest = longest
+        self._longest = ttl + _LONGER
         self._parsed: OrderedDict[str, _Known] = OrderedDict()
         # By rules, the number of authorities that share them.
         self._holders: Counter[RobotsRules] = Counter()
@@ -85,7 +85,7 @@ class RobotsCache:
         """
         found = _NOTHING
         both = authorities_of(authority.partition("://")[2])
-        for each, saved in zip(both, self._frontier.robots_of(both), strict=True):
+        for each, saved in zip(both, self._store.read(map(robots_key, both)), strict=True):
             if each in self._parsed:
                 # `extend` may have made it expire later than its record.
                 continue
@@ -134,27 +134,29 @@ class RobotsCache:
         self,
         authority: str,
         record: RobotsRecord,
-        told: Callable[[list[str]], None] | None = None,
+        receive_sitemaps: Callable[[list[str]], None] | None = None,
     ) -> None:
         """Keep a record on disk and in memory.
 
         The record of an unreachable robots.txt is kept in memory only. If there is a last good
         copy, that copy is kept in its place, until it expires.
 
-        ``told`` is called with the sitemaps that the file names, or with an empty list if there is
+        ``receive_sitemaps`` is called with the sitemaps that the file names, or with an empty list if there is
         no robots.txt. It is called before the record is kept, so that no crash loses the sitemaps.
         It is not called for a last good copy: its sitemaps were handled when it was fetched.
         """
         if record.ruling == Ruling.RETRY.value:
             record = self._last_good(authority, record.expires) or record
-            told = None
+            receive_sitemaps = None
         rules = self._rules_of(record)
         if rules is not None:
-            if told is not None:
-                told(rules.sitemaps)
+            if receive_sitemaps is not None:
+                receive_sitemaps(rules.sitemaps)
             if record is not self._encoded[0]:
                 self._encoded = record, record.encode()
-            self._frontier.put_robots(authority, self._encoded[1])
+            batch = self._store.batch()
+            batch.put(robots_key(authority), self._encoded[1])
+            batch.write()
         self._remember(authority, record.expires, rules)
 
     def take_over(self, authority: str, record: RobotsRecord, batch: Batch) -> None:
@@ -178,7 +180,7 @@ class RobotsCache:
         return record
 
     def _stored(self, authority: str) -> RobotsRecord | None:
-        saved = self._frontier.robots(authority)
+        saved = self._store.read((robots_key(authority),))[0]
         return None if saved is None else RobotsRecord.decode(saved)
 
     def _rules_of(self, record: RobotsRecord) -> RobotsRules | None:

@@ -1,1 +1,1 @@
-"""The seen set: a Bloom filter that decides, and the keys on disk that rebuild it."""
+"""The seen set: a Bloom filter that decides, and the identities on disk that rebuild it."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from rbloom import Bloom
 
+from krowlspider.frontier.store.disk import sync
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -21,13 +23,13 @@ _VERSION = 2
 class Snapshot:
     """The state of a seen filter at one moment.
 
-    ``mark`` is the sequence of the last batch of new keys in it. ``capacity`` is the number of keys
-    of the first layer, ``count`` the number of keys in all layers. ``room`` is the number of keys
-    that the newest layer can still take. ``full`` are the older layers, oldest first; ``newest``
-    are the bytes of the newest.
+    - ``sequence``: that of the last batch of new keys in it.
+    - ``capacity``: keys of the first layer. ``count``: keys in all layers. ``room``: keys that the
+      newest layer can still take.
+    - ``full``: the older layers, oldest first. ``newest``: the bytes of the newest layer.
     """
 
-    mark: int
+    sequence: int
     capacity: int
     count: int
     room: int
@@ -38,8 +40,8 @@ class Snapshot:
 class FilterFile:
     """A file that holds one snapshot.
 
-    The first line has a checksum and a JSON object. The bytes of the layers follow; their sizes and
-    checksums are in the JSON. A file that is damaged, cut or of another version counts as missing.
+    The first line has a checksum and a JSON object, in which are the sizes and checksums of the
+    layers that follow. A file that is damaged, cut or of another version counts as missing.
     """
 
     def __init__(self, path: Path):
@@ -53,20 +55,18 @@ class FilterFile:
         layers = [*(layer.save_bytes() for layer in snapshot.full), snapshot.newest]
         head = {
             "version": _VERSION,
-            "mark": snapshot.mark,
+            "mark": snapshot.sequence,
             "capacity": snapshot.capacity,
             "count": snapshot.count,
             "room": snapshot.room,
             "sizes": [len(layer) for layer in layers],
             "blake2b": [_checksum(layer) for layer in layers],
         }
+        line = json.dumps(head).encode()
         draft = self.path.with_name(self.path.name + ".new")
         try:
             with draft.open("wb") as file:
-                line = json.dumps(head).encode()
-                file.write(b"%b %b\n" % (_checksum(line).encode(), line))
-                for layer in layers:
-                    file.write(layer)
+                file.writelines([b"%b %b\n" % (_checksum(line).encode(), line), *layers])
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
@@ -74,29 +74,24 @@ class FilterFile:
             draft.unlink(missing_ok=True)
             raise
         draft.replace(self.path)
-        self._sync_folder()
+        sync(self.path.parent)
 
     def read(self, hash_key: Callable[[int], int]) -> Snapshot | None:
-        """Return the snapshot; None if the file is missing, damaged or of another version.
-
-        ``hash_key`` is the hash function of the layers: a Bloom filter does not save its own.
-        """
+        """Return the snapshot, or None; ``hash_key`` is the hash function, which is not saved."""
         try:
             with self.path.open("rb") as file:
                 checksum, _, line = file.readline().rstrip(b"\n").partition(b" ")
-                if _checksum(line).encode() != checksum:
-                    return None
-                head = json.loads(line)
+                head = json.loads(line) if _checksum(line).encode() == checksum else {}
                 layers = [file.read(size) for size in head["sizes"]]
             if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
                 return None
             return Snapshot(
-                head["mark"],
-                head["capacity"],
-                head["count"],
-                head["room"],
-                [Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
-                layers[-1],
+                sequence=head["mark"],
+                capacity=head["capacity"],
+                count=head["count"],
+                room=head["room"],
+                full=[Bloom.load_bytes(layer, hash_key) for layer in layers[:-1]],
+                newest=layers[-1],
             )
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
@@ -104,14 +99,7 @@ class FilterFile:
     def remove(self) -> None:
         """Remove the file durably, so that the next start rebuilds the filter."""
         self.path.unlink(missing_ok=True)
-        self._sync_folder()
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(self.path.parent)
 
 
 def _checksum(data: bytes) -> str:

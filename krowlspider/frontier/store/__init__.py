@@ -1,1 +1,1 @@
-"""Where a frontier is kept: LevelDB, its schema, and the same store in memory."""
+"""The frontier's key-value store: its contract, LevelDB, and the layout of the keys."""

@@ -1,4 +1,8 @@
-"""What the store asks of the disk beside LevelDB: that logs are on it to stay."""
+"""Durability of LevelDB's logs, which LevelDB does not ensure itself.
+
+LevelDB syncs only the newest log, and accepts a log that was cut as if its last batch had not been
+written to the end. So all logs are synced, and their sizes recorded.
+"""
 
 from __future__ import annotations
 
@@ -11,74 +15,70 @@ from zlib import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-# How much of each log was on the disk to stay when it was last asked for. LevelDB takes a log that was cut for one whose
-# last batch was being written.
-_NOTE = "synced"
-_NOTE_SIZE = 4096
+# The file of the sizes in the store's folder: checksum and JSON, padded.
+_SIZES = "synced"
+_SIZES_BYTES = 4096
 
 
 def sync_logs(folder: Path) -> None:
-    """Make every log of a LevelDB folder durable, and its name; note how long they are, for `cut_logs`.
+    """Sync all logs of a LevelDB folder and their names, and record their sizes for `cut_logs`.
 
-    :raises OSError: the disk failed. Trying again proves nothing, even when it was for want of room: the kernel may
-        have dropped what it could not write, and report success the next time.
+    :raises OSError: the disk failed or is full. Do not try again: the kernel may have dropped what
+        it could not write, and would report success.
     """
-    sizes = {log.name: _sync(log) for log in _logs(folder)}
-    _sync(folder)
+    sizes = {log.name: sync(log) for log in _logs(folder)}
+    sync(folder)
     text = json.dumps(sizes).encode()
-    # Should this not be written, the last note says less, and is no less true.
+    # If this fails, the earlier sizes stay. They are smaller, and still true.
     with suppress(OSError):
-        descriptor = os.open(folder / _NOTE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(folder / _SIZES, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(descriptor, (b"%08x %b" % (crc32(text), text)).ljust(_NOTE_SIZE), 0)
+            os.pwrite(descriptor, (b"%08x %b" % (crc32(text), text)).ljust(_SIZES_BYTES), 0)
         finally:
             os.close(descriptor)
 
 
-def _logs(folder: Path) -> list[Path]:
-    # Among the thousand tables of a large frontier `Path.glob` takes 2 ms.
-    names = [name for name in os.listdir(folder) if name.endswith(".log")]  # noqa: PTH208
-    return [folder / name for name in names if name[0].isdigit()]
+def cut_logs(folder: Path) -> dict[str, int]:
+    """Return by log how many bytes are missing at its end that were durable."""
+    try:
+        checksum, _, text = (folder / _SIZES).read_bytes().rstrip().partition(b" ")
+        durable: dict[str, int] = json.loads(text) if int(checksum, 16) == crc32(text) else {}
+    except (FileNotFoundError, ValueError):
+        # Never written, or torn by a power loss.
+        return {}
+    sizes = {log.name: log.stat().st_size for log in _logs(folder)}
+    newest = max(map(_number, sizes), default=0)
+    # A log that is gone is in a table if LevelDB has begun a newer one.
+    return {
+        name: size - sizes.get(name, 0)
+        for name, size in durable.items()
+        if size > sizes.get(name, 0) and (name in sizes or _number(name) > newest)
+    }
 
 
-def _sync(path: Path) -> int:
-    """Returns how long the file was before."""
+def forget_sizes(folder: Path) -> None:
+    """Remove the recorded sizes: shorter logs no longer count as cut."""
+    (folder / _SIZES).unlink(missing_ok=True)
+
+
+def sync(path: Path) -> int:
+    """Sync a file or folder, and return the size that is durable now; 0 if it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        # A log that LevelDB has deleted since: its content is in a synced table.
+        # LevelDB deletes a log once its content is in a synced table.
         return 0
     try:
         size = os.fstat(descriptor).st_size
         os.fsync(descriptor)
-        return size
     finally:
         os.close(descriptor)
+    return size
 
 
-def cut_logs(folder: Path) -> dict[str, int]:
-    """The bytes that are missing at the ends of logs, by log, that were on the disk to stay."""
-    try:
-        checksum, _, text = (folder / _NOTE).read_bytes().rstrip().partition(b" ")
-        sizes: dict[str, int] = json.loads(text) if int(checksum, 16) == crc32(text) else {}
-    except (FileNotFoundError, ValueError):
-        # None yet, or power was lost before it was on the disk.
-        return {}
-    there = {log.name: log.stat().st_size for log in _logs(folder)}
-    newest = max(map(_number, there), default=0)
-    missing = {name: size - there.get(name, 0) for name, size in sizes.items()}
-    # LevelDB deletes a log whose content is in a table when a newer one is there.
-    return {
-        name: size
-        for name, size in missing.items()
-        if size > 0 and (name in there or _number(name) > newest)
-    }
+def _logs(folder: Path) -> list[Path]:
+    return list(folder.glob("[0-9]*.log"))
 
 
 def _number(log: str) -> int:
     return int(log.partition(".")[0])
-
-
-def forget_sizes(folder: Path) -> None:
-    """Logs that are shorter than they were are not cut."""
-    (folder / _NOTE).unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""Host records and queue entries of a store: they lie in one range, each record right before its host's entries."""
+"""Read host records and queue entries from a store.
+
+They share one range of keys: each host's record comes right before its entries.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def records(store: Store, after: str = "") -> Iterator[tuple[str, bytes]]:
-    """Hosts in the order of their names, those greater than ``after`` only, with their records. Goes over the entries,
-    4 µs a host."""
+    """Yield name and record of each host in order, from the first host greater than ``after``."""
     for key, record in store.firsts(QUEUE, host_key(after) if after else b""):
         # A damaged store may have entries without a record.
         if is_record(key):
@@ -22,17 +24,17 @@ def records(store: Store, after: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def entries(store: Store, host: str) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a host's queue, in order."""
+    """Yield key and value of each entry in a host's queue, in order."""
     prefix = host_key(host)
     return store.items(prefix, after=prefix)
 
 
 def entry_keys(store: Store, host: str) -> Iterator[bytes]:
-    """Keys of a host's queue, in order."""
+    """Yield the keys of a host's queue, in order."""
     prefix = host_key(host)
     return store.keys(prefix, after=prefix)
 
 
 def all_entries(store: Store) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of all queues, by host."""
+    """Yield key and value of each entry of all queues, by host."""
     return (item for item in store.items(QUEUE) if not is_record(item[0]))

@@ -1,43 +1,43 @@
 """Keys and values of the frontier's store: format 4.
 
-=======================================  ==================================================================
-key                                      value
-=======================================  ==================================================================
-``a``                                    hosts of the last commit that acknowledged any entries, JSON list
-``b``                                    the job that it belongs to: seed of its identities, 8 bytes big-endian, and its place in a cluster
-``c``                                    counters of the job, JSON ``{name: number}``
-``d``                                    present after a clean close: JSON of what else is known then, see ``Frontier.close``
-``e`` host                               a host that was handed over, whose keys the saved filter may still know: empty,
-                                         or ``01`` while its seen marks are being removed
-``h`` host                               how often the host has held the event loop, and with what: see ``holds``
-``i`` host ``00`` transfer               chunks that have come of a host's hand-over, 4 bytes big-endian
-``j``                                    present when seen marks may stand for several identities: empty
-``k``                                    the last commit: job clock and monotonic clock, 8-byte floats of seconds, and
-                                         the id of the machine's run; before, the job clock alone
-``l`` host name                          the port in a range of KROWL_PORTS that links lead to there, 2 bytes big-endian
-``f``                                    what the host records say together, see ``Tally``; gone where it is to be counted anew
-``g`` domain                             URLs that count against the domain's budget, 8 bytes big-endian
-``n`` sequence                           the 8-byte keys that one batch marked seen, in a row: replayed into a saved filter
-``m``                                    sequence of the last ``n`` that is in the saved filter, 8 bytes big-endian
-``o`` owner ``00`` sequence              outbox: the host of a foreign URL, ``00``, and the message for its owner
-``p`` host ``00`` priority sequence      poison: the queue entry of a URL whose processing killed the process three times
-``q`` host ``00``                        host record, see ``Host.encode``
-``q`` host ``00`` priority sequence      queue entry: the URL and what is known of the page, see ``Entry.encode``
-``r`` authority                          robots.txt record
-``r`` ``ff``                             empty, so that a search for an authority that has none ends here, and does not
-                                         go through all seen marks that were deleted
-``s`` host ``00`` key                    the seen mark of one identity; the value are the keys of more, in a row, that the same
-                                         batch marked seen. After ``>`` and the id of another node, in place of a host: those
-                                         of URLs that were put into the outbox for it
-``u`` host                               empty; a host that is deferred
-``t`` due host                           empty; one for each host that has entries: the heap by next-fetch time
-``v``                                    URLs queued by domain, JSON, of the domains that have most of them
-=======================================  ==================================================================
+===========================  =======================================================================
+key                          value
+===========================  =======================================================================
+``a``                        hosts of the last commit that acknowledged entries: JSON list
+``b``                        the job: seed of its identities, 8 bytes; then its place in a cluster
+``c``                        counters of the job: JSON ``{name: number}``
+``d``                        present after a clean close: JSON, see ``Frontier.close``
+``e`` host                   a host that was handed over, which the saved filter may still know:
+                             empty; ``01`` until its seen marks are removed
+``f``                        sums over all host records, see ``Tally``; absent: count them anew
+``g`` domain                 URLs that count against the domain's budget, 8 bytes
+``h`` host                   how often the host has held the event loop, see ``Hold``
+``i`` host ``00`` transfer   number of chunks that have arrived in a host's hand-over, 4 bytes
+``j``                        present while seen marks may stand for several identities: empty
+``k``                        the last commit: job clock and monotonic clock, 8-byte floats in
+                             seconds; then the id of the machine's run
+``l`` name                   the port, of a range in KROWL_PORTS, that links may lead to, 2 bytes
+``m``                        sequence of the last ``n`` that is in the saved filter, 8 bytes
+``n`` sequence               identities that one batch marked seen, in a row: the saved filter is
+                             brought up to date from them
+``o`` owner ``00`` sequence  outbox: host of a foreign URL, ``00``, message for its owner
+``p`` host ``00`` place      poison: entry of a page that killed the process three times
+``q`` host ``00``            host record, see ``Host.encode``
+``q`` host ``00`` place      queue entry, see ``Entry.encode``
+``r`` authority              robots.txt record, see ``RobotsRecord``
+``r`` ``ff``                 empty: ends the search for a missing record before the deleted marks
+``s`` host ``00`` identity   seen mark: identities that the same batch marked, in a row. For foreign
+                             URLs, ``>`` and the id of the owner stand in place of the host
+``t`` due host               the heap by next-fetch time, for hosts that have entries: empty
+``u`` host                   a deferred host: empty
+``v``                        URLs queued by domain, of the largest domains: JSON
+===========================  =======================================================================
 
-``due`` is 8 bytes big-endian, microseconds of the job clock. ``host`` is UTF-8 without a zero byte, ``priority`` 4
-bytes big-endian so that higher priorities sort first, ``sequence`` 8 bytes big-endian, the lane and a number counting
-up in it (see ``hosts``), ``key`` the 8 bytes of an identity, ``transfer`` 8 bytes. All that belongs to a host lies in one
-range per kind, so that a host can be handed over or forgotten as a whole.
+Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
+8 of sequence: the lane, then a number that counts up in it (see ``hosts``). ``due`` is 8 bytes,
+microseconds of the job clock. ``host`` is UTF-8 without a zero byte. ``identity`` and ``transfer``
+have 8 bytes. What belongs to a host is one range in each kind, so that a host can be handed over or
+forgotten as a whole.
 """
 
 from __future__ import annotations
@@ -55,80 +55,79 @@ ACKNOWLEDGED = b"a"
 OWNER = b"b"
 COUNTERS = b"c"
 CLEAN = b"d"
-QUEUE = b"q"
-ROBOTS = b"r"
-SEEN = b"s"
-DUE = b"t"
-NEW_KEYS = b"n"
-SAVED = b"m"
-DEFERRED = b"u"
-CLOCK = b"k"
-POISON = b"p"
-ROBOTS_END = ROBOTS + b"\xff"
+GONE = b"e"
 TALLY = b"f"
 BUDGET = b"g"
-GONE = b"e"
+HOLD = b"h"
 ARRIVING = b"i"
 JOINED = b"j"
+CLOCK = b"k"
 LINKED = b"l"
+SAVED = b"m"
+NEW_KEYS = b"n"
 OUTBOX = b"o"
-HOLD = b"h"
+POISON = b"p"
+QUEUE = b"q"
+ROBOTS = b"r"
+ROBOTS_END = ROBOTS + b"\xff"
+SEEN = b"s"
+DUE = b"t"
+DEFERRED = b"u"
 LOAD = b"v"
 
 # Bytes of an identity.
 KEY_SIZE = 8
-# Scrapy priorities are any int; beyond ±2^31 they are cut to it.
+# Scrapy's priorities have no limit; greater ones are cut to this.
 PRIORITY_LIMIT = 2**31 - 1
 
-_QUEUE_TAIL = Struct(">IQ")
+_PLACE = Struct(">IQ")
 
 
 def after_all(prefix: bytes) -> bytes:
-    """The first key after all that have the prefix, which does not end in ff."""
+    """Return the first key behind all keys of a prefix, which must not end in ff."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 def host_key(host: str) -> bytes:
-    """The key of a host's record, and what the keys of its queue entries begin with: a record and the head of its queue
-    are one place on the disk."""
+    """Return the key of a host's record, which is the prefix of its queue entries too."""
     return b"q%b\0" % host.encode()
 
 
 def is_record(key: bytes) -> bool:
-    """Whether a key of the queues is that of a host record."""
+    """Return whether a key of the queues is that of a host record."""
     return key.index(b"\0") == len(key) - 1
 
 
 def queue_key(prefix: bytes, priority: int, sequence: int) -> bytes:
-    return prefix + _QUEUE_TAIL.pack(PRIORITY_LIMIT - priority, sequence)
+    return prefix + _PLACE.pack(PRIORITY_LIMIT - priority, sequence)
 
 
 def poison_prefix(host: str) -> bytes:
-    return b"%b%b\0" % (POISON, host.encode())
+    return b"p%b\0" % host.encode()
 
 
 def host_in(key: bytes) -> str:
-    """The host of a record's, queue or poison key."""
+    """Return the host of a record's, queue or poison key."""
     return key[1 : key.index(b"\0")].decode()
 
 
 def split_queue_key(key: bytes) -> tuple[str, int, int]:
-    """Host, priority and sequence of a queue or poison key: the inverse of `queue_key`."""
-    inverse, sequence = _QUEUE_TAIL.unpack(key[-_QUEUE_TAIL.size :])
+    """Return host, priority and sequence of a queue or poison key."""
+    inverse, sequence = _PLACE.unpack(key[-_PLACE.size :])
     return host_in(key), PRIORITY_LIMIT - inverse, sequence
 
 
 def seen_prefix(host: str) -> bytes:
-    return b"%b%b\0" % (SEEN, host.encode())
+    return b"s%b\0" % host.encode()
 
 
 def split_keys(keys: bytes) -> Iterator[bytes]:
-    """The identities that stand in a row."""
+    """Yield the identities that stand in a row."""
     return (keys[at : at + KEY_SIZE] for at in range(0, len(keys), KEY_SIZE))
 
 
 def marked_by(marks: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    """The identities that seen marks, keys and values, stand for."""
+    """Yield the identities of seen marks, given as keys and values."""
     for name, others in marks:
         yield name[-KEY_SIZE:]
         if others:
@@ -140,28 +139,25 @@ def new_keys_key(sequence: int) -> bytes:
 
 
 def split_new_keys_key(key: bytes) -> int:
+    """Return the sequence in a key of `new_keys_key`."""
     return int.from_bytes(key[1:], "big")
 
 
 def due_key(due: float, host: str) -> bytes:
-    """The place of a host in the heap on disk; ``due`` in seconds of the job clock."""
+    """Return a host's key in the heap on disk; ``due`` is in seconds of the job clock."""
     return b"t%b%b" % (round(due * 1e6).to_bytes(8, "big"), host.encode())
 
 
-def due_bytes(due: float) -> bytes:
-    return round(due * 1e6).to_bytes(8, "big")
+def split_due_key(key: bytes) -> tuple[float, str]:
+    """Return due time and host of a key of the heap on disk."""
+    return int.from_bytes(key[1:9], "big") / 1e6, key[9:].decode()
 
 
 def whole_microseconds(due: float) -> float:
-    """A time as the heap on disk keeps it: never earlier than ``due``."""
+    """Return a time as the heap on disk keeps it, which is never earlier than ``due``."""
     whole = ceil(due * 1e6)
-    # Of an epoch time neither the product nor the quotient is exact.
+    # For an epoch time neither the product nor the quotient is exact.
     return whole / 1e6 if whole / 1e6 >= due else (whole + 1) / 1e6
-
-
-def split_due_key(key: bytes) -> tuple[float, str]:
-    """Due time and host of a key of the heap on disk."""
-    return int.from_bytes(key[1:9], "big") / 1e6, key[9:].decode()
 
 
 def deferred_key(host: str) -> bytes:
@@ -173,12 +169,12 @@ def robots_key(authority: str) -> bytes:
 
 
 def authorities_of(host: str) -> tuple[str, str]:
-    """Those of a host: each may have a robots.txt."""
+    """Return the authorities of a host; each may have a robots.txt."""
     return f"http://{host}", f"https://{host}"
 
 
 def linked_key(name: str) -> bytes:
-    """``name`` is a host without its port."""
+    """Return the key of the linked port of a host name, which has no port itself."""
     return LINKED + name.encode()
 
 
@@ -191,11 +187,11 @@ def gone_key(host: str) -> bytes:
 
 
 def arriving_prefix(host: str) -> bytes:
-    return b"%b%b\0" % (ARRIVING, host.encode())
+    return b"i%b\0" % host.encode()
 
 
 def outbox_prefix(owner: str) -> bytes:
-    return b"%b%b\0" % (OUTBOX, owner.encode())
+    return b"o%b\0" % owner.encode()
 
 
 def outbox_key(prefix: bytes, sequence: int) -> bytes:
@@ -203,5 +199,5 @@ def outbox_key(prefix: bytes, sequence: int) -> bytes:
 
 
 def split_outbox_key(key: bytes) -> tuple[str, int]:
-    """Owner and sequence of a key of the outbox."""
+    """Return owner and sequence of a key of the outbox."""
     return key[1:-9].decode(), int.from_bytes(key[-8:], "big")

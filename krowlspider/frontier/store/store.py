@@ -1,4 +1,4 @@
-"""Ordered key-value stores: the contract, and LevelDB."""
+"""An ordered key-value store: the contract, and LevelDB."""
 
 from __future__ import annotations
 
@@ -18,28 +18,34 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-# LevelDB's own write buffer and cache. Links go to places all over the key space: each larger buffer is merged fewer
-# times. 64 MB against 32: a tenth less for a page, and 0.4 s more for a start after a kill, which reads it back.
-WRITE_BUFFER = 64 * 1024 * 1024
-BLOCK_CACHE = 64 * 1024 * 1024
-# LevelDB maps the first 1,000 tables that it opens and reads the others: so at most 1 GB of them is resident.
-TABLE_SIZE = 1024 * 1024
-# What is read and checked for each place: with LevelDB's 4 kB a pop takes a tenth longer, and its checks a fifth of it.
-BLOCK_SIZE = 1024
-# Tables kept open. LevelDB takes a fifth of the files that the process may have open, and opens the rest anew for
-# each read.
-OPEN_TABLES = 16_384
-# Bits per key of the table filters: 10 give 1 % of needless block reads for keys that are not there.
-TABLE_FILTER_BITS = 10
-
+# How tables are written: by a store, and by a repair.
+TABLE_OPTIONS = {
+    "paranoid_checks": True,
+    # Links go to places all over the key space: a larger buffer is merged fewer times.
+    "write_buffer_size": 64 * 1024 * 1024,
+    "lru_cache_size": 64 * 1024 * 1024,
+    # Bits per key: 1 % of the reads of missing keys are needless.
+    "bloom_filter_bits": 10,
+}
+_OPTIONS = {
+    **TABLE_OPTIONS,
+    # LevelDB maps the first 1,000 tables that it opens: at most 1 GB of them is resident.
+    "max_file_size": 1024 * 1024,
+    # LevelDB has 4 kB: each read of a single entry checks a whole block.
+    "block_size": 1024,
+    # LevelDB uses a fifth of the process's limit, and reopens the other tables for each read.
+    "max_open_files": 16_384,
+    # Reading a single entry from a compressed table takes three times as long.
+    "compression": None,
+}
 _AFTER_ALL = b"\xff"
 
 
 class StoreError(Exception):
-    """The store cannot be opened, or nothing more can be written to it."""
+    """The store cannot be opened, or cannot be written any more."""
 
 
-# What a store's reads and writes may raise.
+# What reading and writing a store may raise.
 STORE_ERRORS = (StoreError, plyvel.Error)
 
 
@@ -52,16 +58,19 @@ class Batch(Protocol):
 
 
 class Reader(Protocol):
-    """Values as they were when it was made."""
+    """Reads the values that the store had when the reader was made."""
 
     def read(self, key: bytes) -> bytes | None: ...
     def read_next(self, key: bytes) -> bytes | None:
-        """The value of a key that is likely to be the next one after the last that was read: 1 µs instead of 10."""
+        """Return the value of a key; cheap if it follows the key that was read last."""
 
 
 class Store(Protocol):
-    """An ordered map of bytes to bytes. Batches are atomic, and survive the death of the process once written;
-    one made with ``sync=True`` survives a power loss too, and with it every batch written before."""
+    """An ordered map of bytes to bytes.
+
+    A batch is atomic, and survives the death of the process once it is written. One made with
+    ``sync=True`` survives a power loss too, with every batch written before it.
+    """
 
     def get(self, key: bytes) -> bytes | None: ...
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]: ...
@@ -75,53 +84,62 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def _beyond(key: bytes) -> bytes:
-    """What is greater than all keys that are the same as this one up to the first zero byte. No key has a zero byte
-    followed by another byte there, but for those."""
+def put(store: Store, key: bytes, value: bytes) -> None:
+    """Write one value in a batch of its own."""
+    batch = store.batch()
+    batch.put(key, value)
+    batch.write()
+
+
+def delete(store: Store, keys: Iterable[bytes]) -> None:
+    """Delete keys in a batch of their own."""
+    batch = store.batch()
+    for key in keys:
+        batch.delete(key)
+    batch.write()
+
+
+def _behind_group(key: bytes) -> bytes:
+    """Return a key behind all keys that equal this one up to its first zero byte."""
     return key[: key.index(b"\0")] + b"\1"
 
 
 class _LevelReader:
-    __slots__ = ("_key", "_next", "_seek", "_valid", "_value")
-
     def __init__(self, iterator: Any):
-        self._seek, self._next = iterator.seek, iterator.next
-        self._valid, self._key, self._value = iterator.valid, iterator.key, iterator.value
+        self._iterator = iterator
 
     def read(self, key: bytes) -> bytes | None:
-        self._seek(key)
-        return self._value() if self._valid() and self._key() == key else None
+        self._iterator.seek(key)
+        return self._value_of(key)
 
     def read_next(self, key: bytes) -> bytes | None:
-        if self._valid():
-            self._next()
-            if self._valid() and self._key() == key:
-                return self._value()  # type: ignore[no-any-return]
+        if self._iterator.valid():
+            self._iterator.next()
+            if (value := self._value_of(key)) is not None:
+                return value
         return self.read(key)
+
+    def _value_of(self, key: bytes) -> bytes | None:
+        iterator = self._iterator
+        return iterator.value() if iterator.valid() and iterator.key() == key else None
 
 
 class _LevelBatch:
     __slots__ = ("_batch", "_store", "_sync", "delete", "put")
 
     def __init__(self, store: LevelStore, batch: Any, *, sync: bool):
-        self._store = store
-        self._batch = batch
-        self._sync = sync
+        self._store, self._batch, self._sync = store, batch, sync
         self.put, self.delete = batch.put, batch.delete
 
     def write(self) -> None:
-        if self._sync:
-            self._store.apply_durably(self._batch)
-        else:
-            self._store.apply(self._batch)
+        self._store.apply(self._batch, sync=self._sync)
 
 
 class LevelStore:
     """A store in a LevelDB folder, which is made with ``create``.
 
-    The first write that fails is the last, also when the disk is only full: every later one raises StoreError, and
-    the next start finds all that was written before. Nothing is ever appended to a log behind a failed write, because
-    LevelDB would lose it behind half a record, with all that follows.
+    The first write that fails is the last one, even if the disk was only full: each later write
+    raises StoreError. After half a record, LevelDB would lose all that follows in the log.
 
     :raises StoreError: the folder is missing, damaged or open in another process
     """
@@ -129,48 +147,41 @@ class LevelStore:
     def __init__(self, folder: Path, *, create: bool = False):
         self.folder = folder
         self.failure: Exception | None = None
-        # Held by whoever writes, so that none does between another's failure and its being known. LevelDB lets
-        # one write at a time anyway.
+        # Held by each writer, so that no write comes between another's failure and its record.
         self._lock = Lock()
         if cut := cut_logs(folder):
             raise StoreError(
-                f"{folder}: {', '.join(sorted(cut))} was cut: {sum(cut.values()):,} bytes that were on the disk are missing"
+                f"{folder}: {', '.join(sorted(cut))} was cut: {sum(cut.values()):,} bytes that were"
+                " on the disk are missing"
             ) from plyvel.CorruptionError(b"a log was cut")
         try:
-            self.db = plyvel.DB(
-                str(folder),
-                create_if_missing=create,
-                paranoid_checks=True,
-                write_buffer_size=WRITE_BUFFER,
-                lru_cache_size=BLOCK_CACHE,
-                bloom_filter_bits=TABLE_FILTER_BITS,
-                max_file_size=TABLE_SIZE,
-                block_size=BLOCK_SIZE,
-                max_open_files=OPEN_TABLES,
-                # A place that no cache has: 5 µs from tables as they stand, 17 µs from compressed ones.
-                compression=None,
-            )
-            # All that was in older logs is in tables now. A new note is a new file: a copy may share the old one.
+            self._db = plyvel.DB(str(folder), create_if_missing=create, **_OPTIONS)
+            # The older logs are in tables now. The file is replaced later, not overwritten: a copy
+            # of the folder by hard links may share it.
             forget_sizes(folder)
         except (plyvel.Error, OSError) as error:
-            if lacks_room(error):
-                raise StoreError(
-                    f"no room to open it: make some on the disk of {folder}"
-                ) from error
-            raise StoreError(f"{folder}: {error_text(error)}") from error
-        # `paranoid_checks` is for what LevelDB does by itself: what is read is checked when that is asked for.
-        self.get: Callable[[bytes], bytes | None] = partial(self.db.get, verify_checksums=True)
-
-    def batch(self, *, sync: bool = False) -> Batch:
-        return _LevelBatch(self, self.db.write_batch(), sync=sync)
+            no_room = f"no room to open it: make some on the disk of {folder}"
+            raise StoreError(
+                no_room if lacks_room(error) else f"{folder}: {error_text(error)}"
+            ) from error
+        # `paranoid_checks` covers only LevelDB's own work: each read must ask for checks.
+        self.get: Callable[[bytes], bytes | None] = partial(self._db.get, verify_checksums=True)
 
     # --- writing ---
 
-    def apply(self, batch: Any) -> None:
-        """Write changes all together.
+    def batch(self, *, sync: bool = False) -> Batch:
+        return _LevelBatch(self, self._db.write_batch(), sync=sync)
+
+    def apply(self, batch: Any, *, sync: bool) -> None:
+        """Write the changes of a batch; with ``sync``, make them and all earlier ones durable.
+
+        LevelDB's own sync covers the newest log only. All logs are synced before the write too:
+        an acknowledgement must not outlive links that were written before it.
 
         :raises StoreError: the disk is full or failed, now or before
         """
+        if sync:
+            self._sync()
         with self._lock:
             if self.failure is not None:
                 raise self._failed(self.failure) from self.failure
@@ -178,19 +189,8 @@ class LevelStore:
                 batch.write()
             except plyvel.Error as error:
                 raise self._failed(error) from error
-
-    def apply_durably(self, batch: Any) -> None:
-        """Write changes, and make them durable with every one before.
-
-        The sync of LevelDB itself covers its current log only: one that was rotated out in the meantime may still
-        sit in the page cache. So every log is synced, before the write too, because an acknowledgement must not
-        outlive the links that were written before it.
-
-        :raises StoreError: the disk is full or failed, now or before
-        """
-        self._sync()
-        self.apply(batch)
-        self._sync()
+        if sync:
+            self._sync()
 
     def _sync(self) -> None:
         try:
@@ -207,63 +207,62 @@ class LevelStore:
     # --- reading ---
 
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        """The values of keys in ascending order, like `get` for each, in the way for places that no cache has: by `reader`."""
+        """Return the values of keys in ascending order, read by `reader`."""
         with self.reader() as reader:
             return [reader.read(key) for key in keys]
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
-        """Reads values as they are now, until it is left; nothing is to be written before.
+        """Return a reader of places that no cache holds. Write nothing while it is open.
 
-        LevelDB counts each `get` that has to pass a table, and moves the table down after a hundred, with all tables
-        that lie below it: with ten million URLs queued that was 80 kB rewritten for each page. An iterator is not
-        counted. It takes 8 µs where `get` takes 4, and a key that is not there the time of all deleted ones
-        that follow it: 0.3 s for a million.
+        LevelDB counts each `get` that passes a table. After a hundred it merges that table with all
+        below it, so gets all over a large frontier rewrite the disk. Iterators are not counted.
+        They are slower, and a missing key takes the time of all deleted keys behind it.
         """
-        with self.db.raw_iterator(verify_checksums=True) as iterator:
+        with self._db.raw_iterator(verify_checksums=True) as iterator:
             yield _LevelReader(iterator)
 
     def items(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Keys of a prefix in order with their values, those greater than ``after`` only."""
-        with self.db.iterator(
+        """Yield the keys of a prefix that are greater than ``after``, in order, with values."""
+        return self._range(prefix, after)
+
+    def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
+        """Yield the keys of a prefix that are greater than ``after``, in order."""
+        return self._range(prefix, after, include_value=False)
+
+    def _range(self, prefix: bytes, after: bytes, **options: bool) -> Iterator[Any]:
+        with self._db.iterator(
             start=max(prefix, after),
             include_start=prefix > after,
             stop=after_all(prefix) if prefix else None,
             verify_checksums=True,
-        ) as iterator:
-            yield from iterator
-
-    def keys(self, prefix: bytes, after: bytes = b"") -> Iterator[bytes]:
-        """Keys of a prefix in order, those greater than ``after`` only."""
-        with self.db.iterator(
-            start=max(prefix, after),
-            include_start=prefix > after,
-            stop=after_all(prefix),
-            include_value=False,
-            verify_checksums=True,
+            **options,
         ) as iterator:
             yield from iterator
 
     def firsts(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Of the keys of a prefix that are the same up to the first zero byte, the first of each, with its value; those
-        greater than ``after``, which is one of them, only. What is between is passed, not read."""
-        start = _beyond(after) if after else prefix
-        with self.db.raw_iterator(verify_checksums=True) as iterator:
+        """Yield the first key, and its value, of each group of a prefix, in order.
+
+        Keys that are equal up to the first zero byte are one group; what lies between the first
+        keys is not read. The groups up to that of ``after`` are left out.
+        """
+        start = _behind_group(after) if after else prefix
+        with self._db.raw_iterator(verify_checksums=True) as iterator:
             iterator.seek(start)
             while iterator.valid() and (key := iterator.key()).startswith(prefix):
                 yield key, iterator.value()
-                iterator.seek(_beyond(key))
+                iterator.seek(_behind_group(key))
 
     def compact(self, start: bytes, stop: bytes) -> None:
-        """Drop what was deleted in a range of keys. Blocks for seconds: call it off the event loop."""
-        self.db.compact_range(start=start, stop=stop)
+        """Drop deleted keys from a range. This may block for seconds."""
+        self._db.compact_range(start=start, stop=stop)
 
     def flush(self) -> None:
-        """Write the buffer as a table, which the next start need not read back from the log."""
+        """Write the buffer as a table, so that the next start need not read it from the log."""
         if self.failure is None:
             with suppress(plyvel.Error):
-                # The range is empty: the buffer is all that LevelDB writes for it.
-                self.db.compact_range(start=_AFTER_ALL, stop=_AFTER_ALL)
+                # LevelDB writes its buffer, and the range is empty.
+                self._db.compact_range(start=_AFTER_ALL, stop=_AFTER_ALL)
 
     def close(self) -> None:
-        self.db.close()
+        self._db.close()

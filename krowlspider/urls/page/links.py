@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from frostwork._frostwork import Plan
-
+from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise, normalise_all
 from krowlspider.urls.page.bound import bounded
 

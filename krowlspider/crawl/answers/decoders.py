@@ -1,0 +1,69 @@
+"""Decode the content codings of pages.
+
+A cheap body is decoded at once. Others go to a thread, so that the event loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from krowlspider.fetch.http.decode import Decoding
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.memory import Held
+    from krowlspider.frontier.work_mark import WorkMark
+
+# CPU seconds for which a body is decoded on the event loop. The step under way is finished, so the
+# costliest codings may take 10 ms.
+_ON_LOOP = 0.002
+
+
+class Decoders:
+    """Decodes bodies on the event loop, and costly ones in one thread.
+
+    With one thread, hostile bodies wait for one another and delay no page that is decoded at once.
+    ``mark`` marks the page whose body is decoded on the event loop, ``thread_mark`` the one in the
+    thread.
+    """
+
+    def __init__(self, mark: WorkMark, thread_mark: WorkMark):
+        self._mark = mark
+        self._thread_mark = thread_mark
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
+
+    async def decode(
+        self, page: bytes, body: bytes, encodings: bytes, cap: int, held: Held
+    ) -> bytes:
+        """Return the body of a page without its content codings.
+
+        ``page`` is the page's mark (`page_mark`). From now on ``held`` counts the decoded body.
+        ``cap`` is the most bytes that a coding may yield.
+
+        :raises TooLarge: as of `Decoding`
+        :raises DecodeFailed: as of `Decoding`
+        """
+        decoding = Decoding(body, encodings, cap)
+        if not self._mark.during(page, decoding.run, _ON_LOOP):
+            loop = asyncio.get_running_loop()
+            if held.must_wait(cap):
+                room = loop.create_future()
+                held.wait(cap, partial(_grant, room))
+                await room
+            held.become(held.size + cap)
+            await loop.run_in_executor(self._thread, self._thread_mark.during, page, decoding.run)
+        held.become(len(decoding.body))
+        return decoding.body
+
+    def close(self) -> None:
+        """Begin nothing more. A body that is being decoded ends within its CPU limit."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread_mark.close()
+
+
+def _grant(room: asyncio.Future[None]) -> None:
+    # The task that awaited it may have been cancelled meanwhile.
+    if not room.done():
+        room.set_result(None)

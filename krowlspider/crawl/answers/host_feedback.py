@@ -1,0 +1,131 @@
+"""Charge each host with how its requests end: its rate, its wait, and its failures."""
+
+from __future__ import annotations
+
+import logging
+import time
+from random import random
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import IgnoreRequest
+
+from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer
+from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
+from krowlspider.fetch.errors import AddressForbidden, NameNotFound
+from krowlspider.politeness.delay import THROTTLING, parse_retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.crawl.answers.outages import Outages
+    from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.politeness.delay import DelayPolicy
+
+logger = logging.getLogger(__name__)
+
+# Wait in seconds of a host that did not cause its failure. Name servers that did not answer are
+# not asked sooner.
+_AGAIN = 10.0
+# A backoff of an address is logged if it lasts this many seconds or more.
+_LONG_REST = 10.0
+
+
+class HostFeedback:
+    """Sets ``wait`` of a request in flight by the rate of its host, and keeps the rate.
+
+    ``wall`` returns epoch seconds. ``count`` is called with the name of each stat to increment.
+    """
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        outages: Outages,
+        rule: DelayPolicy,
+        wall: Callable[[], float],
+        count: Callable[[str], None],
+    ):
+        self._addresses = frontier.schedule.shares.addresses
+        self._now = frontier.now
+        self._outages = outages
+        self._rule = rule
+        self._wall = wall
+        self._count = count
+        self._refusals = Refusals(time.monotonic)
+
+    def answered(
+        self, in_flight: InFlight, status: int, latency: float, retry_after: bytes | None
+    ) -> None:
+        """Record an answer. ``latency`` is in seconds, ``retry_after`` the header as sent."""
+        self._outages.answered(in_flight.host)
+        # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
+        if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
+            self._throttled(in_flight, status, latency, retry_after)
+        else:
+            in_flight.wait = self._rule.after_answer(in_flight.host.rate, latency)
+            self._addresses.answered(in_flight.host, latency)
+
+    def failed(self, in_flight: InFlight, error: Exception, latency: float) -> None:
+        """Record a request without a usable answer."""
+        self._count("downloader/exception_count")
+        if isinstance(error, IgnoreRequest) and error.__cause__ is None:
+            # A middleware refused the request: the host was not asked.
+            return
+        kind = in_flight.failure = failure_kind(error)
+        self._count(f"krowl/fetch/failed_count/{kind}")
+        has_head = answer_to(error) is not None
+        if self._outages.failed(in_flight.host, kind, has_head=has_head):
+            in_flight.blameless = True
+            in_flight.wait = _AGAIN
+            self._count("krowl/politeness/blameless_count")
+        else:
+            self._log_refusal(in_flight, error.__cause__)
+            self._blame(in_flight, error, kind, latency)
+
+    def _log_refusal(self, in_flight: InFlight, cause: BaseException | None) -> None:
+        # RobotsAnswers logs a robots.txt at a forbidden address.
+        is_logged = in_flight.robots_fetch is not None and isinstance(cause, AddressForbidden)
+        if isinstance(cause, REFUSALS) and not is_logged:
+            self._refusals.log(in_flight.host.name, in_flight.url, cause)
+
+    def _blame(self, in_flight: InFlight, error: Exception, kind: str, latency: float) -> None:
+        rate, rule = in_flight.host.rate, self._rule
+        answer = answer_to(error)
+        if answer is not None and answer.status in THROTTLING:
+            # The status is throttling, although the body could not be read.
+            named = {name.lower(): value for name, value in reversed(answer.headers)}
+            retry_after = named.get(b"retry-after")
+            self._throttled(in_flight, answer.status, answer.times.latency, retry_after)
+        elif is_answer(error):
+            in_flight.wait = rule.after_answer(rate, latency)
+        elif kind == NameNotFound.kind:
+            in_flight.wait = rule.after_no_such_name(rate, random())
+        else:
+            in_flight.wait = rule.after_error(rate, random())
+        in_flight.resting = rule.resting(rate)
+        if rule.parked(rate):
+            self._count("krowl/politeness/parked_count")
+
+    def _throttled(
+        self, in_flight: InFlight, status: int, latency: float, retry_after: bytes | None
+    ) -> None:
+        host, chance = in_flight.host, random()
+        asked = None
+        if retry_after is not None:
+            asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())
+        in_flight.wait = self._rule.after_throttling(host.rate, latency, asked, chance)
+        self._count("krowl/politeness/throttling_count")
+        if status not in THROTTLING:
+            return
+        # The address backs off after three hosts there in a row were throttled.
+        rest = self._addresses.refused(host, asked, self._now(), chance)
+        if rest:
+            self._count("krowl/politeness/address_rested_count")
+        if rest >= _LONG_REST:
+            logger.info(
+                "Address %s rests for %.0f s: three hosts there in a row answered 429 or 503, the"
+                " last of them %s",
+                host.shares.address[1:],
+                rest,
+                host.name,
+            )

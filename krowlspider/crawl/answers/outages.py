@@ -1,0 +1,209 @@
+"""Outages of our own network or name servers: the crawl pauses, and no host is blamed."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from krowlspider.fetch.errors import LocalExhausted
+from krowlspider.politeness.outage import (
+    NETWORK,
+    PATIENCE,
+    RESOLVER,
+    SILENCE,
+    OutageWatch,
+    Verdict,
+    block_of,
+)
+from krowlspider.urls.host import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.fetch.dns.resolver import ResolverStats
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.hosts.host import Host
+
+logger = logging.getLogger(__name__)
+
+# Answers whose hosts are remembered as candidates for probes: some seconds of a fast crawl.
+_REMEMBERED = 1000
+# Most hosts that are probed in rotation.
+_PROBED = 100
+
+
+class Outages:
+    """Learns how every request ended; decides whether to blame the host and when to pause.
+
+    Probes are the few requests that go out during an outage.
+    """
+
+    def __init__(self, frontier: Frontier, names: ResolverStats):
+        self._frontier = frontier
+        self._names = names
+        self._answered = names.answered
+        self._network = OutageWatch(NETWORK)
+        self._resolver = OutageWatch(RESOLVER)
+        # Whether failed look-ups of names began the last outage: then names that are found end it.
+        self._by_names = False
+        # Number of outages that began since this start.
+        self.begun = 0
+        # Whether failures of hosts never reached prove nothing: some host has answered, or an
+        # outage was given up.
+        self._needs_proof = frontier.counters["done"] > 0
+        # Names of the hosts that answered last, the latest at the end.
+        self._answering: deque[str] = deque(maxlen=_REMEMBERED)
+        # During an outage, the hosts to probe, the next one first.
+        self._probes: deque[str] = deque()
+        # When a host that had answered before was last sent a request during an outage, or the last
+        # certain failure came. Seconds of the job clock.
+        self._asked = 0.0
+
+    def answered(self, host: Host) -> None:
+        """Record that a host answered."""
+        self._needs_proof = True
+        self._answering.append(host.name)
+        self._succeeded(self._network)
+        self._ask_resolver()
+
+    def failed(self, host: Host, kind: str, *, has_head: bool = False) -> bool:
+        """Record that a request to a host failed; return True if the host is not to blame.
+
+        ``has_head`` is true if the head of the answer had come. Then the host was reached, however
+        slow the rest is.
+        """
+        self._ask_resolver()
+        # A host that refuses was reached.
+        self._needs_proof |= kind in NETWORK.refuted_by
+        if has_head and kind in SILENCE:
+            return False
+        now, domain = self._frontier.now(), domain_of(host.name)
+        verdicts = [
+            self._network.failed(
+                host.name,
+                kind,
+                now,
+                tells=self._is_evidence(host, kind),
+                domain=domain,
+                block=block_of(host.shares.address[1:]) if host.shares.address else "",
+            ),
+            # Most names are looked up for hosts never reached, so all hosts without errors count.
+            # An outage of the name servers alone pauses nothing.
+            self._resolver.failed(host.name, kind, now, tells=not host.rate.errors, domain=domain),
+        ]
+        if kind in NETWORK.certain:
+            self._asked = now
+        watches = (self._network, self._resolver)
+        for watch, verdict in zip(watches, verdicts, strict=True):
+            if verdict is Verdict.END:
+                self._end(watch)
+        if begun := [w for w, v in zip(watches, verdicts, strict=True) if v is Verdict.BEGIN]:
+            self._begin(begun, kind)
+        return kind == LocalExhausted.kind or bool({Verdict.FORGIVE, Verdict.BEGIN} & {*verdicts})
+
+    @property
+    def paused(self) -> bool:
+        """Return whether no host answers: then `next_probe` returns when a request may go out."""
+        return self._network.is_out
+
+    def next_probe(self) -> float:
+        """Return the seconds until a request may go out during an outage; 0 for now.
+
+        Without name servers, hosts whose addresses are remembered go on.
+        """
+        now = self._frontier.now()
+        if now >= self._asked + PATIENCE:
+            self._network.give_up()
+            self._needs_proof = True
+            logger.warning(
+                "No host that answered before was left to be tried for %.0f s: the crawl goes on,"
+                " and hosts that do not answer are blamed for it.",
+                PATIENCE,
+            )
+        return 0.0 if self._network.open(now) else self._network.next_probe - now
+
+    def to_probe(self) -> Iterator[str]:
+        """Yield the hosts to probe during an outage, the one tried last at the end.
+
+        They answered before the outage and belong to as many owners as possible.
+        """
+        for _ in range(len(self._probes)):
+            self._probes.rotate(-1)
+            yield self._probes[-1]
+
+    def sent(self, host: Host) -> None:
+        """Record that a request to a host went out during an outage."""
+        now = self._frontier.now()
+        self._network.sent(now)
+        if host.rate.ema:
+            self._asked = now
+
+    def _is_evidence(self, host: Host, kind: str) -> bool:
+        """Return whether a failure of this host is evidence that our network is down.
+
+        A host that answered its last request is evidence. Until some host has answered, hosts never
+        reached count too, because the network may have been down from the start. They do not count
+        if they are only silent: then at least a connection was made.
+        """
+        if host.rate.errors:
+            return False
+        return host.rate.ema > 0 or not (self._needs_proof or kind in SILENCE)
+
+    def _ask_resolver(self) -> None:
+        if self._names.answered != self._answered:
+            self._answered = self._names.answered
+            self._succeeded(self._resolver)
+            if self._by_names:
+                self._succeeded(self._network)
+
+    def _succeeded(self, watch: OutageWatch) -> None:
+        if watch.succeeded(self._frontier.now()):
+            self._end(watch)
+
+    def _end(self, watch: OutageWatch) -> None:
+        logger.info(
+            "%s again, after %.0f s",
+            "Hosts answer" if watch is self._network else "Names are found",
+            self._frontier.now() - watch.since,
+        )
+
+    def _begin(self, begun: list[OutageWatch], kind: str) -> None:
+        self.begun += 1
+        if self._network in begun:
+            self._by_names = kind.startswith("dns_")
+            self._asked = self._network.since
+            self._probes = deque(self._known_to_answer())
+            logger.warning(
+                "No host answers (%s): the network of this machine or its name servers seem to be"
+                " down. The crawl pauses and tries one host every few seconds; no host is blamed.",
+                kind,
+            )
+        else:
+            logger.warning(
+                "No name is found (%s): the name servers seem to be down. Hosts whose addresses are"
+                " known go on; no host is blamed.",
+                kind,
+            )
+        for name in {name for watch in begun for name in watch.struck}:
+            # A failure that both watches saw was counted once against the host.
+            strikes = max(watch.struck.get(name, 0) for watch in begun)
+            self._frontier.schedule.deferral.forgive(name, strikes)
+
+    def _known_to_answer(self) -> list[str]:
+        """Return hosts that answered before the outage, one of each address block and domain.
+
+        Hosts without a failed request come first: they end a false outage at once.
+        """
+        found: dict[str, str] = {}
+        names = list(dict.fromkeys(reversed(self._answering)))
+        struck = self._network.struck
+        for name in sorted(names, key=struck.__contains__):
+            host = self._frontier.schedule.cache.hosts.get(name)
+            block = (
+                block_of(host.shares.address[1:])
+                if host is not None and host.shares.address
+                else ""
+            )
+            found.setdefault(block or domain_of(name), name)
+        return list(found.values())[:_PROBED]

@@ -1,0 +1,72 @@
+"""Which failed pages are fetched again, and how often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.misc import load_object
+
+from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer, is_final
+from krowlspider.fetch.errors import NameNotFound
+from krowlspider.politeness.delay import THROTTLING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
+
+
+class Retries:
+    """Counts the retries of each page in the meta of its request.
+
+    429 and 503 have a limit of their own, KROWL_THROTTLING_TIMES, because the page is not their
+    cause. ``dont_retry`` in the meta is honoured as in Scrapy. So is ``max_retry_times``, except
+    for 429 and 503. ``count`` is called with the name of each stat to increment.
+    """
+
+    def __init__(self, settings: BaseSettings, count: Callable[[str], None]):
+        self._times = settings.getint("RETRY_TIMES")
+        self._throttling_times = settings.getint("KROWL_THROTTLING_TIMES")
+        self._codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
+        self._errors = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
+        self._count = count
+
+    def after_status(self, status: int, meta: dict[str, Any]) -> bool:
+        """Return whether to fetch a page again because of its status, and count the retry."""
+        if status in THROTTLING:
+            return self._again(meta, "distress_times", self._throttling_times, str(status))
+        return status in self._codes and self._again(
+            meta, "retry_times", meta.get("max_retry_times", self._times), str(status)
+        )
+
+    def after_error(self, error: Exception, meta: dict[str, Any]) -> bool:
+        """Return whether to fetch a page again because its download failed, and count the retry."""
+        if (status := _throttling_of(error)) is not None:
+            return self.after_status(status, meta)
+        # A name that does not exist parks its host, so the page is retried later.
+        final = is_final(error) and not isinstance(error.__cause__, NameNotFound)
+        if final or not isinstance(error, self._errors):
+            return False
+        limit = meta.get("max_retry_times", self._times)
+        return self._again(meta, "retry_times", limit, failure_kind(error))
+
+    def shows_no_https(self, error: Exception) -> bool:
+        """Return whether a failure after the last retry may mean that a host has no https."""
+        is_transport = isinstance(error, self._errors) and not is_answer(error)
+        return is_transport and _throttling_of(error) is None
+
+    def _again(self, meta: dict[str, Any], counter: str, limit: int, reason: str) -> bool:
+        times = meta.get(counter, 0) + 1
+        if times > limit or meta.get("dont_retry", False):
+            self._count("retry/max_reached")
+            return False
+        meta[counter] = times
+        self._count("retry/count")
+        self._count(f"retry/reason_count/{reason}")
+        return True
+
+
+def _throttling_of(error: Exception) -> int | None:
+    """Return the status of a throttling answer whose body could not be read, else None."""
+    answer = answer_to(error)
+    return answer.status if answer is not None and answer.status in THROTTLING else None

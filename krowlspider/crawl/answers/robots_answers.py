@@ -1,0 +1,89 @@
+"""Pass on the answer, or the failure, of each robots fetch."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from krowlspider.crawl.answers.crash_marks import page_mark
+from krowlspider.crawl.answers.failures import is_final
+from krowlspider.fetch.errors import AddressForbidden, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.frontier.frontier import Frontier
+    from krowlspider.frontier.robots.fetch import RobotsFetch
+    from krowlspider.frontier.robots.fetches import RobotsFetches
+    from krowlspider.frontier.work_mark import WorkMark
+
+logger = logging.getLogger(__name__)
+
+# Robots fetches to a forbidden address that are logged; further ones are only counted.
+_WARNINGS = 5
+
+
+class RobotsAnswers:
+    """Hands the ends of robots fetches on, under the mark of their host.
+
+    ``charge`` is called with the request in flight and the seconds that reading its answer took.
+    """
+
+    def __init__(
+        self,
+        fetches: RobotsFetches,
+        frontier: Frontier,
+        mark: WorkMark,
+        charge: Callable[[InFlight, float], None],
+    ):
+        self._fetches = fetches
+        self._frontier = frontier
+        self._mark = mark
+        self._charge = charge
+        self._warned = 0
+
+    def answered(
+        self,
+        in_flight: InFlight,
+        robots_fetch: RobotsFetch,
+        status: int,
+        body: bytes,
+        location: bytes | None,
+    ) -> None:
+        """Record an answer; ``location`` is its Location header as sent."""
+        target = None if location is None else location.decode("utf-8", errors="replace")
+        begun = self._frontier.now()
+        mark = page_mark(self._frontier, in_flight)
+        self._mark.during(mark, self._fetches.answered, robots_fetch, status, body, target)
+        self._charge(in_flight, self._frontier.now() - begun)
+
+    def failed(self, in_flight: InFlight, robots_fetch: RobotsFetch, error: Exception) -> bool:
+        """Record a failure. Return False if it counts as an answer, as the start of a too large
+        robots.txt does: RFC 9309, section 2.5.
+        """
+        cause = error.__cause__
+        if isinstance(cause, TooLarge) and (cut := cause.exchange) is not None:
+            named = {name.lower(): value for name, value in cut.headers}
+            if b"content-encoding" not in named:
+                location = named.get(b"location")
+                self.answered(in_flight, robots_fetch, cut.status, cut.body, location)
+                return False
+        if isinstance(cause, AddressForbidden):
+            self._warn(robots_fetch, cause)
+        if in_flight.blameless:
+            self._fetches.queue(robots_fetch)
+        else:
+            final = in_flight.resting or is_final(error)
+            self._fetches.failed(robots_fetch, final=final)
+        return True
+
+    def _warn(self, robots_fetch: RobotsFetch, cause: AddressForbidden) -> None:
+        self._warned += 1
+        if self._warned <= _WARNINGS:
+            logger.warning(
+                "%s stays queued and is not fetched: %s. %s",
+                robots_fetch.host.name,
+                cause,
+                cause.remedy,
+            )

@@ -1,0 +1,198 @@
+"""Metadata for the archive besides the exchanged bytes: of the crawl, of fetches, of names."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from krowlspider import __version__
+from krowlspider.archive.errors import ArchiveError, CaptureRefused
+from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.records import is_uri
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Mapping
+
+    from scrapy.settings import BaseSettings
+
+    from krowlspider.archive.write.writer import WarcWriter
+    from krowlspider.crawl.in_flight import InFlight
+    from krowlspider.fetch.errors import FetchError
+    from krowlspider.fetch.exchange import Exchange
+
+logger = logging.getLogger(__name__)
+
+# An address reserved for documentation (RFC 5737). Connecting a UDP socket to it sends no packet
+# and shows which own address would be used.
+_ELSEWHERE = ("192.0.2.1", 9)
+# Settings written to each WARC file besides those that start with KROWL_. None holds a secret.
+_PUBLIC = {
+    *("BOT_NAME", "CONCURRENT_REQUESTS", "DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT"),
+    *("REDIRECT_MAX_TIMES", "RETRY_HTTP_CODES", "RETRY_TIMES", "URLLENGTH_LIMIT"),
+}
+# Settings never written to a WARC file: they name folders of this machine, names of a private
+# network, stores and other nodes.
+_PRIVATE = (
+    *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_STATIC_NODES"),
+    *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
+)
+# Meta keys that a spider sets for a page, and the field that each becomes.
+_BY_SPIDER = {"krowl_outlinks": "outlinks", "krowl_charset": "charset"}
+_T = TypeVar("_T")
+
+
+def warcinfo(settings: BaseSettings, contact: str, user_agent: str) -> dict[str, str]:
+    """Return the fields of a warcinfo record (WARC 1.1, section 6.2).
+
+    They include the crawl's settings, each as JSON.
+    """
+    obeys = settings.getbool("ROBOTSTXT_OBEY")
+    values = {
+        name: settings[name]
+        for name in sorted(settings)
+        if name in _PUBLIC or (name.startswith("KROWL_") and not name.startswith(_PRIVATE))
+    }
+    address = own_address()
+    return {
+        "software": f"krowlspider/{__version__}",
+        **({"ip": address} if address else {}),
+        "robots": "obey" if obeys else "ignore",
+        "operator": contact,
+        "http-header-user-agent": user_agent,
+        **{
+            name: json.dumps(value, default=str)
+            for name, value in values.items()
+            if value is not None
+        },
+    }
+
+
+def own_address() -> str | None:
+    """Return the IPv4 address of this machine as it knows it; None without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(_ELSEWHERE)
+        except OSError:
+            return None
+        address: str = sock.getsockname()[0]
+        return address
+
+
+class Provenance:
+    """Makes metadata and resource records, as KROWL_WARC_METADATA and KROWL_WARC_FAILURES ask.
+
+    The redirects that led to a page are always written.
+    """
+
+    def __init__(self, settings: BaseSettings, archive: WarcWriter):
+        self._of_fetches = settings.getbool("KROWL_WARC_METADATA")
+        self._of_failures = settings.getbool("KROWL_WARC_FAILURES")
+        self._archive = archive
+
+    def fetched(
+        self, in_flight: InFlight, exchange: Exchange, identity: str, meta: Mapping[str, Any]
+    ) -> FetchNote | None:
+        """Return the note for an exchange whose response record has ``identity``; None for no note.
+
+        A note without fields is not written unless a failure adds some. ``meta`` is that of the
+        request.
+        """
+        has_fields = self._of_fetches or "redirect_urls" in meta
+        if not (has_fields or self._of_failures):
+            return None
+        fields = _provenance(in_flight, meta, whole=self._of_fetches) if has_fields else []
+        if self._of_fetches:
+            fields += _times(exchange)
+        return FetchNote(exchange.url, exchange.times.started, fields, identity)
+
+    def failed(
+        self,
+        in_flight: InFlight,
+        error: FetchError,
+        note: FetchNote | None,
+        meta: Mapping[str, Any],
+    ) -> FetchNote | None:
+        """Return the note for a fetch that failed; None for no note.
+
+        ``note`` is the one that `fetched` returned if an answer had begun, else None.
+        """
+        if not self._of_failures:
+            return note
+        if note is None:
+            note = FetchNote(in_flight.url, time.time(), [])
+        if not note.fields:
+            note.fields += _provenance(in_flight, meta, whole=self._of_fetches)
+        note.fields.append(("error", error.kind))
+        return note
+
+    def hand_in(self, note: FetchNote, meta: Mapping[str, Any]) -> None:
+        """Write a note to the archive.
+
+        It gets the fields that the spider has set in ``meta`` of the request.
+        """
+        if self._of_fetches:
+            note.fields += [
+                (name, str(meta[key])) for key, name in _BY_SPIDER.items() if key in meta
+            ]
+        if note.fields:
+            self._watch(self._archive.note, note)
+
+    def name(self, name: str, records: list[tuple[str, float]]) -> None:
+        """Write an answer of the DNS to the archive: addresses with their lifetimes in seconds."""
+        self._watch(self._archive.name, NameAnswer(name, time.time(), records))
+
+    def _watch(self, write: Callable[[_T], Future[None]], what: _T) -> None:
+        # A failed archive is logged for the captures already.
+        with suppress(ArchiveError):
+            write(what).add_done_callback(_log_refused)
+
+
+def _provenance(
+    in_flight: InFlight, meta: Mapping[str, Any], *, whole: bool
+) -> list[tuple[str, str]]:
+    """Return how a URL was found, as fields of a metadata record.
+
+    They are ``via`` as in WARC 1.1, section 6.6, the redirects before it, and, if ``whole``, hop
+    and depth. The hop is a letter of Heritrix: S seed, L link, R redirect, M sitemap, P robots.txt.
+    """
+    if in_flight.robots_fetch is not None:
+        chain = [f"{authority}/robots.txt" for authority in in_flight.robots_fetch.passed]
+        hop, via, depth = "P", "", None
+    else:
+        assert in_flight.lease is not None
+        entry = in_flight.lease.entry
+        chain, via, depth = meta.get("redirect_urls", []), entry.via, entry.depth
+        hop = entry.hop or ("" if depth else "S")
+    if chain:
+        hop, via = "R", chain[-1]
+    fields = [("redirected-from", url) for url in chain if is_uri(url)]
+    fields += [("via", via)] if is_uri(via) else []
+    if whole:
+        fields += [("hop", hop)] if hop else []
+        fields += [] if depth is None else [("depth", str(depth))]
+    return fields
+
+
+def _times(exchange: Exchange) -> list[tuple[str, str]]:
+    """Return the durations of an exchange in milliseconds, as fields of a metadata record.
+
+    ``fetchTimeMs`` is that of WARC 1.1, section 6.6; the others are parts of it. A reused
+    connection has no times for DNS, TCP and TLS.
+    """
+    found = exchange.times
+    times = {"fetchTimeMs": found.duration, "firstByteTimeMs": found.latency}
+    if (dialled := found.dialled) is not None:
+        times |= {"dnsTimeMs": dialled.name, "connectTimeMs": dialled.connect}
+        times |= {"tlsTimeMs": dialled.tls} if exchange.peer.tls is not None else {}
+    return [(name, f"{seconds * 1000:.3f}") for name, seconds in times.items()]
+
+
+def _log_refused(written: Future[None]) -> None:
+    error = None if written.cancelled() else written.exception()
+    if isinstance(error, CaptureRefused):
+        logger.error("A note was not archived: %s", error)

@@ -1,0 +1,70 @@
+"""Scrapy responses and captures of exchanges."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from scrapy.http import Headers
+from scrapy.responsetypes import responsetypes
+from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
+
+from krowlspider.archive.write.capture import Capture, Wire
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from krowlspider.fetch.exchange import Exchange
+
+# No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
+# know punycode, and Python decodes it in quadratic time.
+DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
+
+_address = lru_cache(maxsize=65_536)(ip_address)
+
+
+def response_of(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
+    kind = responsetypes.from_args(headers=headers, url=exchange.url, body=body)
+    response = kind(
+        url=exchange.url,
+        status=exchange.status,
+        body=body,
+        request=request,
+        ip_address=_address(exchange.peer.address),
+        protocol=f"HTTP/{exchange.version}",
+        certificate=exchange.peer.certificate,
+    )
+    # Set afterwards, because the constructor would copy the headers name by name.
+    response.headers = headers
+    return response
+
+
+def capture_of(exchange: Exchange, identity: str) -> Capture:
+    kinds = (value for name, value in exchange.headers if name.lower() == b"content-type")
+    media_type = next(kinds, b"")
+    return Capture(
+        identity=identity,
+        url=exchange.url,
+        request_bytes=exchange.request_bytes,
+        response_bytes=exchange.response_bytes,
+        head=exchange.head_length,
+        payload=exchange.body,
+        status=exchange.status,
+        media_type=media_type.decode("latin-1"),
+        started=exchange.times.started,
+        truncated=exchange.truncated,
+        wire=Wire(exchange.peer.address, exchange.version, exchange.peer.tls),
+    )
+
+
+def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
+    # `Headers.appendlist` is quadratic in the lines of a hostile head. `Headers.update` is not
+    # needed: names and values are normalised already.
+    headers = Headers()
+    grouped: dict[bytes, list[bytes]] = {}
+    for name, value in pairs:
+        grouped.setdefault(name.title(), []).append(value)
+    dict.update(headers, grouped)
+    return headers

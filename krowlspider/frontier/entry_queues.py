@@ -1,0 +1,190 @@
+"""The queue entries of all hosts: appended, leased, and put back.
+
+A popped entry stays on disk, as a lease, until it is acknowledged. After a restart it is still
+queued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.hosts.host import Level, level_of
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import split_queue_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from krowlspider.frontier.hosts.domain_load import DomainLoad
+    from krowlspider.frontier.hosts.host import Host
+    from krowlspider.frontier.schedule.scheduler import HostScheduler
+    from krowlspider.frontier.store.store import Batch, Store
+
+# Entries of a host that are read together when it is popped.
+_AHEAD = 4
+# Bytes of the longest entry that is kept in memory until it is popped.
+_AHEAD_BYTES = 512
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """An entry that was popped and is not acknowledged."""
+
+    host: Host
+    priority: int
+    sequence: int
+    entry: Entry
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A URL that may become a queue entry. ``key`` is its identity; with None, the URL is queued
+    without a seen mark."""
+
+    host: str
+    key: bytes | None
+    entry: Entry
+    priority: int = 0
+
+
+class EntryQueues:
+    """The queue entries of all hosts. ``queued`` and ``leased`` count them."""
+
+    def __init__(self, store: Store, schedule: HostScheduler, load: DomainLoad, *, queued: int):
+        self.queued = queued
+        self.leased = 0
+        self._store = store
+        self._schedule = schedule
+        self._load = load
+
+    def append(self, host: Host, candidates: Sequence[Candidate], batch: Batch) -> None:
+        """Put entries into a host's queue and into the batch. The caller records the host in the
+        same batch."""
+        if not candidates:
+            # Without an entry, the host would be scheduled for nothing.
+            return
+        name = host.name
+        prefix = schema.host_key(name)
+        most = schema.PRIORITY_LIMIT
+        at_once = False
+        for candidate in candidates:
+            entry = candidate.entry
+            priority = max(-most, min(candidate.priority, most)) if candidate.priority else 0
+            tries = 0
+            if entry.due:
+                tries = entry.retries + entry.throttling
+            else:
+                at_once = True
+            sequence = host.queue.append(priority, tries)
+            batch.put(schema.queue_key(prefix, priority, sequence), entry.encode(name))
+        self.queued += len(candidates)
+        self._load.add(host.domain, len(candidates))
+        self._schedule.pages_queued(host, len(candidates), at_once=at_once)
+
+    def pop(self, host: Host) -> Lease | None:
+        """Lease the next entry of a host, and return the lease; None when no entry is due. The
+        entry stays on disk."""
+        now, queue = self._schedule.now(), host.queue
+        ahead, queue.ahead = queue.ahead, None
+        most = 1 if not ahead and queue.has_gaps else _AHEAD
+        for number in queue.in_order():
+            level = queue.levels[number]
+            while level.head < level.tail and level.due <= now:
+                if not (ahead and ahead[-1][:2] == (number, level.head)):
+                    ahead = self._read_ahead(host.name, number, level, most)
+                saved = ahead.pop()[2]
+                if saved is None:
+                    # It was acknowledged before a restart, while an older entry of the host was
+                    # not.
+                    level.head += 1
+                    continue
+                entry = Entry.decode(saved, host.name)
+                if entry.due > now:
+                    level.due = entry.due
+                    break
+                level.head += 1
+                queue.ahead = ahead
+                return self._lease(host, number >> 8, level.head - 1, entry)
+        return None
+
+    def _read_ahead(
+        self, name: str, number: int, level: Level, most: int
+    ) -> list[tuple[int, int, bytes | None]]:
+        """Read up to ``most`` next entries of a level, and return them in the form of
+        `HostQueue.ahead`. Nothing is read behind a missing entry, nor from a long one on, unless
+        that is the first."""
+        prefix = schema.host_key(name)
+        key = schema.queue_key(prefix, number >> 8, level.head)
+        if most == 1:
+            return [(number, level.head, self._store.get(key))]
+        found: list[tuple[int, int, bytes | None]] = []
+        with self._store.reader() as reader:
+            value = reader.read(key)
+            found.append((number, level.head, value))
+            for sequence in range(level.head + 1, min(level.head + most, level.tail)):
+                if value is None:
+                    break
+                value = reader.read_next(schema.queue_key(prefix, number >> 8, sequence))
+                if value is not None and len(value) > _AHEAD_BYTES:
+                    break
+                found.append((number, sequence, value))
+        found.reverse()
+        return found
+
+    def _lease(self, host: Host, priority: int, sequence: int, entry: Entry) -> Lease:
+        """Count an entry as leased, and return its lease."""
+        host.queue.queued -= 1
+        self.queued -= 1
+        self.leased += 1
+        host.queue.leased.append((priority, sequence))
+        return Lease(host, priority, sequence, entry)
+
+    def unpop(self, lease: Lease) -> None:
+        """Undo the pop that returned this lease. No other pop of its host may come in between."""
+        queue = lease.host.queue
+        queue.levels[level_of(lease.priority, lease.sequence)].head = lease.sequence
+        queue.queued += 1
+        self.queued += 1
+        queue.leased.remove((lease.priority, lease.sequence))
+        self.leased -= 1
+
+    def replace(self, lease: Lease, entry: Entry) -> None:
+        """Put a leased entry back, changed, in one batch with the removal of the old one. It goes
+        to the end of its queue; with a due time of its own, to the queue for its number of
+        tries."""
+        batch = self._store.batch()
+        batch.delete(self.key_of(lease))
+        again = Candidate(lease.host.name, None, entry, lease.priority)
+        self.append(lease.host, (again,), batch)
+        self.end_lease(lease)
+        self._schedule.cache.record(lease.host, batch)
+        batch.write()
+
+    def key_of(self, lease: Lease) -> bytes:
+        """Return the key of a lease's entry in the store."""
+        return schema.queue_key(schema.host_key(lease.host.name), lease.priority, lease.sequence)
+
+    def end_lease(self, lease: Lease) -> None:
+        """End a lease in memory: the entry is removed from disk too."""
+        lease.host.queue.end_lease(lease.priority, lease.sequence)
+        self._load.take(lease.host.domain)
+        self.leased -= 1
+
+    def count_removed(self, host: Host, count: int) -> None:
+        """Count entries off that were removed from the queue of a host on disk, without a pop."""
+        self.queued -= count
+        self._load.take(host.domain, count)
+        host.queue.ahead = None
+
+    def keep(self, host: Host, keys: Sequence[bytes]) -> None:
+        """Reduce the queue of a sealed host to the entries with these keys, and start its counts
+        again."""
+        queue = host.queue
+        self.count_removed(host, queue.queued - len(keys))
+        queue.queued, queue.done, queue.dropped = len(keys), 0, 0
+        queue.levels.clear()
+        for _, priority, sequence in map(split_queue_key, keys):
+            number = level_of(priority, sequence)
+            queue.levels.setdefault(number, Level(sequence, sequence)).tail = sequence + 1

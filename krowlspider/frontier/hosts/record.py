@@ -1,0 +1,120 @@
+"""The format of a host's record on disk."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from krowlspider.frontier.hosts.host import (
+    DEFERRED,
+    LANE_AT,
+    LANES,
+    SCHEDULED,
+    Health,
+    Host,
+    HostQueue,
+    Level,
+    level_of,
+)
+from krowlspider.politeness.delay import HostRate
+
+_HEAD = Struct(">BBddffBBHIII")
+# Follows the head in the records of hosts that have an origin.
+_ORIGIN = Struct(">I")
+_LEVEL = Struct(">iBII")
+_QUEUED = Struct(">I")
+_QUEUED_AT = 30
+_TIMES = Struct(">ddffBBH")
+_TIMES_AT = 2
+# Due time and queued entries.
+_PLACE = Struct(">d20xI")
+_VERSION = 2
+_VERSION_ORIGIN = 3
+_IN_LANE = 0xFFFFFFFF
+_ERRORS_MAX = 0xFFFF
+_HEALTHS = tuple(Health)
+_DEAD = Health.DEAD
+
+
+def encode_host(host: Host) -> bytes:
+    """Return the record of a host. It counts leased entries as queued: after a restart they are."""
+    rate, queue, origin = host.rate, host.queue, host.shares.origin
+    record = _HEAD.pack(
+        _VERSION_ORIGIN if origin else _VERSION,
+        host.health,
+        host.due,
+        host.ready,
+        rate.ema,
+        rate.floor,
+        rate.quiet,
+        rate.throttling,
+        min(rate.errors, _ERRORS_MAX),
+        queue.pending,
+        queue.done,
+        queue.dropped,
+    )
+    if origin:
+        record += _ORIGIN.pack(origin)
+    for number, level in queue.levels.items():
+        head = level.head
+        for priority, sequence in queue.leased:
+            if sequence < head and level_of(priority, sequence) == number:
+                head = sequence
+        record += _LEVEL.pack(number >> 8, number & LANES, head & _IN_LANE, level.tail & _IN_LANE)
+    return record
+
+
+def decode_host(name: str, record: bytes) -> Host:
+    """Return the host that a record describes: deferred, scheduled or idle.
+
+    :raises ValueError: the record is of another version
+    """
+    version, health, due, ready, *rest = _HEAD.unpack_from(record)
+    ema, floor, quiet, throttling, errors, queued, done, dropped = rest
+    if version not in (_VERSION, _VERSION_ORIGIN):
+        raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
+    levels: dict[int, Level] = {}
+    host = Host(
+        name,
+        health=_HEALTHS[health],
+        rate=HostRate(ema, floor, quiet, throttling, errors),
+        due=due,
+        ready=ready,
+        record=record,
+        queue=HostQueue(levels, queued, [], done, dropped),
+    )
+    levels_at = _HEAD.size
+    if version == _VERSION_ORIGIN:
+        (host.shares.origin,) = _ORIGIN.unpack_from(record, levels_at)
+        levels_at += _ORIGIN.size
+    for at in range(levels_at, len(record), _LEVEL.size):
+        priority, lane, head, tail = _LEVEL.unpack_from(record, at)
+        start = lane << LANE_AT
+        levels[priority << 8 | lane] = Level(start + head, start + tail)
+    if health == _DEAD:
+        host.state = DEFERRED
+    elif queued:
+        host.state = SCHEDULED
+    return host
+
+
+def queued_in(record: bytes) -> tuple[int, bool]:
+    """Return how many entries a record counts, leased ones too, and whether the host is
+    deferred. The rest of the record is not read."""
+    return _QUEUED.unpack_from(record, _QUEUED_AT)[0], record[1] == _DEAD
+
+
+def times_in(record: bytes) -> tuple[float, HostRate]:
+    """Return due time, in seconds of the job clock, and rate of a record. The rest of the record is
+    not read."""
+    due, _, *rate = _TIMES.unpack_from(record, _TIMES_AT)
+    return due, HostRate(*rate)
+
+
+def place_in(record: bytes) -> float | None:
+    """Return the time under which a host with this record is in the heap on disk, in seconds of the
+    job clock; None where it is not there, as without a record."""
+    if not record or record[1] == _DEAD:
+        return None
+    due: float
+    due, queued = _PLACE.unpack_from(record, _TIMES_AT)
+    return due if queued else None

@@ -1,0 +1,67 @@
+"""One fetch of a robots.txt, and the limits of its tries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from krowlspider.urls.host import authority_of, host_of
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.hosts.host import Host
+
+# Maximum characters of a URL that a redirect of robots.txt is followed to, like URLLENGTH_LIMIT.
+URL_MAX = 2048
+
+
+@dataclass(slots=True, eq=False)
+class RobotsFetch:
+    """The fetch of one authority's robots.txt.
+
+    ``host`` is the host whose pages wait for it. ``url`` is the URL to fetch next. ``passed`` are
+    the authorities whose robots.txt redirected, the last of them to ``url``. ``redirects``,
+    ``retries`` and ``throttling`` count redirects, tries without an answer, and answers 429 or 5xx.
+    """
+
+    authority: str
+    host: Host
+    url: str
+    redirects: int = 0
+    retries: int = 0
+    throttling: int = 0
+    passed: list[str] = field(default_factory=list)
+
+    @property
+    def is_away(self) -> bool:
+        """Return whether the host awaits this fetch from another host."""
+        return self in self.host.robots.awaited
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return whether no try has failed and no redirect was followed."""
+        return not (self.retries or self.throttling or self.passed or self.is_away)
+
+    @property
+    def source(self) -> str | None:
+        """Return the authority whose robots.txt is ``url``; None if ``url`` is another file."""
+        authority = authority_of(self.url)
+        return authority if self.url == authority + "/robots.txt" else None
+
+    def may_follow(self, target: str) -> bool:
+        """Return whether a redirect to a URL may be followed.
+
+        A redirect to another host must lead to a file named robots.txt. Any other page there would
+        be fetched without that host's rules, and a home page holds no rules.
+        """
+        if len(target) > URL_MAX:
+            return False
+        path = target.partition("?")[0]
+        return host_of(target) == self.host.name or path.lower().endswith("/robots.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """Limits of retries: ``retries`` after no answer or a 5xx, ``throttling`` after 429/503."""
+
+    retries: int
+    throttling: int

@@ -1,0 +1,1 @@
+"""The schedule: which host is fetched next, and when."""

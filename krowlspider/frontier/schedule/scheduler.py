@@ -1,0 +1,382 @@
+"""The scheduler of hosts: which host is fetched next, and when.
+
+A host is in the heap until its next-fetch time. Then it is in flight, with one request. After the
+request it returns to the heap, for the time of its delay. The scheduler decides by times, shares
+and ownership which event happens to a host. The table of states says what follows from it.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from krowlspider.frontier.hosts.host import (
+    AWAITING_ROBOTS,
+    BLOCKED,
+    CALLED,
+    DEFERRED,
+    HELD,
+    IDLE,
+    IN_FLIGHT,
+    SCHEDULED,
+    Health,
+    Host,
+)
+from krowlspider.frontier.hosts.record import times_in
+from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.schedule.cache import HostCache
+from krowlspider.frontier.schedule.deferral import Deferral
+from krowlspider.frontier.schedule.due import DueHeap
+from krowlspider.frontier.schedule.ownership import Ownership
+from krowlspider.frontier.schedule.sessions import Sessions
+from krowlspider.frontier.schedule.transitions import Transitions
+from krowlspider.frontier.shares.names import places_of
+from krowlspider.frontier.shares.shares import Shares
+from krowlspider.frontier.store.schema import whole_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.hosts.tally import Tally
+    from krowlspider.frontier.limits import Limits
+    from krowlspider.frontier.schedule.clock import JobClock
+    from krowlspider.frontier.store.store import Store
+    from krowlspider.politeness.delay import DelayPolicy
+
+# Hosts that one pop looks at, most of which may not be ready: bounds the time that it takes.
+_LOOKS = 1000
+# Seconds until the other hosts are looked at again.
+_LOOK_AGAIN = 0.05
+# Called hosts that find no room in another share, in one pop: then others are looked at. The shares
+# that still have room are called for once a second.
+_IN_VAIN = 8
+# Seconds between the due times of hosts that wait for room on disk.
+_APART = 0.002
+# The least seconds in which a process dies and is started again. A wait that exceeds the record's
+# wait by more is written at once, or a restart would cut it short.
+_RESTART = 0.5
+_POPPABLE = (SCHEDULED, CALLED, AWAITING_ROBOTS, DEFERRED)
+
+
+class HostScheduler:
+    """Pops hosts when they are due, and schedules them again. All times are in seconds of the job
+    clock.
+
+    ``may_fetch`` is as in `Ownership`. ``unsure`` is the time of the last start that followed a
+    death of the process; None for now. Hosts read from disk wait from then on.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tally: Tally,
+        limits: Limits,
+        rule: DelayPolicy,
+        clock: JobClock,
+        *,
+        unsure: float | None,
+        may_fetch: Callable[[str], bool] | None,
+    ):
+        self._store = store
+        self.rule = rule
+        self._limits = limits.memory
+        self.now = now = clock.now
+        self.unsure = 0.0 if clock.is_new else now() if unsure is None else unsure
+        # The last due time of the hosts that wait for room on disk.
+        self._last_apart = 0.0
+        self._due = due = DueHeap(store, tally.hosts, self._limits.window)
+        self._sessions = Sessions(limits.sessions)
+        self.shares = Shares(limits, now)
+        self.cache = cache = HostCache(
+            store, tally, due, rule, most=self._limits.hosts, unsure=self.unsure, now=now
+        )
+        self.transitions = Transitions(
+            due, self._sessions, cache, self.shares, deferred=tally.deferred, now=now
+        )
+        self._calls = self.transitions.calls
+        self.deferral = Deferral(
+            store, rule, cache=cache, due=due, transitions=self.transitions, now=now
+        )
+        self.ownership = Ownership(
+            may_fetch,
+            cache=cache,
+            due=due,
+            shares=self.shares,
+            transitions=self.transitions,
+            deferral=self.deferral,
+        )
+        # Each start tries the deferred hosts again.
+        self.deferral.advance_round()
+
+    # --- the pop ---
+
+    def pop(self) -> Host | None:
+        """Return the host that has been due the longest and has room in all its shares, now in
+        flight. Hosts in a session go first. Return None when none was found."""
+        self.cache.evict()
+        now = self.now()
+        self._calls.call_at_pop(now)
+        in_vain = 0
+        for _ in range(_LOOKS):
+            if (name := self._pop_name(now)) is None:
+                if in_vain >= _IN_VAIN or not self._calls.call_another(now):
+                    return None
+                continue
+            host = self.cache.hosts.get(name) or self.cache.read_due(name)
+            if host.due > now:
+                # Its time has changed since; it has a newer place in the heap.
+                continue
+            called = self._calls.take(host)
+            if self._try(host, in_turn=not called):
+                if called and called not in host.shares.places:
+                    self._calls.make_room((called,))
+                return host
+            in_vain += bool(called)
+            if self.shares.waiting and in_vain < _IN_VAIN:
+                self._calls.pass_on(host, called)
+        return None
+
+    def _pop_name(self, now: float) -> str | None:
+        """Return the name of a host whose time has come, those in sessions first; None when there
+        is none."""
+        if (name := self._sessions.pop(now)) is not None:
+            return name
+        if self._calls.exhausted:
+            return None
+        while (name := self._due.pop(now)) is None:
+            if not self._due.exhausted(now):
+                return None
+            batch = self._store.batch()
+            self.cache.record_changed(batch)
+            batch.write()
+            self._due.read_window(now)
+        return name
+
+    def _try(self, host: Host, *, in_turn: bool) -> bool:
+        """Put a host whose due time has come in flight if it has room in all its shares, and handle
+        every other case. Return whether it is in flight. ``in_turn`` is as in `_enter_flight`."""
+        if host.state not in _POPPABLE:
+            # Its state has changed since; it has a newer place in the heap, or none.
+            return False
+        if not host.has_work:
+            if host.state is SCHEDULED:
+                self.transitions.move(host, Event.HAS_NOTHING)
+        elif not self.ownership.is_ours(host.name):
+            self.transitions.move(host, Event.NOT_OURS)
+        else:
+            return self._enter_flight(host, in_turn=in_turn)
+        return False
+
+    def pop_named(self, name: str) -> Host | None:
+        """Return this host, in flight, as `pop` does, or None. Its place in the heap stays, out of
+        date."""
+        host = self.cache.get(name)
+        if (
+            host.state not in (SCHEDULED, CALLED)
+            or host.due > self.now()
+            or not host.has_work
+            or not self.ownership.is_ours(name)
+        ):
+            return None
+        called = self._calls.take(host)
+        if self._enter_flight(host, in_turn=False):
+            return host
+        self._calls.pass_on(host, called)
+        return None
+
+    def _enter_flight(self, host: Host, *, in_turn: bool) -> bool:
+        """Put a host in flight if all its shares have room; else it waits in line for the first
+        that has none. Return whether it is in flight.
+
+        ``in_turn`` is False for a host that was called: only the others count as turned away.
+        """
+        if host.state is DEFERRED:
+            self.deferral.revive(host)
+            # It has no place on disk: after its request it would be in neither part of the heap.
+            self.cache.record_now(host)
+        # With the lines full, no host waits for its origin.
+        is_full = self.shares.waiting >= self._limits.in_line
+        shares = self.shares.of(host, spare=self._calls.takes_spare(host) or is_full)
+        if (full := self.shares.full(shares)) is not None:
+            if in_turn:
+                self._calls.count_turned_away()
+            self._wait_for_room(host, full)
+            return False
+        self.shares.enter_flight(host, shares)
+        self.transitions.move(host, Event.ENTER_FLIGHT)
+        return True
+
+    def _wait_for_room(self, host: Host, share: str) -> None:
+        """Put a host in line for a share that has no room. With the lines full, it waits on disk
+        instead, with a later due time."""
+        if self.shares.waiting >= self._limits.in_line:
+            self._last_apart = max(self.now(), self._last_apart) + _APART
+            self._schedule_again(host, self._last_apart)
+            return
+        self.shares.wait(share, host.name)
+        # Enough blocked hosts are in memory: more of them may be evicted, and keep their place on
+        # disk.
+        stays = self.transitions.blocked < self._limits.blocked or host.robots.awaited
+        self.transitions.move(host, Event.WAIT_FOR_ROOM if stays else Event.WAIT_IN_LINE)
+
+    def _schedule_again(self, host: Host, due: float) -> None:
+        """Make a host that may be in flight due at a time, if it has anything to fetch."""
+        event = host.after_request() if host.state is IN_FLIGHT else host.after_change()
+        self.transitions.move(host, event, whole_microseconds(due))
+
+    # --- in flight ---
+
+    def reserve_address(self, host: Host, address: str) -> bool:
+        """Take the places of the address at which a host in flight is about to be fetched. Return
+        False when the address, or its block, has no room now: then call `turn_back`."""
+        places, own = places_of(address), host.shares
+        if own.address == places[0]:
+            return True
+        before = (own.address, own.block) if own.address else ()
+        new = tuple(share for share in places if share not in before)
+        if self.shares.full(new) is not None:
+            return False
+        left = tuple(share for share in before if share not in places)
+        self.shares.leave(host, left)
+        own.address, own.block = places
+        self.shares.enter(host, new)
+        self._calls.make_room(left)
+        return True
+
+    def turn_back(self, host: Host, address: str) -> None:
+        """End the flight of a host that sent no request for want of room at its address. It waits
+        for that room."""
+        own = host.shares
+        own.address, own.block = places_of(address)
+        # Its present places are given up.
+        shares = tuple(share for share in (own.block, own.address) if share not in own.places)
+        if (full := self.shares.full(shares)) is not None:
+            self._wait_for_room(host, full)
+        else:
+            in_session = host.session and not host.robots.awaited
+            event = Event.ENDED_IN_SESSION if in_session else host.after_request()
+            self.transitions.move(host, event)
+
+    def release(self, host: Host, wait: float) -> None:
+        """End the flight of a host with its request: it is due again ``wait`` seconds from now.
+
+        :raises IllegalEvent: the host is not in flight; nothing has changed
+        """
+        now = self.now()
+        # A hand-over from another frontier may have set a later time meanwhile.
+        due = max(host.due, now + wait)
+        continues = (
+            host.queue.queued > 0
+            and not host.robots.awaited
+            # Outside its session it would wait until the whole crowd that is being turned away was
+            # looked at.
+            and self._sessions.go_on(host, due - now, on=self._calls.is_crowded)
+        )
+        event = Event.ENDED_IN_SESSION if continues else host.after_request()
+        self.transitions.move(host, event, whole_microseconds(due))
+        host.ready = host.due
+        host.session += continues
+        if self._waits_longer(host, max(wait, self.rule.delay(host.rate))):
+            self.cache.record_now(host)
+
+    def _waits_longer(self, host: Host, wait: float) -> bool:
+        """Return whether ``wait``, in seconds, is longer than the host would wait by its record
+        after a restart."""
+        if not host.record:
+            return wait > _RESTART
+        if wait <= self.rule.minimum + _RESTART:
+            return False
+        return wait > self.rule.delay(times_in(host.record)[1]) + _RESTART
+
+    def give_back(self, host: Host, rest: float = 0.0) -> None:
+        """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
+        behind those due before it. If nothing but retries is queued, it is due with the first of
+        them."""
+        due = now = whole_microseconds(self.now() + rest)
+        if host.queue.queued and not host.robots.fetches:
+            due = whole_microseconds(max(now, host.queue.earliest()))
+        self.transitions.move(host, host.after_request(), due)
+        if rest:
+            host.ready = now
+
+    def rest_longer(self, host: Host, wait: float) -> None:
+        """Make a scheduled host that is due within ``wait`` seconds due at their end."""
+        due = whole_microseconds(self.now() + wait)
+        if host.state in (SCHEDULED, CALLED, BLOCKED) and host.due < due:
+            host.due = host.ready = due
+            self.due_changed(host)
+
+    # --- what there is to fetch ---
+
+    def pages_queued(self, host: Host, count: int, *, at_once: bool) -> None:
+        """Schedule a host to whose queue ``count`` entries were added. ``at_once`` is true if one of
+        them may be fetched without a wait of its own. The caller records the host."""
+        due = None
+        if host.state is IDLE:
+            due = max(host.due, whole_microseconds(self.now()))
+        elif host.state is DEFERRED:
+            self.transitions.deferred += count
+        self.transitions.move(host, Event.PAGES_QUEUED, due)
+        if at_once and host.state is SCHEDULED and host.ready < host.due:
+            # It rests until a retry is due.
+            due = whole_microseconds(max(host.ready, self.now()))
+            if due < host.due:
+                self.transitions.move(host, Event.HAS_PAGES, due)
+
+    def enqueue_robots_fetch(self, name: str, robots_fetch: object) -> None:
+        """Give a host a robots fetch, and schedule the host. It is fetched before the host's queue,
+        and not kept over a restart."""
+        host = self.cache.get(name)
+        host.robots.fetches.append(robots_fetch)
+        self.transitions.move(host, Event.ROBOTS_QUEUED)
+
+    def due_changed(self, host: Host) -> None:
+        """Schedule a host again whose due time, or what it has to fetch, has changed."""
+        if host.state in (CALLED, BLOCKED):
+            self.transitions.move(host, Event.DUE_CHANGED)
+        elif host.state in (SCHEDULED, HELD):
+            self.transitions.move(host, host.after_change())
+
+    def resume(self, host: Host) -> None:
+        """Let a host go on at its own next-fetch time, if it awaits no robots.txt any more."""
+        if host.state is AWAITING_ROBOTS:
+            self.transitions.move(host, host.after_change())
+        # Write what was learnt while it waited: its crawl-delay.
+        self.cache.record_now(host)
+
+    def retire(self, host: Host) -> None:
+        """Retire a host that asks for a slower rate than this crawl keeps. Until the host is
+        forgotten, its queued entries are dropped as they are popped, and new ones are refused."""
+        host.set_health(Health.RETIRED)
+        self.cache.record_now(host)
+
+    # --- figures ---
+
+    def next_due(self) -> float | None:
+        """Return when to pop again; None when there is nothing to wait for."""
+        due, session = self._due.next_due(), self._sessions.next_due()
+        if due is not None and self._calls.exhausted:
+            due = max(due, self.now() + _LOOK_AGAIN)
+        times = (due, session, self.shares.next_room())
+        soonest = min(time for time in times if time is not None)
+        return None if soonest == inf else soonest
+
+    def count_due(self) -> int:
+        """Return how many hosts in memory could be fetched now; with a long backlog there are more
+        on disk."""
+        # The heap also counts out-of-date places, which stay until they are popped: hence the
+        # bound.
+        now = self.now()
+        due = self._due.count_due(now) + self._sessions.count_due(now)
+        return min(due + self.shares.waiting, self.host_count)
+
+    @property
+    def host_count(self) -> int:
+        """Return how many hosts have entries, without deferred ones."""
+        return self._due.scheduled
+
+    @property
+    def consumed(self) -> tuple[bytes, bytes]:
+        """Return the range of keys of the heap on disk that have been read, as its first and its
+        last key."""
+        return self._due.consumed()

@@ -1,0 +1,7 @@
+"""frostwork: a plan compiled once for all pages. Its public function compiles it for each page."""
+
+from __future__ import annotations
+
+from frostwork._frostwork import Plan
+
+__all__ = ["Plan"]

@@ -1,0 +1,98 @@
+"""The file of seeds, read in chunks."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import zlib
+from itertools import islice
+from typing import IO, TYPE_CHECKING
+
+from krowlspider.errors import SeedsError
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+# Seeds read and queued between two turns of the event loop, so that no turn is long.
+_CHUNK = 500
+# Bad lines logged as warnings; further ones are counted and logged at DEBUG.
+_BAD_LOGGED = 20
+# Bytes read to distinguish a text file from a binary file.
+_PROBE = 8192
+# Bytes of a line that are read; the rest of the line is skipped.
+_LINE_MAX = 65536
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class SeedsFile:
+    """A file of seeds, plain or gzip. ``good`` and ``bad`` count the lines read so far.
+
+    :raises SeedsError: the file is missing, unreadable or binary
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.good = 0
+        self.bad = 0
+        try:
+            with self._open() as file:
+                probe = file.read(_PROBE)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise SeedsError(f"seeds file {path} cannot be read: {reason}") from error
+        if b"\0" in probe:
+            raise SeedsError(
+                f"seeds file {path} is binary: give a text file, one domain or URL a line, or a"
+                " gzip of it"
+            )
+
+    def _open(self) -> IO[bytes] | gzip.GzipFile:
+        file = self.path.open("rb")
+        if file.read(2) == _GZIP_MAGIC:
+            file.close()
+            return gzip.open(self.path, "rb")
+        file.seek(0)
+        return file
+
+    def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
+        """Yield chunks as (URLs, those of them that were given without a scheme).
+
+        A bad line is skipped and logged with its number.
+        """
+        seeds = self._seeds()
+        while chunk := list(islice(seeds, _CHUNK)):
+            yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)
+
+    def _seeds(self) -> Iterator[Seed]:
+        with self._open() as file:
+            for number, line in enumerate(self._lines(file), 1):
+                try:
+                    seed = parse_seed(line)
+                except BadSeed as error:
+                    self._report(number, error)
+                    continue
+                if seed is not None:
+                    self.good += 1
+                    yield seed
+
+    def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+        """Yield the lines of the file, up to the first read error, which is logged."""
+        try:
+            while line := file.readline(_LINE_MAX):
+                yield line
+                # Skip the rest of a line that is too long to be a seed.
+                while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
+                    pass
+        except (OSError, EOFError, zlib.error) as error:
+            logger.error("%s breaks off: %s; the seeds before that are crawled", self.path, error)
+
+    def _report(self, number: int, error: BadSeed) -> None:
+        self.bad += 1
+        level = logging.WARNING if self.bad <= _BAD_LOGGED else logging.DEBUG
+        logger.log(level, "%s line %d skipped: %s", self.path, number, error)
+        if self.bad == _BAD_LOGGED + 1:
+            logger.warning("%s: further bad lines are logged with LOG_LEVEL=DEBUG", self.path)

@@ -1,0 +1,215 @@
+"""The view of one host, and the reason why it is not being fetched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.admin.edit import UnknownHostError
+from krowlspider.frontier.admin.host_view import view_host
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.hosts.host import Health, Host
+from krowlspider.frontier.hosts.record import encode_host
+from krowlspider.frontier.hosts.table import SchedulingState
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.schema import poison_prefix
+from krowlspider.politeness.delay import HostRate
+from krowlspider.politeness.robots import RobotsRecord, Ruling
+from krowlspider.views.frontier import one_host
+from tests.frontier.conftest import RULE, World
+from tests.frontier.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.admin.host_view import HostView
+    from krowlspider.frontier.store.store import Store
+
+NOW = 1_700_000_000.0
+
+
+def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostView:
+    """The view of a host with these entries."""
+    store = MemoryStore()
+    batch = store.batch()
+    prefix = schema.host_key(host.name)
+    for sequence, entry in enumerate(entries):
+        batch.put(schema.queue_key(prefix, 0, sequence), entry.encode(host.name))
+    for sequence, entry in enumerate(poison):
+        key = schema.queue_key(poison_prefix(host.name), 0, sequence)
+        batch.put(key, entry.encode(host.name))
+    host.queue.queued = len(entries)
+    batch.put(schema.host_key(host.name), encode_host(host))
+    batch.write()
+    return view_host(store, host.name, RULE, NOW, most=10)
+
+
+def waiting(seconds: float = 0.0, **rate: float) -> Host:
+    return Host("a.test", rate=HostRate(**rate), due=NOW + seconds)  # type: ignore[arg-type]
+
+
+PAGE = Entry("http://a.test/")
+LATER = replace(PAGE, retries=1, due=NOW + 20)
+LATEST = replace(PAGE, throttling=2, due=NOW + 30)
+
+
+@pytest.mark.parametrize(
+    ("host", "entries", "why"),
+    [
+        (waiting(), [], "Nothing of it is queued."),
+        (waiting(), [PAGE], "It is due: it will be fetched with the next start."),
+        (waiting(-9), [PAGE], "It is due: it will be fetched with the next start."),
+        (waiting(3, ema=2.0), [PAGE], "It is due in 3.0 s, because of its delay."),
+        (
+            waiting(3, ema=0.1, floor=5.0),
+            [PAGE],
+            "It is due in 3.0 s, because of the crawl-delay of its robots.txt.",
+        ),
+        (
+            waiting(500, ema=0.1, throttling=1),
+            [PAGE],
+            "It is due in 500.0 s, because of the Retry-After of an answer 429 or 503.",
+        ),
+        (
+            waiting(1, ema=1.0, throttling=2),
+            [PAGE],
+            "It is due in 1.0 s, because of its delay, doubled 2 times after answers 429 or 503.",
+        ),
+        (
+            waiting(8, errors=4),
+            [PAGE],
+            "It is due in 8.0 s, because of the backoff after 4 errors in a row.",
+        ),
+        (waiting(1), [LATEST, LATER], "All its queued URLs are retries, the first due in 20.0 s."),
+        (waiting(), [LATER, PAGE], "It is due: it will be fetched with the next start."),
+        (waiting(25, ema=9.0), [LATER], "It is due in 25.0 s, because of its delay."),
+    ],
+)
+def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: str) -> None:
+    assert seen(host, *entries).why == why
+
+
+def test_why_names_the_next_try_of_a_deferred_host() -> None:
+    host = waiting()
+    host.set_health(Health.DEAD)
+    host.state = SchedulingState.DEFERRED
+    view = seen(host, PAGE)
+    assert view.state == "dead"
+    assert view.why == (
+        "It is deferred because its robots.txt cannot be fetched; that is tried again at the next"
+        " start and every hour."
+    )
+
+
+def test_why_names_errors_and_hours_of_a_parked_host() -> None:
+    host = waiting(9000, errors=10)
+    host.set_health(Health.DEAD)
+    assert seen(host, PAGE).why == (
+        "It is parked after 10 errors in a row, or because the DNS does not know its name; it is"
+        " tried again in 2.5 hours, or at a start after that."
+    )
+    assert seen(host).why == "Nothing of it is queued."
+    host.rate.errors = 9
+    assert seen(host, PAGE).why.startswith(
+        "It is deferred because its robots.txt cannot be fetched"
+    )
+
+
+def test_why_names_errors_and_minutes_of_a_resting_host() -> None:
+    host = waiting(90, errors=5)
+    host.ready = host.due
+    host.set_health(Health.DEAD)
+    assert seen(host, PAGE).why == (
+        "It is deferred after 5 errors in a row; it is tried again in 1.5 minutes, or at a start"
+        " after that."
+    )
+
+
+@pytest.mark.parametrize("entries", [[], [PAGE]])
+def test_why_names_the_delay_that_a_retired_host_asks_for(entries: list[Entry]) -> None:
+    host = waiting(floor=500.5)
+    host.set_health(Health.RETIRED)
+    assert seen(host, *entries).why == (
+        "It is retired: its robots.txt asks for 500.5 s between two requests,"
+        " and KROWL_CRAWL_DELAY_MAX is 300."
+    )
+
+
+def test_why_mentions_poison() -> None:
+    bad = replace(PAGE, strikes=3)
+    assert seen(waiting(), poison=(bad,)).why == (
+        "Nothing of it is queued. 1 page is set aside as poison."
+    )
+    assert seen(waiting(), PAGE, poison=(bad, bad)).why.endswith(
+        " 2 pages are set aside as poison."
+    )
+
+
+def test_the_first_entries_are_shown_and_all_are_counted() -> None:
+    entries = [replace(PAGE, url=f"http://a.test/{at}", depth=at) for at in range(12)]
+    entries[0] = replace(LATER, strikes=2, throttling=3)
+    bad = replace(PAGE, url="http://a.test/bad", strikes=3)
+    view = seen(waiting(2), *entries, poison=(bad,))
+    assert (view.host.queued, view.retries, len(view.queue)) == (12, 1, 10)
+    first = view.queue[0]
+    assert (first.tries, first.strikes, first.due_in) == (4, 2, 20.0)
+    assert (view.queue[9].url, view.queue[9].depth, view.queue[9].due_in) == (
+        "http://a.test/9",
+        9,
+        0.0,
+    )
+    assert view.poisoned == 1
+    assert (view.poison[0].url, view.poison[0].strikes) == (bad.url, 3)
+
+
+def test_due_in_counts_the_host_and_its_retries() -> None:
+    assert seen(waiting(3), PAGE).host.due_in == 3.0
+    assert seen(waiting(3), LATER).host.due_in == 20.0
+    assert seen(waiting(25), LATER).host.due_in == 25.0
+
+
+def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
+    """Five times its latency, doubled three times; its robots.txt asks for less."""
+    view = seen(waiting(9, ema=0.3, floor=0.75, throttling=3, errors=1), PAGE)
+    assert (view.host.delay, view.crawl_delay) == (12.0, 0.75)
+    assert (view.throttling, view.host.errors) == (3, 1)
+    lines = one_host(view).splitlines()
+    assert "delay    12.00 s (its robots.txt asks for 0.75 s)" in lines
+    assert "backoff  1 errors in a row, slowed down 3 times" in lines
+    assert "due in   9.0 s" in lines
+
+
+def test_an_unknown_rate_shows_the_least_delay() -> None:
+    view = seen(waiting(), PAGE)
+    assert (view.host.delay, view.crawl_delay, view.throttling, view.host.errors) == (
+        0.25,
+        0.0,
+        0,
+        0,
+    )
+    lines = one_host(view).splitlines()
+    assert "delay    0.25 s" in lines
+    assert "backoff  0 errors in a row, slowed down 0 times" in lines
+
+
+def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Store]) -> None:
+    world = World(open_store)
+    world.add("http://a.test/", "http://b.test/")
+    record = RobotsRecord(Ruling.RULES.value, NOW, NOW + 60, 200, b"User-agent: *\n")
+    world.put_robots("http://a.test", record.encode())
+    world.put_robots("https://a.test", replace(record, status=203).encode())
+    view = view_host(world.store, "a.test", RULE, NOW, most=10)
+    assert [(known.authority, known.status) for known in view.robots] == [
+        ("http://a.test", 200),
+        ("https://a.test", 203),
+    ]
+    assert (view.robots[0].ruling, view.robots[0].expires) == ("rules", NOW + 60)
+    assert view_host(world.store, "b.test", RULE, NOW, most=10).robots == []
+
+
+def test_an_unknown_host_is_an_error(open_store: Callable[[], Store]) -> None:
+    world = World(open_store)
+    with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
+        view_host(world.store, "no.test", RULE, NOW, most=10)

@@ -1,0 +1,155 @@
+"""No domain fills the frontier, and no stranger the queue of a host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.frontier.admin.edit import drop_host
+from krowlspider.frontier.hosts import domain_load
+from krowlspider.frontier.hosts.domain_load import DomainLoad
+from krowlspider.frontier.store.schema import LOAD
+from tests.frontier.conftest import LIMITS, World
+from tests.frontier.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from krowlspider.frontier.store.store import Store
+
+TOTAL = 40
+SHARE = 10
+
+
+@pytest.fixture
+def world(open_store: Callable[[], Store]) -> World:
+    return World(
+        open_store, limits=replace(LIMITS, total=TOTAL, domain_share=SHARE / TOTAL, host_queue=20)
+    )
+
+
+def found(world: World, via: str, urls: list[str]) -> int:
+    return world.frontier.queue([world.candidate(url) for url in urls], via=via)
+
+
+def of(host: str, first: int, count: int) -> list[str]:
+    return [f"http://{host}/{number}" for number in range(first, first + count)]
+
+
+def dropped(world: World, reason: str) -> int:
+    return world.frontier.counters[f"dropped/{reason}"]
+
+
+def fill_half(world: World) -> None:
+    for number in range(4):
+        assert world.add(*of(f"good{number}.test", 0, 5)) == 5
+
+
+def test_a_domain_gets_no_more_than_its_share(world: World) -> None:
+    fill_half(world)
+    for number in range(4):
+        found(world, "a.evil.test", of(f"{number}.evil.test", 0, 4))
+    assert dropped(world, "domain_share") == 4 * 4 - SHARE
+    # What is refused is not known, and the others have room.
+    assert world.add(*of("good0.test", 5, 5)) == 5
+    assert not world.frontier.knows(
+        [world.hasher.key("http://3.evil.test/3")], lambda _: "3.evil.test"
+    )[0]
+
+
+def test_an_empty_frontier_has_room_for_any_domain(world: World) -> None:
+    assert world.add(*of("one.test", 0, 18)) == 18
+    assert dropped(world, "domain_share") == 0
+
+
+def test_a_share_has_room_again_as_pages_are_done(world: World) -> None:
+    fill_half(world)
+    world.add(*of("evil.test", 0, 15))
+    assert dropped(world, "domain_share") == 15 - SHARE
+    while (url := world.fetch()) is not None:
+        if "evil" in url:
+            break
+    world.commit()
+    # Fewer than half of all places are taken by others now, or one of its own is free.
+    world.add(*of("good9.test", 0, 6))
+    assert world.add(*of("evil.test", 20, 5)) == 1
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_load_of_a_domain_holds_over_a_restart(world: World, dies: bool) -> None:
+    fill_half(world)
+    world.add(*of("evil.test", 0, 15))
+    world.commit()
+    if dies:
+        world.crash()
+    else:
+        world.restart()
+    assert world.add(*of("evil.test", 20, 5)) == 0
+
+
+def test_a_domain_dropped_by_hand_has_its_share_again(world: World) -> None:
+    fill_half(world)
+    world.add(*of("evil.test", 0, 15))
+    world.commit()
+    world.frontier.close()
+    store = world.open_store()
+    drop_host(store, "evil.test")
+    store.close()
+    world.open()
+    world.add(*of("good9.test", 0, 10))
+    assert world.add(*of("evil.test", 20, 5)) == 5
+
+
+def test_urls_named_by_strangers_come_after_the_hosts_own(open_store: Callable[[], Store]) -> None:
+    world = World(open_store, limits=replace(LIMITS, host_queue=100, total=100))
+    own = of("a.test", 0, 18)
+    found(world, "a.test", own[:16])
+    found(world, "b.evil.test", of("a.test", 50, 1))
+    found(world, "www.a.test", own[16:])
+    fetched = []
+    for _ in range(19):
+        world.clocks.pass_(1)
+        fetched.append(world.fetch())
+    assert fetched == [*own, "http://a.test/50"]
+
+
+def test_strangers_leave_a_host_half_of_its_queue(world: World) -> None:
+    assert found(world, "evil.test", of("a.test", 0, 20)) == 10
+    assert dropped(world, "host_queue") == 10
+    assert found(world, "a.test", of("a.test", 30, 10)) == 10
+
+
+def test_without_a_share_nothing_is_counted() -> None:
+    load = DomainLoad(MemoryStore(), 0.0, TOTAL)
+    load.add("a.test", 1000)
+    assert load.room("a.test", TOTAL) is None
+    assert load._counts == {}
+
+
+def test_only_the_loads_of_large_domains_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(domain_load, "DOMAINS_IN_MEMORY", 100)
+    load = DomainLoad(MemoryStore(), 0.25, TOTAL)
+    load.add("evil.test", SHARE)
+    for number in range(1000):
+        load.add(f"{number}.test", 1)
+    assert len(load._counts) <= 100
+    assert load.room("evil.test", TOTAL) == 0
+
+
+def test_loads_missing_on_disk_are_counted(world: World) -> None:
+    """As of a folder from before, or after a change by hand."""
+    fill_half(world)
+    world.add(*of("evil.test", 0, 15))
+    world.commit()
+    world.frontier.close()
+    store = world.open_store()
+    batch = store.batch()
+    batch.delete(LOAD)
+    batch.write()
+    store.close()
+    world.open()
+    assert world.add(*of("evil.test", 20, 5)) == 0

@@ -1,0 +1,222 @@
+"""The private names of libraries do what the project relies on, in the versions that are pinned."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio.connection import Connection
+from scrapy import Request, Spider, signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from twisted.internet.defer import Deferred
+
+from krowlspider.engine.runner import RequestRunner
+from krowlspider.internals import engine as internals
+from krowlspider.internals.frostwork import Plan
+from krowlspider.internals.redis import cut
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from krowlspider.internals.engine import Scrape
+
+
+@pytest.mark.parametrize(
+    ("library", "series"),
+    [("scrapy", "2.19."), ("twisted", "26.10."), ("redis", "8.1."), ("frostwork", "0.1.")],
+)
+def test_the_versions_are_those_that_were_looked_into(library: str, series: str) -> None:
+    """Of another one, compare the names of docs/dependencies.md first."""
+    assert version(library).startswith(series)
+
+
+# --- Scrapy's engine and scraper ---
+
+
+class Notes:
+    """What a crawl shows of its engine."""
+
+    def __init__(self) -> None:
+        self.over: list[str] = []
+        self.scraped: list[str] = []
+        self.starting: list[bool] = []
+        self.closing: list[bool] = []
+        self.asked = 0
+        self.started: Counter[str] = Counter()
+
+
+class OneScheduler(BaseScheduler):
+    """Gives the requests of start() one by one, and only after it has woken the engine."""
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._queue: list[Request] = []
+        self._is_awake = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> OneScheduler:
+        return cls(crawler)
+
+    def open(self, spider: Spider) -> None:
+        notes, engine = spider.notes, self._crawler.engine  # type: ignore[attr-defined]
+        internals.call_when_over(engine, lambda request: notes.over.append(request.url))
+
+        def wrap(scrape: Scrape) -> Scrape:
+            async def noted(result: Any, request: Request) -> None:
+                notes.scraped.append(request.url)
+                await scrape(result, request)
+
+            return noted
+
+        internals.wrap_scrape(engine.scraper, wrap)
+
+    def has_pending_requests(self) -> bool:
+        return bool(self._queue)
+
+    def enqueue_request(self, request: Request) -> bool:
+        self._queue.append(request)
+        return True
+
+    def next_request(self) -> Request | None:
+        self._crawler.spider.notes.asked += 1  # type: ignore[union-attr]
+        if self._queue and self._is_awake:
+            self._is_awake = False
+            return self._queue.pop()
+        self._is_awake = True
+        internals.wake(self._crawler.engine)
+        return None
+
+
+class OneDownloader:
+    """Answers at once; its requests are started by a `RequestRunner` if the spider asks for it."""
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self.active: set[Request] = set()
+        crawler.signals.connect(self._opened, signals.spider_opened)
+        crawler.signals.connect(self._closed, signals.spider_closed)
+
+    def _opened(self) -> None:
+        engine, notes = self._crawler.engine, self._crawler.spider.notes  # type: ignore[union-attr]
+        if self._crawler.settings.getbool("RUNNER"):
+            runner = RequestRunner(engine, self.active, self.download)
+
+            def start() -> bool:
+                started = runner.start_request()
+                notes.started[str(started)] += 1
+                return started
+
+            internals.start_requests_with(engine, start)
+
+    def _closed(self) -> None:
+        notes = self._crawler.spider.notes  # type: ignore[union-attr]
+        notes.closing.append(internals.is_closing(self._crawler.engine))
+
+    def needs_backout(self) -> bool:
+        return bool(self.active)
+
+    def fetch(self, request: Request) -> Deferred[Any]:
+        self.active.add(request)
+        return Deferred.fromFuture(asyncio.ensure_future(self.download(request)))
+
+    async def download(self, request: Request) -> Response:
+        self.active.discard(request)
+        return Response(request.url, request=request)
+
+    def close(self) -> None: ...
+
+
+class NotingSpider(Spider):
+    name = "noting"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes = Notes()
+
+    async def start(self) -> AsyncIterator[Request]:
+        self.notes.starting.append(internals.is_starting(self.crawler.engine))
+        self.notes.closing.append(internals.is_closing(self.crawler.engine))
+        yield Request("data:,1")
+
+    def parse(self, response: Response) -> Iterator[Request]:
+        self.notes.starting.append(internals.is_starting(self.crawler.engine))
+        # It is with the scraper.
+        assert not self.crawler.engine.scraper.slot.is_idle()  # type: ignore[union-attr]
+        if response.url == "data:,1":
+            yield Request("data:,2")
+
+
+@pytest.mark.parametrize("runner", [False, True])
+def test_private_names_wake_wrap_and_watch_the_engine(*, runner: bool) -> None:
+    settings = {
+        "SCHEDULER": OneScheduler,
+        "DOWNLOADER": OneDownloader,
+        "RUNNER": runner,
+        "EXTENSIONS_BASE": {},
+        "SPIDER_MIDDLEWARES_BASE": {},
+        "TWISTED_REACTOR_ENABLED": False,
+    }
+
+    async def main() -> Notes:
+        crawler = Crawler(NotingSpider, settings)
+        await asyncio.wait_for(crawler.crawl_async(), 60)
+        assert isinstance(crawler.spider, NotingSpider)
+        return crawler.spider.notes
+
+    notes = asyncio.run(main())
+    assert notes.over == notes.scraped == ["data:,1", "data:,2"]
+    assert notes.starting[0] is True
+    assert notes.starting[-1] is False
+    assert notes.closing == [False, True]
+    # Without waking, the engine would ask again only after its heartbeat of 5 s.
+    assert notes.asked >= 4
+    assert notes.started["True"] == (2 if runner else 0)
+
+
+def test_process_output_hands_items_to_the_pipelines() -> None:
+    processed: list[object] = []
+
+    class FakeScraper:
+        async def _process_spidermw_output_async(self, output: object, response: object) -> None:
+            processed.append(output)
+
+    asyncio.run(internals.process_output(FakeScraper(), {"a": 1}, Response("data:,")))  # type: ignore[arg-type]
+    assert processed == [{"a": 1}]
+
+
+# --- redis-py ---
+
+
+def test_a_redis_connection_that_is_cut_is_gone_at_once() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            connection = Connection(host="127.0.0.1", port=port)
+            # It has not been used.
+            cut(connection)
+            connection._reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            connection._writer = writer
+            # More than the socket takes, which a close in order would wait for.
+            writer.write(bytes(64 * 1024 * 1024))
+            cut(connection)
+            assert writer.transport.is_closing()
+            assert writer.transport.get_write_buffer_size() == 0
+            await connection.disconnect(nowait=True)
+
+    asyncio.run(main())
+
+
+# --- frostwork ---
+
+
+def test_a_plan_is_used_for_more_than_one_page() -> None:
+    plan = Plan(["a::attr(href)", "title::text"], [])
+    for number in range(2):
+        page = f"<title>t{number}</title><a href=/{number}>x</a>".encode()
+        assert plan.extract(page, "utf-8") == [[f"/{number}"], [f"t{number}"]]
