@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
-    from krowlspider.fetch.memory import Held
+    from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetch import RobotsFetch
@@ -26,7 +26,7 @@ class InFlight:
     ``unpopped``: the page is back in its queue. ``turned_back``: nothing was sent.
     ``note`` is written to the archive when the request is over.
     ``mark`` is the crash mark of the page (`page_mark`), empty until it is made.
-    ``held`` counts the bytes of the answer in memory.
+    ``memory`` counts the bytes of the answer.
     """
 
     host: Host
@@ -42,4 +42,4 @@ class InFlight:
     turned_back: bool = False
     note: FetchNote | None = None
     mark: bytes = b""
-    held: Held | None = None
+    memory: FetchMemory | None = None

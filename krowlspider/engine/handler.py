@@ -24,7 +24,7 @@ from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.exchange import StopFetch
-from krowlspider.fetch.memory import Held
+from krowlspider.fetch.memory import FetchMemory
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -109,9 +109,9 @@ class DownloadHandler(BaseDownloadHandler):
         observer = self._observer(request)
         exchange = await self._fetch(request, in_flight, observer)
         self._archive(request, in_flight, exchange)
-        assert in_flight.held is not None
+        assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
-        in_flight.held.become(len(exchange.body))
+        in_flight.memory.resize(len(exchange.body))
         response = await self._decode(request, in_flight, exchange)
         if observer is not None and observer.stop is not None:
             response.flags.append("download_stopped")
@@ -124,7 +124,7 @@ class DownloadHandler(BaseDownloadHandler):
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
         meta, scheduler = request.meta, Scheduler.of(self.crawler)
-        held = in_flight.held = Held(self._job.memory)
+        memory = in_flight.memory = FetchMemory(self._job.memory)
         try:
             exchange = await self._job.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
@@ -138,7 +138,7 @@ class DownloadHandler(BaseDownloadHandler):
                 observer=observer,
                 admit=partial(scheduler.reserve_address, in_flight),
                 linked=scheduler.is_linked_port(in_flight),
-                held=held,
+                memory=memory,
             )
         except FetchError as error:
             await self._throttle()
@@ -156,8 +156,10 @@ class DownloadHandler(BaseDownloadHandler):
                 most = max(self._max_size, request.meta.get("download_maxsize", 0))
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = page_mark(self._job.frontier, in_flight)
-                assert in_flight.held is not None
-                body = await self._job.decoders.decode(mark, body, coding[-1], most, in_flight.held)
+                assert in_flight.memory is not None
+                body = await self._job.decoders.decode(
+                    mark, body, coding[-1], most, in_flight.memory
+                )
         except FetchError as error:
             error.exchange = exchange
             in_flight.note = self._job.notes.failed(in_flight, error, in_flight.note, request.meta)

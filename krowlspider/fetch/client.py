@@ -9,7 +9,7 @@ from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import build_request, split_target
-from krowlspider.fetch.memory import Held, Memory
+from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.one_by_one import OneByOne
 from krowlspider.fetch.pending import Order
 from krowlspider.fetch.pool import Pool
@@ -71,14 +71,14 @@ class Client:
         observer: Observer | None = None,
         admit: Admit = anywhere,
         linked: bool = False,
-        held: Held | None = None,
+        memory: FetchMemory | None = None,
     ) -> Exchange:
         """Make one exchange within ``timeout`` seconds and return it.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are left to the caller.
 
         ``max_size`` caps the body in bytes as received. ``admit`` and ``linked`` are as in
-        `Dialer.dial`. The bytes received are counted in ``held``, which the caller releases.
+        `Dialer.dial`. The bytes received are counted in ``memory``, which the caller releases.
 
         No request is sent twice: when a kept-alive connection dies, the server may have read it,
         and the next request must wait for the host's delay.
@@ -96,7 +96,7 @@ class Client:
             begun,
             begun + timeout,
             self._first_byte_timeout,
-            held or Held(Memory()),
+            memory or FetchMemory(Memory()),
             self._rate_min,
             self._large,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.exchange import Exchange, StopFetch, Times
-from krowlspider.fetch.memory import READ, Held, Memory
+from krowlspider.fetch.memory import READ, FetchMemory, Memory
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -40,7 +40,7 @@ class Order:
     begun: float
     deadline: float
     first_byte_timeout: float
-    held: Held = field(default_factory=lambda: Held(Memory()))
+    memory: FetchMemory = field(default_factory=lambda: FetchMemory(Memory()))
     rate_min: int = 0
     large: OneByOne | None = None
 
@@ -77,10 +77,10 @@ class PendingExchange:
 
     def receive(self, data: bytes) -> bool:
         """Take bytes of the answer; return whether more must wait for room in memory."""
-        reader, held = self._reader, self._order.held
+        reader, memory = self._reader, self._order.memory
         if self._first_byte is None:
             self._first_byte = self._clock.time()
-        held.receive(len(data))
+        memory.receive(len(data))
         try:
             reader.feed(data)
         except StopFetch:
@@ -95,12 +95,12 @@ class PendingExchange:
             if reader.done:
                 self.end(None)
             else:
-                return held.must_wait()
+                return memory.must_wait()
         return False
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` when there is room for more of the answer; perhaps at once."""
-        self._order.held.wait(READ, resume)
+        self._order.memory.wait(READ, resume)
 
     def receive_eof(self) -> None:
         """Handle the orderly close of the server's side."""
@@ -134,14 +134,14 @@ class PendingExchange:
         received = self._reader.received
         slow = received - self._checked < self._order.rate_min * RATE_PERIOD
         # A wait for room in our memory is not the host's fault.
-        if not self._order.held.has_waited() and slow and self._checked >= 0:
+        if not self._order.memory.has_waited() and slow and self._checked >= 0:
             self.end(errors.TooSlow("the answer came too slowly"), "time")
             return
         self._checked = -1 if self._first_byte is None else received
         self.plan()
 
     def _total_due(self) -> None:
-        if self._order.held.waited:
+        if self._order.memory.waited:
             # The wait for room in memory may be the cause, not the host.
             self.end(errors.LocalExhausted("no room in memory for the rest of it in time"), "time")
         else:
@@ -152,7 +152,7 @@ class PendingExchange:
 
         With ``truncated``, what was received is kept as a partial exchange.
         """
-        self._order.held.leave()
+        self._order.memory.stop_waiting()
         if self._timer is not None:
             self._timer.cancel()
             # It holds this object, so the two would be a reference cycle.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import LocalExhausted
-from krowlspider.fetch.memory import READ, SMALL, Held, Memory
+from krowlspider.fetch.memory import READ, SMALL, FetchMemory, Memory
 from tests.fetch.web import client, serve
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ class Transfer:
     """Something that holds memory, and asks before it holds more."""
 
     def __init__(self, memory: Memory):
-        self.held = Held(memory)
+        self.page = FetchMemory(memory)
         self.goes_on = True
 
     def receive(self, size: int) -> None:
         assert self.goes_on
-        self.held.receive(size)
-        if self.held.must_wait():
+        self.page.receive(size)
+        if self.page.must_wait():
             self.goes_on = False
-            self.held.wait(READ, self._go_on)
+            self.page.wait(READ, self._go_on)
 
     def _go_on(self) -> None:
         self.goes_on = True
@@ -52,10 +52,10 @@ def test_large_bodies_but_the_first_wait_over_the_line() -> None:
     assert [each.goes_on for each in (one, two, three)] == [False, True, False]
     assert memory.waits == 3
     # The page of the one that went on is over: there is room for all.
-    two.held.over()
+    two.page.release()
     assert one.goes_on
     assert three.goes_on
-    assert memory.held == 2 * (4 * MB + 1 + MB)
+    assert memory.used == 2 * (4 * MB + 1 + MB)
 
 
 def test_small_bodies_never_wait() -> None:
@@ -92,11 +92,11 @@ def test_ended_fetch_waits_no_more_and_holds_nothing() -> None:
     first.receive(LIMIT)
     second.receive(MB)
     assert not second.goes_on
-    second.held.leave()
-    second.held.over()
-    first.held.over()
+    second.page.stop_waiting()
+    second.page.release()
+    first.page.release()
     assert not second.goes_on
-    assert memory.held == 0
+    assert memory.used == 0
 
 
 def test_without_a_limit_nobody_waits() -> None:
@@ -123,9 +123,9 @@ def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) ->
     while left:
         going = [each for each in left if each.goes_on]
         assert going, "nobody can go on"
-        going[0].held.over()
+        going[0].page.release()
         left.remove(going[0])
-    assert memory.held == 0
+    assert memory.used == 0
 
 
 # --- on sockets ---
@@ -144,7 +144,7 @@ FRAMINGS = {
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("secure", [False, True])
 def test_bodies_wait_in_their_sockets_and_are_whole(run: Run, framing: str, secure: bool) -> None:
-    """Twelve of 4 MB, held twice, where 16 MB may be held. Each is over when the next turn of the
+    """Twelve of 4 MB count twice; 16 MB are allowed. Each is over when the next turn of the
     loop has seen it."""
 
     async def main() -> None:
@@ -161,19 +161,19 @@ def test_bodies_wait_in_their_sockets_and_are_whole(run: Run, framing: str, secu
 
         async def one(url: str) -> None:
             nonlocal most
-            held = Held(memory)
+            page = FetchMemory(memory)
             exchange = await made.fetch(
-                url, "GET", [], b"", timeout=15, max_size=10 * MB, held=held
+                url, "GET", [], b"", timeout=15, max_size=10 * MB, memory=page
             )
-            most = max(most, memory.held)
+            most = max(most, memory.used)
             assert exchange.body == BODY
-            held.over()
+            page.release()
 
         async with serve(script, tls=context) as web, client() as made:
             url = web.url.replace("http:", "https:") if secure else web.url
             await asyncio.gather(*(one(url) for _ in range(12)))
         assert memory.waits > 0
-        assert memory.held == 0
+        assert memory.used == 0
         # One body goes on over the line, and each of the others by one read of 256 kB.
         assert most < LIMIT + 2 * len(BODY) + 12 * READ
 
@@ -188,18 +188,20 @@ def test_body_that_waits_to_its_timeout_is_a_local_failure(run: Run) -> None:
             await peer.gone()
 
         memory = Memory(LIMIT)
-        first = Held(memory)
+        first = FetchMemory(memory)
         first.receive(LIMIT)
         first.wait(READ, lambda: None)
         async with serve(script) as web, client() as made:
-            held = Held(memory)
+            page = FetchMemory(memory)
             with pytest.raises(LocalExhausted, match="memory") as caught:
-                await made.fetch(web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, held=held)
+                await made.fetch(
+                    web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, memory=page
+                )
         assert caught.value.exchange is not None
         assert caught.value.exchange.truncated == "time"
-        held.over()
-        first.over()
-        assert memory.held == 0
+        page.release()
+        first.release()
+        assert memory.used == 0
 
     run(main())
 
@@ -208,13 +210,13 @@ def test_has_waited_covers_the_time_since_the_last_call() -> None:
     """A host that sends slowly later on has no more excuse than others."""
     memory = Memory(8 * SMALL)
     memory.grow(8 * SMALL)
-    running, held = Held(memory), Held(memory)
+    running, page = FetchMemory(memory), FetchMemory(memory)
     running.wait(READ, lambda: None)
     went_on: list[bool] = []
-    held.wait(READ, lambda: went_on.append(True))
-    assert held.has_waited()
-    assert held.has_waited(), "it still waits"
+    page.wait(READ, lambda: went_on.append(True))
+    assert page.has_waited()
+    assert page.has_waited(), "it still waits"
     memory.shrink(8 * SMALL)
     assert went_on == [True]
-    assert held.has_waited()
-    assert not held.has_waited()
+    assert page.has_waited()
+    assert not page.has_waited()

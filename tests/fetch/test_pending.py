@@ -17,7 +17,7 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
-from krowlspider.fetch.memory import Held, Memory
+from krowlspider.fetch.memory import FetchMemory, Memory
 from krowlspider.fetch.one_by_one import OneByOne
 from krowlspider.fetch.pending import LARGE, RATE_PERIOD, Order
 from tests.fetch.clockwork import Clockwork, Wire
@@ -40,8 +40,8 @@ def connected() -> tuple[Clockwork, Connection, Wire]:
 def send(
     connection: Connection, first_byte: float = 10, deadline: float = 30, rate_min: int = 0
 ) -> asyncio.Future[Exchange]:
-    held = Held(Memory())
-    order = Order("http://a.test/", b"GET", 0.0, deadline, first_byte, held, rate_min)
+    memory = FetchMemory(Memory())
+    order = Order("http://a.test/", b"GET", 0.0, deadline, first_byte, memory, rate_min)
     return connection.exchange(order, ResponseReader("GET", 100_000))
 
 

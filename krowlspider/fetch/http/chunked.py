@@ -45,7 +45,7 @@ class ChunkedDecoder:
         self._fed = 0
         self._at = _At.SIZE
         # The start of a line whose end has not come.
-        self._held = b""
+        self._line_start = b""
         # Bytes of the current chunk that are still to come.
         self._left = 0
         self._framing = 0
@@ -71,14 +71,14 @@ class ChunkedDecoder:
                 self._at = _At.DATA_END
             end = data.find(b"\n", at)
             if end < 0:
-                self._held += data[at:]
-                # Each read copies the held bytes, so they must stay few.
-                if len(self._held) > FRAMING_CAP:
+                self._line_start += data[at:]
+                # Each read copies them, so they must stay few.
+                if len(self._line_start) > FRAMING_CAP:
                     raise ProtocolBroken("a chunk extension or trailer without end")
                 self._spend(0)
                 return -1
-            line = self._held + data[at:end]
-            self._held = b""
+            line = self._line_start + data[at:end]
+            self._line_start = b""
             at = end + 1
             self._spend(len(line) + 1)
             self._line(line)
@@ -107,7 +107,7 @@ class ChunkedDecoder:
 
     def _spend(self, count: int) -> None:
         self._framing += count
-        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_BYTE * self.size:
+        if self._framing + len(self._line_start) > FRAMING_CAP + FRAMING_PER_BYTE * self.size:
             raise ProtocolBroken("chunk extensions or trailers without end")
 
     def _line(self, line: bytes) -> None:
