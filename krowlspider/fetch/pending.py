@@ -160,14 +160,14 @@ class PendingExchange:
         self._release(error is None and not truncated and self._reader.reusable)
         duration = self._clock.time() - self._order.begun
         is_kept = self._reader.head is not None and (error is None or bool(truncated))
-        settle = partial(self._settle, error, truncated, duration, is_kept=is_kept)
-        if is_kept and self._order.large is not None and self._reader.received >= LARGE:
-            self._order.large(settle)
+        large = self._order.large
+        if is_kept and large is not None and self._reader.received >= LARGE:
+            large(partial(self._set_outcome, error, truncated, duration, is_kept))
         else:
-            settle()
+            self._set_outcome(error, truncated, duration, is_kept)
 
-    def _settle(
-        self, error: Exception | None, truncated: str, duration: float, *, is_kept: bool
+    def _set_outcome(
+        self, error: Exception | None, truncated: str, duration: float, is_kept: bool
     ) -> None:
         exchange = self._record(truncated, duration) if is_kept else None
         if self.outcome.done():
