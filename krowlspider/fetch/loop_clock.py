@@ -41,12 +41,10 @@ class LoopClock:
         self._beat: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to detect when the loop is held."""
         self._due = self._clock() + INTERVAL
         self._beat = self.loop.call_later(INTERVAL, self._met)
 
     def stop(self) -> None:
-        """Stop detecting when the loop is held."""
         if self._beat is not None:
             self._beat.cancel()
         self._due = inf
@@ -98,7 +96,6 @@ class Timer:
         self._handle = clock.loop.call_later(when - clock.time(), self._met)
 
     def cancel(self) -> None:
-        """Cancel the callback."""
         self._handle.cancel()
 
     def _met(self) -> None:

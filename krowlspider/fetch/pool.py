@@ -55,7 +55,6 @@ class Pool:
             self._arm()
 
     def close(self) -> None:
-        """Close all connections."""
         while self._idle:
             self._close_oldest()
         if self._timer is not None:

@@ -83,7 +83,6 @@ class DelayPolicy:
         return max(wait, min(wait * 2.0**rate.throttling, BACKOFF_MAX))
 
     def after_answer(self, rate: HostRate, latency: float) -> float:
-        """Return the wait after an ordinary answer."""
         self._answered(rate, latency)
         if rate.throttling:
             rate.quiet += 1

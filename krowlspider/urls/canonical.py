@@ -155,7 +155,6 @@ class IdentityHasher:
         return xxhash.xxh3_64_digest(identity(url).encode(), self._seed)
 
     def keys(self, urls: Iterable[str]) -> list[bytes]:
-        """Return the `key` of each URL, in order."""
         digest, seed = xxhash.xxh3_64_digest, self._seed
         # Most URLs are their own identity, and a call of `identity` costs as much as the hash.
         return [

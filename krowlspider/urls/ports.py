@@ -32,13 +32,11 @@ def port_of(host: str) -> int | None:
 
 
 def name_of(host: str) -> str:
-    """Return a host without its port."""
     return host if port_of(host) is None else host.rpartition(":")[0]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_blocked(host: str) -> bool:
-    """Return whether the port of a host is blocked."""
     return port_of(host) in BLOCKED
 
 

@@ -32,7 +32,6 @@ def label(raw: bytes, algorithm: str) -> str:
 
 
 def digest(content: bytes, algorithm: str = "sha1") -> str:
-    """Return the labelled digest of ``content``."""
     return label(raw_digest(content, algorithm), algorithm)
 
 

@@ -155,7 +155,6 @@ class PayloadIndex:
                 self._begin()
 
     def clear(self) -> None:
-        """Remove all entries and generations."""
         self._added = {}
         while self._generations:
             self._generations.pop().destroy()

@@ -91,6 +91,5 @@ class OpenFile:
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Close the file and remove it."""
         self.close()
         self._path.unlink()

@@ -60,7 +60,6 @@ def record_id(entropy: bytes) -> str:
 
 
 def new_id() -> str:
-    """Return a new random WARC-Record-ID."""
     return record_id(os.urandom(16))
 
 
@@ -139,7 +138,6 @@ class RecordMaker:
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:
-        """Return the request record of a capture."""
         head = self._capture_fields("request", capture, identity)
         # On this record only; WARC 1.1, 5.7 reads it in both directions. So a file cut between the
         # two records names no record that is missing.

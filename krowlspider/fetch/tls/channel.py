@@ -79,12 +79,10 @@ class Channel(asyncio.Protocol):
         self.secured: asyncio.Future[None] = clock.loop.create_future()
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send data of the connection."""
         self._unsent += data
         self._send()
 
     def abort(self) -> None:
-        """Close at once."""
         self.secured.cancel()
         self._received = _NOTHING
         transport, self._transport = self._transport, None
@@ -92,12 +90,10 @@ class Channel(asyncio.Protocol):
             transport.abort()
 
     def pause_reading(self) -> None:
-        """Stop passing data to the connection until `resume_reading`."""
         self._is_held_back = True
         self._set_reading()
 
     def resume_reading(self) -> None:
-        """Pass data to the connection again."""
         self._is_held_back = False
         if self._received:
             # Not at once: the connection may be handling data just now.
@@ -117,7 +113,6 @@ class Channel(asyncio.Protocol):
 
     @property
     def is_light(self) -> bool:
-        """Return whether the server has caused little work so far."""
         return self._work.is_light
 
     def step(self) -> float:

@@ -57,7 +57,6 @@ def read_links(
 
 
 def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the target and the parameters of each link."""
     for header in headers:
         for href, rest in _LINK.findall(header):
             parameters: dict[str, str] = {}
