@@ -138,15 +138,15 @@ class OutageWatch:
         kind: str,
         now: float,
         *,
-        tells: bool = True,
+        is_evidence: bool = True,
         domain: str = "",
         block: str = "",
     ) -> Verdict:
         """Record a failed request to ``host`` and return its verdict.
 
-        ``tells``: the failure is evidence, because the host answered its last request. Hosts never
-        reached, or already dead, prove nothing. ``domain`` is the registrable domain; empty means
-        the host itself. ``block`` is the result of `block_of` for its address, empty when unknown.
+        ``is_evidence``: the host answered its last request. Hosts never reached, or already dead,
+        prove nothing. ``domain`` is the registrable domain; empty means the host itself. ``block``
+        is the result of `block_of` for its address, empty when unknown.
 
         A crawl with only dead hosts left looks like an outage, and must still end. So suspect
         failures are forgiven for ``PATIENCE`` seconds only; then each probe that fails counts.
@@ -164,7 +164,7 @@ class OutageWatch:
         certain = certain or before.certain
         failures = _Failures(now, domain or host, before.strikes + 1, certain=certain)
         _note(self._failed, host, failures)
-        if tells:
+        if is_evidence:
             _note(self._evidence, block or domain or host, failures)
         return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 

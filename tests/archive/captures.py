@@ -70,7 +70,7 @@ def capture(
     address: str = "192.0.2.7",
     request: bytes = REQUEST,
 ) -> Capture:
-    """A capture of page ``number``, of a plain response that tells the number or of ``odd``."""
+    """A capture of page ``number``, of a plain response that contains the number, or of ``odd``."""
     body = b"<p>page %d</p>" % number
     odd = odd or Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body, body)
     end = odd.response.find(b"\r\n\r\n")

@@ -52,7 +52,7 @@ def _fixed() -> bytes:
 
 
 def _dynamic() -> bytes:
-    """Four empty blocks, each with its own Huffman codes, as short as they can be told."""
+    """Four empty blocks, each with its own Huffman codes, as short as they can be."""
     bits = _Bits()
     for _ in range(4):
         bits.put(0b100, 3)

@@ -50,13 +50,15 @@ def fail(
     now: float = 0.0,
     *,
     prefix: str = "h",
-    tells: bool = True,
+    is_evidence: bool = True,
     domain: str = "",
     block: str = "",
 ) -> list[Verdict]:
     """As many hosts fail, each once."""
     return [
-        watch.failed(f"{prefix}{number}.test", kind, now, tells=tells, domain=domain, block=block)
+        watch.failed(
+            f"{prefix}{number}.test", kind, now, is_evidence=is_evidence, domain=domain, block=block
+        )
         for number in range(count)
     ]
 
@@ -100,7 +102,7 @@ def test_one_failure_suffices_without_name_servers() -> None:
 def test_dead_hosts_prove_nothing_and_are_forgiven() -> None:
     watch = OutageWatch()
     for number in range(3 * HOSTS):
-        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, tells=False)
+        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, is_evidence=False)
         assert verdict is Verdict.COUNT
     assert fail(watch, HOSTS, "connect_timeout")[-1] is Verdict.BEGIN
     assert watch.struck["old0.test"] == 1
@@ -132,7 +134,7 @@ def test_other_failures_do_not_displace_evidence() -> None:
     """A page of links to hosts that do not answer, while our own network goes."""
     watch = OutageWatch()
     fail(watch, HOSTS - 1)
-    assert set(fail(watch, 3 * NOTED, prefix="dead", tells=False)) == {Verdict.COUNT}
+    assert set(fail(watch, 3 * NOTED, prefix="dead", is_evidence=False)) == {Verdict.COUNT}
     assert len(watch) == NOTED
     assert fail(watch, 1, prefix="last") == [Verdict.BEGIN]
 
@@ -390,8 +392,8 @@ def test_memory_is_bounded_and_verdicts_report_changes(
             verdict = watch.failed(f"{number}.test", kind, now)
             ended = verdict is Verdict.END
         changes = {(False, True): (True, False), (True, False): (False, True)}
-        told = (verdict is Verdict.BEGIN, ended)
-        assert told == changes.get((before, watch.is_out), (False, False))
+        begun_or_ended = (verdict is Verdict.BEGIN, ended)
+        assert begun_or_ended == changes.get((before, watch.is_out), (False, False))
         assert len(watch) <= HOSTS
         assert len(watch.struck) <= HOSTS
         assert all(watch.struck.values())

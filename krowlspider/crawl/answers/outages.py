@@ -84,13 +84,15 @@ class Outages:
                 host.name,
                 kind,
                 now,
-                tells=self._is_evidence(host, kind),
+                is_evidence=self._is_evidence(host, kind),
                 domain=domain,
                 block=block_of(host.shares.address[1:]) if host.shares.address else "",
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             # An outage of the name servers alone pauses nothing.
-            self._resolver.failed(host.name, kind, now, tells=not host.rate.errors, domain=domain),
+            self._resolver.failed(
+                host.name, kind, now, is_evidence=not host.rate.errors, domain=domain
+            ),
         ]
         if kind in NETWORK.certain:
             self._asked = now

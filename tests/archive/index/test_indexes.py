@@ -28,10 +28,10 @@ def test_merge_sorts_and_removes_repeats(tmp_path: Path, files: int) -> None:
     every = {each for path in paths for each in path.read_text().splitlines(keepends=True)}
     # Another tool's may lack its last line break.
     paths[-1].write_bytes(paths[-1].read_bytes().rstrip(b"\n"))
-    told: list[int] = []
-    assert merge(paths, tmp_path / "out", told.append) == len(every)
+    lengths: list[int] = []
+    assert merge(paths, tmp_path / "out", lengths.append) == len(every)
     assert (tmp_path / "out").read_text() == "".join(sorted(every))
-    assert sum(told) == (tmp_path / "out").stat().st_size
+    assert sum(lengths) == (tmp_path / "out").stat().st_size
     assert {path.name for path in tmp_path.iterdir()} == {*(path.name for path in paths), "out"}
 
 
@@ -111,16 +111,16 @@ def test_file_removed_during_indexing_is_skipped(tmp_path: Path) -> None:
     first, second, third = finished(tmp_path)
     for path in (first, second, third):
         index_path(path).unlink()
-    told: list[int] = []
+    lengths: list[int] = []
 
     def remove(length: int) -> None:
-        told.append(length)
+        lengths.append(length)
         second.unlink(missing_ok=True)
 
     sizes = first.stat().st_size + third.stat().st_size
     make_indexes([first, second, third], remove)
     assert sorted(tmp_path.glob("*.cdxj")) == [index_path(first), index_path(third)]
-    assert (len(told), sum(told)) == (6, sizes)
+    assert (len(lengths), sum(lengths)) == (6, sizes)
 
 
 def test_listed_file_that_is_gone_is_away_if_its_index_names_it(tmp_path: Path) -> None:

@@ -262,14 +262,14 @@ def test_kill_at_any_time_leaves_the_newest_synced_half(tmp_path: Path, syncs: i
         for _ in range(syncs):
             child.stdout.readline()
         child.kill()
-        told = [syncs * BATCH, *(int(line) for line in child.stdout)]
-    # A generation that was being begun may be told as damaged.
+        durable = [syncs * BATCH, *(int(line) for line in child.stdout)]
+    # A generation that was being begun may be reported as damaged.
     index = PayloadIndex(tmp_path, most=MOST, warn=str)
-    # A batch more may be written that the process did not come to tell.
-    found = known(index, range(told[-1] + BATCH))
-    assert found >= set(range(max(0, told[-1] - MOST // 2 + BATCH), told[-1]))
+    # One more batch may be written than the process has reported.
+    found = known(index, range(durable[-1] + BATCH))
+    assert found >= set(range(max(0, durable[-1] - MOST // 2 + BATCH), durable[-1]))
     assert len(found) <= MOST
-    add(index, told[-1] + BATCH)
+    add(index, durable[-1] + BATCH)
     index.sync()
     index.close()
     with opened(tmp_path, most=MOST):

@@ -413,18 +413,18 @@ def test_ended_idle_connection_is_not_used_in_the_same_turn(run: Run, tls: ssl.S
 
 def test_server_that_ends_without_reading_is_not_waited_for(run: Run, tls: ssl.SSLContext) -> None:
     async def main() -> None:
-        told = asyncio.Event()
+        may_close = asyncio.Event()
 
         async def script(peer: Peer) -> None:
             await Records(peer, tls).request()
             peer.end()
-            await told.wait()
+            await may_close.wait()
 
         async with serve(script) as web, client() as made:
             url = f"https://a.test:{web.port}/"
             with pytest.raises(ConnectionLost):
                 await fetch(made, url, "POST", body=bytes(20_000_000))
-            told.set()
+            may_close.set()
 
     run(main())
 
