@@ -1,11 +1,9 @@
-"""The system calls of a process that change files, each looked at before the kernel makes it.
+"""Serve the system calls by which a process changes files, before the kernel makes them.
 
-Whoever looks may let it pass, have it fail, have a write stop half-way, or kill the process there.
-So a disk fails, is full, or loses its process at any named point, whatever code makes the call. It
-is Linux's own way (seccomp's user notification, since 5.9), for which neither rights nor a compiler
-are needed: the process asks for it itself, by `be_watched`, and whoever started it serves the calls
-by `Watch.serve`.
-"""
+Each call may pass, fail, write only half, or be the point at which the process is killed. So a disk
+fails or is full, or a process dies, at any named point, whatever code makes the call. Linux offers
+this as seccomp's user notification, since 5.9, which needs neither rights nor a compiler. The
+process asks for it by `be_watched`, and its parent serves the calls by `Watch.serve`."""
 
 from __future__ import annotations
 
@@ -73,8 +71,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _filter() -> bytes:
-    """A BPF program that has the calls of the table notified, and of openat those that may change
-    something."""
+    """Return a BPF program that notifies the calls of the table, and those calls of openat that may
+    change something."""
     plain = [number for name, number in _NUMBERS.items() if name not in {"openat", "seccomp"}]
     code = [(_LOAD, 0, 0, 0)]
     # Behind each comparison come the others, the four instructions of openat, and "allow".
@@ -90,11 +88,10 @@ def _filter() -> bytes:
 
 
 def be_watched(address: str) -> None:
-    """Have this thread's system calls, and those of all that it starts, served by the `Watch` at
-    ``address``.
+    """Let the `Watch` at ``address`` serve the system calls of this thread and of all that it
+    starts.
 
-    :raises OSError: the kernel does not do that
-    """
+    :raises OSError: the kernel cannot do that"""
     program = _filter()
     code = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
@@ -112,7 +109,7 @@ def be_watched(address: str) -> None:
 
 
 class Act(Enum):
-    """What becomes of a call."""
+    """The effect on a call."""
 
     PASS = auto()
     HALF = auto()  # a write does half, and says so
@@ -122,8 +119,8 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A system call that is about to be made: its name, the file or folder, whether it opens a file
-    that is not there yet, and the number of bytes it writes."""
+    """A system call before it is made: its name, the file or folder, whether it creates the file,
+    and the number of bytes it writes."""
 
     name: str
     path: Path
@@ -132,7 +129,7 @@ class Call:
 
 
 class Watch:
-    """Serves the calls of one process at a time. ``address`` is what it has to know."""
+    """Serves the calls of one process at a time, which needs the ``address``."""
 
     def __init__(self) -> None:
         self.address = f"watch-{os.getpid()}-{os.urandom(4).hex()}"
@@ -144,8 +141,8 @@ class Watch:
         self._door.close()
 
     def serve(self, decide: Callable[[Call], Act | int]) -> None:
-        """Serve a process until it ends. An int that ``decide`` returns is the number of the error
-        that the call fails with; it is called while the process stands still."""
+        """Serve a process until it ends. ``decide`` is called while the process waits; an int that
+        it returns is the error number with which the call fails."""
         connection, _ = self._door.accept()
         with connection:
             _, listeners, _, _ = socket.recv_fds(connection, 1, 1)
@@ -207,7 +204,7 @@ def _text(proc: Path, address: int) -> str:
 
 
 def _write_half(call: Call, process: int, arguments: list[int]) -> int:
-    """Do the first half of a write in the place of a process, and return its length."""
+    """Write the first half instead of the process; return the number of bytes."""
     with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
         half = os.pread(memory.fileno(), call.size // 2, arguments[1])
     handle = os.pidfd_open(process)
@@ -225,5 +222,5 @@ def _write_half(call: Call, process: int, arguments: list[int]) -> int:
 
 
 def takes_room(call: Call) -> bool:
-    """Whether a full disk may refuse the call."""
+    """Return whether a full disk may refuse the call."""
     return call.creates or call.name in _TAKE_ROOM

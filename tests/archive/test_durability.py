@@ -1,4 +1,4 @@
-"""What real processes leave behind that were killed, or ran out of room."""
+"""The files that real processes leave when they are killed or run out of room."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def crawl(directory: Path, count: int, *, file_size: int = 0) -> subprocess.Popen[str]:
-    """Start the archiving process, if wanted with a limit to the bytes a file may have."""
+    """Start the archiving process, with a limit to the bytes of a file unless it is 0."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.archive.crawling", directory, str(count), str(file_size)],
         cwd=ROOT,
@@ -31,7 +31,7 @@ def crawl(directory: Path, count: int, *, file_size: int = 0) -> subprocess.Pope
 
 
 def pages_in(directory: Path) -> set[int]:
-    """The pages whose responses lie in the finished files."""
+    """Return the pages whose responses are in the finished files."""
     pages = set()
     for path in finished(directory):
         with path.open("rb") as stream:
@@ -68,7 +68,7 @@ def test_process_that_ends_by_itself_leaves_nothing_to_mend(tmp_path: Path) -> N
 
 
 def stalled(process: subprocess.Popen[str]) -> int:
-    """Wait until there is no room; how many captures are durable then."""
+    """Wait until there is no room; return how many captures are durable then."""
     assert process.stdout is not None
     durable = 0
     while (line := process.stdout.readline()) != "stalled\n":
@@ -77,10 +77,9 @@ def stalled(process: subprocess.Popen[str]) -> int:
 
 
 def records_in(path: Path) -> int:
-    """How many whole records a file holds, and nothing else.
+    """Return how many whole records a file holds.
 
-    :raises RecordError: there is something else
-    """
+    :raises RecordError: it holds anything else"""
     with path.open("rb") as stream:
         return sum(1 for _ in read_members(stream))
 
@@ -88,7 +87,7 @@ def records_in(path: Path) -> int:
 # Room for some captures, for none, and not even for a file's first record.
 @pytest.mark.parametrize("size", [50_000, 3_500, 100])
 def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, size: int) -> None:
-    """The kernel cuts a write in the middle and refuses the rest, as a full disk does."""
+    """The kernel cuts off a write in the middle and refuses the rest, as a full disk does."""
     with crawl(tmp_path, 40, file_size=size) as process:
         durable = stalled(process)
         before = sum(records_in(path) for path in tmp_path.glob("*.open"))

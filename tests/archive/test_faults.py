@@ -1,9 +1,8 @@
-"""A disk that refuses any one system call of the archive: finished files stay as they are, byte for
-byte, and nothing is acknowledged that is not there.
+"""The disk refuses any one system call of the archive: finished files stay unchanged to the byte,
+and no page is acknowledged that is not archived.
 
-A full disk is waited for, where a write has failed; a disk that fails otherwise, or fails to sync,
-ends the crawl, and the next start mends what is left.
-"""
+After a failed write a full disk is waited for. Any other failure, and any failed sync, ends the
+crawl, and the next start mends the files."""
 
 from __future__ import annotations
 
@@ -55,17 +54,16 @@ def needs_room(name: str) -> bool:
 
 
 def of_archive(name: str) -> bool:
-    """Whether a call is the archive's, and one that a disk can refuse. Folders are closed that were
-    only listed too."""
+    """Return whether a call is the archive's, and a disk can refuse it. Folders are also closed
+    after they were only listed."""
     return name.endswith(ROLES) and not name.startswith("lseek") and name != "close archive"
 
 
 class FullDisk:
-    """Refuses the first call, of a write only the second half, and then some that need room, until
-    there is some.
+    """Refuses the first call, or the second half of a write, and then some calls that need room;
+    then there is room.
 
-    Of the calls that ``also`` names, the first after that fails: the disk is not only full.
-    """
+    The first call after that with the name ``also`` fails too: the disk is not only full."""
 
     def __init__(self, also: str = ""):
         self._left = TRIES
@@ -95,8 +93,8 @@ def broken_disk(call: Call, first: bool) -> Act | int:
 
 @dataclass
 class Outcome:
-    """One run with a fault: its exit code, its plan and what it left, which is whole and has been
-    gone on with."""
+    """One run with a fault: its exit code, its plan and the files it left, which were whole and
+    could be continued."""
 
     code: int
     plan: Plan
@@ -109,7 +107,7 @@ def outcomes(
     chosen: EachName | EachCall,
     fault: Callable[[], Callable[[Call, bool], Act | int]],
 ) -> Iterator[Outcome]:
-    """A run for each call that is chosen, where each goes on after the same dead one."""
+    """Yield a run for each chosen call; each run continues the same dead job."""
     folder = dead.with_name("again")
     while True:
         shutil.rmtree(folder, ignore_errors=True)
@@ -128,7 +126,7 @@ def outcomes(
 
 
 def expected_codes(run: Outcome, error: int) -> set[int]:
-    """How a run may end that met this error."""
+    """Return the exit codes with which a run may end after this error."""
     point, began = run.plan.point, run.plan.began
     assert point is not None
     if error == errno.EIO:
@@ -160,7 +158,7 @@ def assert_each_ends_in_order(
 
 
 def test_disk_that_fails_at_a_step_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
-    """The next start mends what is left."""
+    """The next start mends the files."""
     steps = EachName(STEPS.__contains__)
     assert_each_ends_in_order(archiving, dead, steps, errno.EIO)
     assert set(steps.done) == STEPS
@@ -200,7 +198,7 @@ def test_full_disk_that_fails_to_cut_back_ends_the_crawl(
 
 @dataclass
 class FaultyCrawl(Crawl):
-    """A crawl whose system calls are served by the `Watch` at ``address``."""
+    """A crawl whose system calls the `Watch` at ``address`` serves."""
 
     address: str = ""
 
@@ -217,7 +215,7 @@ FAST = {"KROWL_DELAY_MIN": 0.02, "KROWL_DELAY_FACTOR": 0, "KROWL_WARC_MAX_SIZE":
 def faulty_crawl(
     web: MockWeb, folder: Path, step: str, fault: Callable[[Call, bool], Act | int], code: int
 ) -> tuple[Crawl, Plan]:
-    """A crawl with a fault at the first such step after the first file is finished."""
+    """Run a crawl with a fault at the first such step after the first file is finished."""
     seeds = write_seeds(folder / "seeds.txt", web.seeds())
     watch = Watch()
     crawl = FaultyCrawl(
@@ -273,7 +271,8 @@ def test_crawl_with_a_full_disk_archives_each_page_once(tmp_path: Path, step: st
 
 
 def assert_whole(web: MockWeb, crawl: Crawl, plan: Plan) -> None:
-    """Everything was fetched and is archived, and what was finished at the fault is as it was."""
+    """Assert that everything is fetched and archived, and that files finished before the fault are
+    unchanged."""
     assert reachable(web.graph, web.seeds()).differences(web.log(), at_least=True) == []
     warc = crawl.jobdir / "warc"
     assert contents(warc).items() >= plan.closed.items()

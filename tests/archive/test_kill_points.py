@@ -1,11 +1,10 @@
-"""SIGKILL inside every step of write, rename, index and acknowledge: the archive is whole, and what
-was acknowledged is in it.
+"""SIGKILL at every step of write, rename, index and acknowledge: the archive is whole and contains
+all acknowledged pages.
 
-A step is a system call that changes something of the job, or makes a change last: named by the call
-and by what it is made on, as in ``rename open file``. Before each one of a whole run the process is
-killed, and in each write half-way. The run begins with what one left that was killed in the middle
-of a record, so mending has its steps as well.
-"""
+A step is a system call that changes a file of the job or makes a change durable. It is named by the
+call and its object, as in ``rename open file``. The process is killed before each step of a whole
+run, and in the middle of each write. The run continues a job that was killed within a record, so it
+also has the steps of mending."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ STEPS = {
 
 
 def kill_at(archiving: Archiving, dead: Path, chosen: EachName | EachCall, act: Act) -> None:
-    """Kill one process at each step that is chosen; each goes on where the same dead one has
-    stopped."""
+    """Kill one process at each chosen step; each process continues the same dead job."""
     folder = dead.with_name("again")
     while True:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Other people's tools take every file that is written here."""
+"""Other people's tools accept every file that is written here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def odd_files(tmp_path: Path) -> list[Path]:
-    """Two files of every odd response and of one post, one of them mended."""
+    """Write two files with every odd response and one post; one file is mended."""
     post = b"POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 3\r\n\r\na=b"
     captures = [capture(number, odd) for number, odd in enumerate(ALL_ODD.values(), 1)]
     captures.append(capture(request=post))
@@ -56,7 +56,7 @@ def odd_files(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def kinds(tmp_path: Path) -> Path:
-    """One file of a record of every kind: a page, two revisits, a note and an answer of the DNS."""
+    """Write one file with every kind of record: a page, two revisits, a note and a DNS answer."""
     folder = tmp_path / "kinds"
     folder.mkdir()
     unchanged = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
@@ -100,7 +100,7 @@ def test_warcio_finds_nothing_wrong(odd_files: list[Path], kinds: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_warcat_finds_nothing_wrong(odd_files: list[Path]) -> None:
-    """It writes each record anew to compare, and grumbles where heads change by that; only its
+    """It compares each record with a rewritten one and complains if that changes the head; only its
     verdict counts."""
     for path in odd_files:
         result = run(tool("python"), "-m", "warcat", "verify", path)
@@ -112,8 +112,8 @@ def test_warcat_finds_nothing_wrong(odd_files: list[Path]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_warcat_finds_nothing_wrong_with_other_records(kinds: Path, tmp_path: Path) -> None:
-    """It looks for the payload of a revisit in its own block, and stops where the payload of a
-    resource has a digest: for it these say none."""
+    """It searches a revisit's own block for the payload, and stops at a resource with a payload
+    digest. So the records here have no such digest."""
     plain = tmp_path / "plain.warc"
     records = gzip.decompress(kinds.read_bytes())
     assert records.count(b"WARC-Payload-Digest") == 3

@@ -53,7 +53,7 @@ DAY = 86_400
 
 
 def day(number: int, each: Capture) -> Capture:
-    """A capture of a later day."""
+    """Return a capture of a later day."""
     return replace(each, started=STARTED + number * DAY)
 
 
@@ -69,7 +69,7 @@ def note_upload(path: Path, content: bytes | None = None) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two files: a page three times, the second time as a revisit, and odd ones once."""
+    """Write two files: a page three times, the second time as a revisit, and odd pages once."""
     directory = tmp_path / "warc"
     directory.mkdir()
     with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
@@ -188,7 +188,7 @@ def test_revisit_is_printed_as_its_original(folder: Path) -> None:
 
 
 def test_revisit_is_printed_with_its_own_head(tmp_path: Path) -> None:
-    """One body, sent as a page in gzip, as a gzip file, and with an error."""
+    """One body is sent as a page in gzip, as a gzip file, and with an error."""
     heads = [
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Type: application/gzip\r\n\r\n",
@@ -448,7 +448,7 @@ def test_without_room_for_an_index_it_exits_with_3(
 
 
 def all_of(terminal: int) -> str:
-    """What is written to a terminal until nobody holds it any more."""
+    """Return the output on a terminal until its last writer closes it."""
     pieces = []
     # Then Linux says that there is no such device.
     with suppress(OSError):
@@ -469,7 +469,7 @@ def all_of(terminal: int) -> str:
 def test_progress_is_shown_on_a_terminal(
     folder: Path, tmp_path: Path, words: list[str], steps: list[str]
 ) -> None:
-    """To the end, each step, when every change is shown."""
+    """Every step is shown to its end if every change is shown."""
     index_path(finished(folder)[0]).unlink()
     if words == ["mend"]:
         files = series(folder)

@@ -1,4 +1,4 @@
-"""A crawl uploads what it archives, ends as it would without, and waits for no store that is down."""
+"""A crawl uploads its archive, ends as without uploads, and waits for no store that is down."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def proxy(server: S3Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def web() -> Iterator[MockWeb]:
-    """Pages of 30 kB that nothing makes smaller: a WARC file ends after two of them."""
+    """Serve pages of 30 kB that cannot be compressed: a WARC file ends after two."""
     links = "".join(f"<a href=/{number}>x</a>" for number in range(PAGES))
     leaves = [
         page(f"/{number}", "".join(map(chr, noise(30_000, number)))) for number in range(PAGES)
@@ -99,7 +99,7 @@ def crawl(web: MockWeb, folder: Path, proxy: Proxy, **changes: Any) -> Crawl:
 
 
 def in_bucket(server: S3Server, folder: Path) -> dict[str, bytes]:
-    """Names and contents of what the crawl in ``folder`` has uploaded."""
+    """Return names and contents of the objects that the crawl in ``folder`` has uploaded."""
     prefix = f"{folder.name}/"
     objects = server.objects(BUCKET)
     return {
@@ -122,7 +122,7 @@ def uploads_said(crawl: Crawl) -> list[str]:
 
 
 def assert_whole(crawl: Crawl, web: MockWeb) -> None:
-    """All pages were fetched once and counted, whatever became of the uploads."""
+    """Assert that all pages were fetched once and counted, whatever the uploads did."""
     paths = ["/", *(f"/{number}" for number in range(PAGES))]
     assert sorted(entry.path for entry in pages(web.log())) == sorted(paths)
     assert len(crawl.items) == len(paths)
@@ -265,7 +265,7 @@ def test_interrupted_crawl_uploads_its_files(
 def test_folder_that_another_process_uploads_is_reported(
     tmp_path: Path, web: MockWeb, server: S3Server, proxy: Proxy, known: int
 ) -> None:
-    """What the other has noted for the same place does not wait."""
+    """Files that the other process has noted for the same place do not wait."""
     warc = tmp_path / "warc"
     warc.mkdir()
     running = crawl(web, tmp_path, proxy, KROWL_DELAY_MIN=0.2, KROWL_WARC_DIR=str(warc))
@@ -366,7 +366,7 @@ def test_command_uploads_and_removes_the_files_of_a_crawl(tmp_path: Path, server
 
 @pytest.mark.slow
 def test_command_exits_with_1_when_files_are_left(tmp_path: Path, server: S3Server) -> None:
-    """After its minute of patience."""
+    """It waits for a minute."""
     written(tmp_path, map(capture, range(3)), max_size=1)
     files = dict(contents(tmp_path))
     taken = min(name for name in files if name.endswith(".warc.gz"))

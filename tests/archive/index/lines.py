@@ -1,4 +1,4 @@
-"""Files of every kind of record, and small indexes."""
+"""Files with every kind of record, and small indexes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ UNCHANGED = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
 
 
 def typed(each: Capture) -> Capture:
-    """A capture whose media type is that of its head."""
+    """Return a capture with the media type in its head."""
     return replace(each, media_type=header(each.response_bytes, "Content-Type"))
 
 
 def every_kind(directory: Path, algorithm: str = "sha1") -> Path:
-    """One file of odd responses, revisits and a DNS answer."""
+    """Write one file of odd responses, revisits and a DNS answer."""
     directory.mkdir(exist_ok=True)
     odd = [*ALL_ODD.values(), TYPED, FOLDED, EMPTY_TYPE, UNCHANGED]
     payloads = PayloadIndex(
@@ -56,7 +56,7 @@ def every_kind(directory: Path, algorithm: str = "sha1") -> Path:
 
 
 def small_index(path: Path, keys: list[str], filename: str | None = None) -> Path:
-    """An index of captures at the root of hosts, one a second."""
+    """Write an index with one capture a second, each at the root of a host."""
     lines = [
         line(
             Location(filename or path.name.replace(".cdxj", ".warc.gz"), number, 1),

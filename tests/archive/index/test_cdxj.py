@@ -123,7 +123,7 @@ def test_line_holds_the_given_values() -> None:
 def test_any_text_is_escaped_as_by_json_dumps(
     *, url: str, mime: str, status: str, digest: str, filename: str, length: int, offset: int
 ) -> None:
-    """The object is that of `json.dumps`: quotes, line breaks and what is not ASCII are escaped."""
+    """Quotes, line breaks and non-ASCII characters are escaped."""
     place = Location(filename, offset, length)
     text = line(place, url=url, date="2026", mime=mime, status=status, digest=digest)
     values = {
@@ -181,7 +181,7 @@ def test_records_about_records_are_not_indexed(tmp_path: Path) -> None:
 
 
 def test_revisit_without_digest_gets_none(tmp_path: Path) -> None:
-    """As Heritrix writes them for answers that nothing has changed; of 203 here, which 304 is like."""
+    """Heritrix writes such records for unchanged answers. The status here is 203, not 304."""
     block = b"HTTP/1.1 203 X\r\n\r\n"
     head = (
         "WARC/1.1\r\nWARC-Type: revisit\r\nWARC-Record-ID: <urn:uuid:0>\r\n"
@@ -195,7 +195,7 @@ def test_revisit_without_digest_gets_none(tmp_path: Path) -> None:
 
 
 def test_angle_brackets_round_a_url_are_removed(tmp_path: Path) -> None:
-    """As wget wrote it before 1.20."""
+    """wget wrote them before 1.20."""
     files = series(tmp_path)
     files.append(capture(1))
     files.close()

@@ -36,7 +36,7 @@ def test_merge_sorts_and_removes_repeats(tmp_path: Path, files: int) -> None:
 
 
 def test_merge_opens_few_files_at_once(tmp_path: Path) -> None:
-    """Of more indexes than a process may open."""
+    """There are more indexes than a process may open."""
     for number in range(450):
         small_index(tmp_path / f"{number:03}.cdxj", [f"host{number}"])
     child = (
@@ -124,7 +124,7 @@ def test_file_removed_during_indexing_is_skipped(tmp_path: Path) -> None:
 
 
 def test_listed_file_that_is_gone_is_away_if_its_index_names_it(tmp_path: Path) -> None:
-    """A link that leads nowhere is listed like a file that is removed right after."""
+    """A broken link is listed like a file that is removed just after."""
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.warc.gz").symlink_to("nowhere")
     small_index(tmp_path / "a.cdxj", ["a"])

@@ -82,7 +82,7 @@ def test_304_leads_to_the_last_200_not_after_it(
 
 
 def line_of(second: float, **changes: str) -> IndexLine:
-    """The line of a page, so many seconds on."""
+    """Return the index line of a page, captured that many seconds later."""
     values = {
         "url": "http://example.org/",
         "mime": "text/html",

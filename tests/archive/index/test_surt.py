@@ -1,5 +1,4 @@
-"""Keys are those of the ``surt`` package, which pywb and cdxj-indexer use; it is asked for every
-URL here."""
+"""Keys equal those of the ``surt`` package, which pywb and cdxj-indexer use; each test calls it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A process that keeps a payload index, to be killed or starved.
+"""A process that keeps a payload index, to be killed or to run out of room.
 
-``python -m tests.archive.payloads.keeper DIR 0`` adds payload 0, 1, 2 ... ten at a time, and prints how
-many were synced after each sync. ``ONCE`` in place of the 0 has it add ten, sync, print, add ten
-more, print, and wait. With another number the kernel lets no file grow beyond so many bytes: when
-the index fails it prints the warning, goes on for three syncs, prints how many payloads there were,
-waits for a line, by when there should be room, adds ten more and prints how often the index failed.
-"""
+``python -m tests.archive.payloads.keeper DIR 0`` adds payload 0, 1, 2 ... ten at a time, and prints
+the number of synced payloads after each sync. With ``ONCE`` instead of 0 it adds ten, syncs,
+prints, adds ten more, prints, and waits. With any other number the kernel lets no file grow beyond
+that many bytes. When the index fails, the process prints the warning, makes three more syncs and
+prints the number of payloads. Then it waits for a line, after which there is room, adds ten more
+and prints how often the index failed."""
 
 from __future__ import annotations
 

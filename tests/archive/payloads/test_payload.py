@@ -104,8 +104,8 @@ def test_chunked_request_and_upgrade_are_decoded(head: bytes) -> None:
 def fetched(
     wire: bytes, cuts: list[int], max_size: int = 10**6
 ) -> tuple[bytes, bytes, bool] | None:
-    """The response, its body, and whether it was whole, as the fetcher has them; None when it has
-    no head."""
+    """Return the response, its body, and whether it was whole, as the fetcher reads them; None
+    without a head."""
     reader = ResponseReader("GET", max_size)
     places = [0, *sorted(cut % (len(wire) + 1) for cut in cuts), len(wire)]
     whole = False
@@ -183,7 +183,7 @@ def test_chunk_that_the_fetcher_refuses_ends_the_payload(
 
 
 def mostly(usual: bytes, *odd: bytes) -> st.SearchStrategy[bytes]:
-    """The usual three times in four, so that an example has one oddity or two."""
+    """Draw the usual value three times in four, so that an example has one or two oddities."""
     return st.sampled_from([usual] * (3 * len(odd)) + list(odd))
 
 
@@ -251,8 +251,7 @@ def agrees(wire: bytes, cuts: list[int], max_size: int = 10**6) -> None:
     ],
 )
 def test_ambiguous_coding_is_read_as_by_the_fetcher(head: bytes, coding: bytes) -> None:
-    """Where one reader ends the head another goes on, and which of them reads depends on the rest
-    of it."""
+    """Readers disagree where such a head ends, and its rest decides which of them reads on."""
     agrees(head + coding + b"\r\n" + b"5\r\nhello\r\n0\r\n\r\n", [])
 
 
@@ -260,7 +259,7 @@ def test_ambiguous_coding_is_read_as_by_the_fetcher(head: bytes, coding: bytes) 
 def test_payload_of_any_answer_is_the_fetchers_body(
     head: bytes, body: bytes, cuts: list[int], max_size: int
 ) -> None:
-    """Whole or broken, too large, in any pieces: the fetcher's body is found in its response."""
+    """The response may be whole, broken or too large, and come in any pieces."""
     agrees(head + body, cuts, max_size)
 
 

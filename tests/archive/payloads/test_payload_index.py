@@ -1,5 +1,5 @@
-"""Which record holds a payload: found as long as it is remembered, never wrong, never in a crawl's
-way."""
+"""The index finds the record of each payload that it remembers, never a wrong one, and never stops
+a crawl."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(folder: Path, *, most: int = 1000) -> Iterator[PayloadIndex]:
-    """An index that must not fail."""
+    """Open an index that must not fail."""
     warnings: list[str] = []
     index = PayloadIndex(folder, most=most, warn=warnings.append)
     yield index
@@ -42,7 +42,7 @@ def opened(folder: Path, *, most: int = 1000) -> Iterator[PayloadIndex]:
 
 
 def known(index: PayloadIndex, numbers: range) -> set[int]:
-    """The payloads that are found; each must be with its own record."""
+    """Return the payloads that are found; each must have its own record."""
     found = {number: index.find(digest_of(number)) for number in numbers}
     assert all(found[number] in {None, original_of(number)} for number in numbers)
     return {number for number in numbers if found[number]}
@@ -165,7 +165,7 @@ def test_lower_bound_holds_once_old_generations_are_gone(tmp_path: Path) -> None
 
 
 def test_disk_space_is_bounded(tmp_path: Path) -> None:
-    """Payloads that are not remembered leave nothing."""
+    """Forgotten payloads leave nothing on disk."""
     largest = 0
     with opened(tmp_path, most=1000) as index:
         for number in range(8_000):
@@ -194,8 +194,8 @@ OPERATIONS = st.lists(
 def test_index_is_a_dict_that_keeps_the_latest_half(
     most: int, operations: list[tuple[str, int]]
 ) -> None:
-    """``model`` forgets nothing: what is found is in there, with the record added last and not lost
-    before a sync. ``used`` are the payloads in the order of their use."""
+    """``model`` forgets nothing: a payload that is found is in it, with the record that was added
+    last and not lost before a sync. ``used`` are the payloads in the order of their use."""
     with TemporaryDirectory() as folder:
         index = PayloadIndex(Path(folder), most=most, warn=pytest.fail)
         synced: dict[int, Original] = {}
@@ -245,7 +245,7 @@ def process(folder: Path, mode: str) -> subprocess.Popen[str]:
 
 
 def test_kill_between_add_and_sync_leaves_synced_entries(tmp_path: Path) -> None:
-    """So no entry speaks of a record that was cut away with what was not durable."""
+    """So no entry refers to a record that was not durable and was cut off."""
     with process(tmp_path, "ONCE") as child:
         assert child.stdout is not None
         synced, added = (int(child.stdout.readline()) for _ in range(2))
@@ -256,7 +256,7 @@ def test_kill_between_add_and_sync_leaves_synced_entries(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("syncs", [1, 5, 11, 22, 40])
 def test_kill_at_any_time_leaves_the_newest_synced_half(tmp_path: Path, syncs: int) -> None:
-    """A generation is begun at each tenth sync."""
+    """Each tenth sync begins a generation."""
     with process(tmp_path, "0") as child:
         assert child.stdout is not None
         for _ in range(syncs):
@@ -362,7 +362,7 @@ def test_damaged_generation_is_reported_and_replaced(tmp_path: Path, what: str, 
 
 
 def test_changed_byte_never_gives_a_wrong_record(tmp_path: Path) -> None:
-    """A page of which a revisit record named the wrong original would be lost."""
+    """A page whose revisit record refers to a wrong original would be lost."""
     with opened(tmp_path / "whole") as index:
         put(index, range(300))
     with opened(tmp_path / "whole"):
@@ -453,7 +453,8 @@ def test_cleared_index_is_empty_and_usable(tmp_path: Path) -> None:
 
 
 def kept(folder: Path, archive: Path) -> bool:
-    """Whether an index holds what it did, once another start has looked where its records are."""
+    """Return whether an index is still there after another start has compared the folder of its
+    records."""
     forget_others(folder, archive)
     with opened(folder) as index:
         return bool(known(index, range(3)))
@@ -461,7 +462,7 @@ def kept(folder: Path, archive: Path) -> bool:
 
 @pytest.fixture
 def placed(tmp_path: Path) -> tuple[Path, Path]:
-    """An index, and the folder of the records that it is of."""
+    """Make an index, and the folder of its records."""
     archive = tmp_path / "warc"
     archive.mkdir()
     (archive / "a.warc.gz").touch()
@@ -492,7 +493,7 @@ def test_index_of_removed_records_is_dropped(
 
 
 def test_index_of_another_folder_is_dropped(placed: tuple[Path, Path]) -> None:
-    """Be it one of another name, or a new one of the same name."""
+    """The other folder has another name, or is a new one of the same name."""
     index, archive = placed
     archive.rename(archive.with_name("old"))
     archive.mkdir()

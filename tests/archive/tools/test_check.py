@@ -27,7 +27,7 @@ GOOD = records.RecordMaker(ID, "sha1").response(capture(), digest(capture().payl
 
 
 def problems(directory: Path, *members: bytes) -> list[Problem]:
-    """What is wrong with a file of these members."""
+    """Return the problems of a file with these members."""
     (directory / "a.warc.gz").write_bytes(b"".join(members))
     return check_folder(directory).problems
 
@@ -128,7 +128,7 @@ def test_no_record_is_read_where_none_begins(tmp_path: Path, offset: int) -> Non
 
 
 def indexed(directory: Path, count: int = 3) -> Path:
-    """One file of pages, with its index."""
+    """Write one file of pages, with its index."""
     files = series(directory)
     for number in range(count):
         files.append(capture(number))
@@ -206,8 +206,8 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
 
 
 def revisited(directory: Path) -> tuple[Path, Path]:
-    """A file of two pages of one URL within a second, and one of a revisit of the later; an index
-    each."""
+    """Write a file with two pages of one URL in one second, and a file with a revisit of the later
+    page, each with its index."""
     directory.mkdir(exist_ok=True)
     with closing(PayloadIndex(directory.parent / "payloads", most=100, warn=pytest.fail)) as known:
         files = WarcSeries(directory, options(), known)
@@ -282,7 +282,7 @@ def test_file_names_may_hold_blanks(tmp_path: Path) -> None:
 
 
 def test_invalid_url_of_another_tool_is_checked(tmp_path: Path) -> None:
-    """Of no such port and with a blank, as another tool may write it."""
+    """The URL has an invalid port and a blank, as other tools may write it."""
     path = tmp_path / "foreign.warc.gz"
     url = b"http://example.org:99999/a b"
     there = GOOD.replace(b"http://example.org/page/0", url)

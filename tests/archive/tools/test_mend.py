@@ -22,7 +22,7 @@ NOISE = random.Random(7).randbytes(700)
 
 
 def open_file(directory: Path, count: int = 3) -> tuple[Path, list[int]]:
-    """A file as a dead process leaves it, and where each of its records ends."""
+    """Return a file as a dead process leaves it, and the ends of its records."""
     directory.mkdir(exist_ok=True)
     files = series(directory)
     # Noise, which does not compress, so that a member's own bytes are cut, not only its ends.
@@ -76,7 +76,7 @@ def test_a_file_with_only_its_warcinfo_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rest", [bytes(5000), b"not gzip", b"\x1f\x8b\x08", b"\x1f\x8b\x08\xff"])
 def test_bytes_that_are_no_member_are_cut_off(tmp_path: Path, rest: bytes) -> None:
-    """Zeros, which a file system may leave after a loss of power, among them."""
+    """Among them are zeros, which a file system may leave after a loss of power."""
     path, ends = open_file(tmp_path)
     with path.open("ab") as stream:
         stream.write(rest)
@@ -94,7 +94,7 @@ def test_member_with_a_wrong_checksum_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_tail_longer_than_any_record_is_put_aside(tmp_path: Path) -> None:
-    """A hole of 70 MB, and whole records behind it."""
+    """The tail is a hole of 70 MB with whole records behind it."""
     path, ends = open_file(tmp_path)
     content = path.read_bytes()
     with path.open("r+b") as stream:
@@ -109,7 +109,7 @@ def test_tail_longer_than_any_record_is_put_aside(tmp_path: Path) -> None:
 
 
 def test_large_record_without_its_last_byte_is_cut_off(tmp_path: Path) -> None:
-    """60 MB of zeros in one member, and its last byte missing."""
+    """The record has 60 MB of zeros in one member."""
     path = tmp_path / "a.warc.gz.open"
     small = gzip.compress(b"small")
     large = isal_zlib.compress(bytes(60_000_000), 1, 31)

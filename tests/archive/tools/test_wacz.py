@@ -44,7 +44,7 @@ OTHERS = {
 
 
 def archive(directory: Path, count: int = 1) -> list[Path]:
-    """Files of pages and of what is none, and of ``count`` small pages in a file each."""
+    """Write files with pages and other responses, and ``count`` small pages in a file each."""
     directory.mkdir(exist_ok=True)
     files = series(directory)
     for name, response in [*((name, page[0]) for name, page in PAGES.items()), *OTHERS.items()]:
@@ -223,7 +223,7 @@ def test_broken_line_stops_packing_and_a_wrong_date_does_not(tmp_path: Path, sta
 
 
 def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
-    """120 MB of files, in a process that may grow by 40."""
+    """The files have 120 MB, and the process may grow by 40 MB."""
     warc = archive(tmp_path, 0)[0]
     content = warc.read_bytes()
     noise = gzip.compress(bytes(10), mtime=0) + b"\x1f\x8b" + bytes(40_000_000)

@@ -1,10 +1,8 @@
-"""A real S3 server (moto's), a proxy before it that fails where it is told to, and a process that
-uploads.
+"""A real S3 server (moto's), a proxy before it that fails on request, and a process that uploads.
 
-``python -m tests.archive.upload.s3 serve`` is the server, ``... upload FOLDER URL ENDPOINT [WATCH]`` the
-process, which removes what it has uploaded. ``WATCH`` is the address of who serves its system
-calls.
-"""
+``python -m tests.archive.upload.s3 serve`` is the server. ``... upload FOLDER URL ENDPOINT
+[WATCH]`` is the process, which removes the files that it has uploaded. ``WATCH`` is the address of
+the `Watch` for its system calls."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ CREDENTIALS = {
 
 
 class ImpatientUpload(Upload):
-    """Gives a store that takes nothing up after a test's time."""
+    """Waits only a short time for a store that accepts nothing."""
 
     patience = 1.5
 
@@ -75,7 +73,7 @@ class Request(NamedTuple):
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """The effect on a request."""
 
     PASS = auto()
     # The connection is closed, and the store knows nothing.
@@ -97,7 +95,7 @@ _STATUS = {Fate.ERROR: 503, Fate.DENIED: 403}
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes requests on to a store, but for those that `fate` has other plans for."""
+    """Passes requests on to a store, unless `fate` returns another effect."""
 
     daemon_threads = True
 
@@ -117,11 +115,11 @@ class Proxy(ThreadingHTTPServer):
 
     @property
     def sent(self) -> list[Request]:
-        """The requests that would change the store."""
+        """Return the requests that would change the store."""
         return [request for request in self.requests if request.sends]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that was killed, or cancelled, breaks off."""
+        """Ignore a client that was killed or cancelled."""
 
     def stop(self) -> None:
         self.shutdown()
@@ -176,12 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Failures are what is tested here."""
+        """Log nothing: failures are part of the tests."""
 
 
 class S3Server:
-    """moto's S3 server on a port of its own, in a process of its own; its objects are in its
-    memory."""
+    """moto's S3 server in its own process, on its own port; it keeps the objects in memory."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "tests.archive.upload.s3", "serve"]
@@ -202,7 +199,7 @@ class S3Server:
         self._process.communicate()
 
     def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-        """The status and the body of a plain request, past client and proxy."""
+        """Return status and body of a plain request, without client and proxy."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, target, body, {"Authorization": f"AWS {KEY_ID}:unchecked"})
         response = connection.getresponse()
@@ -214,7 +211,7 @@ class S3Server:
         assert self.ask("PUT", f"/{name}")[0] == 200
 
     def objects(self, bucket: str) -> dict[str, bytes]:
-        """Keys and contents."""
+        """Return the content of the objects by their keys."""
         listing = self.ask("GET", f"/{bucket}?list-type=2")[1].decode()
         keys = re.findall(r"<Key>([^<]+)</Key>", listing)
         answers = {key: self.ask("GET", f"/{bucket}/{key}") for key in keys}
@@ -222,7 +219,7 @@ class S3Server:
         return {key: content for key, (_, content) in answers.items()}
 
     def unfinished(self, bucket: str) -> int:
-        """Uploads in parts that were neither ended nor dropped."""
+        """Return the uploads in parts that were neither completed nor aborted."""
         return self.ask("GET", f"/{bucket}?uploads")[1].count(b"<UploadId>")
 
 
@@ -236,7 +233,7 @@ def s3_server() -> Iterator[S3Server]:
 
 
 def start_upload(folder: Path, url: str, endpoint: str, *watch: str) -> subprocess.Popen[bytes]:
-    """A process that uploads a folder, and removes what it has uploaded."""
+    """Start a process that uploads a folder and removes the uploaded files."""
     command = [
         sys.executable,
         "-m",
@@ -250,7 +247,7 @@ def start_upload(folder: Path, url: str, endpoint: str, *watch: str) -> subproce
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """The files of a folder that are to be uploaded, and what is in them."""
+    """Return the content of the files in a folder that must be uploaded."""
     return {path.name: path.read_bytes() for path in folder.glob("*.*") if _goes(path.name)}
 
 
@@ -259,13 +256,13 @@ def _goes(name: str) -> bool:
 
 
 def noted(folder: Path) -> list[str]:
-    """The files that are noted as uploaded, in their order."""
+    """Return the files that are noted as uploaded, in order."""
     lines = map(json.loads, (folder / NOTES).read_text().splitlines())
     return [line["name"] for line in lines if line["etag"] is not None]
 
 
 def noise(size: int, seed: int = 0) -> bytes:
-    """Bytes of which no two pieces are alike."""
+    """Return bytes that do not repeat."""
     return hashlib.shake_128(seed.to_bytes(4)).digest(size)
 
 

@@ -1,4 +1,4 @@
-"""What is noted of uploaded files outlives the process, or is not noted."""
+"""A note of an uploaded file survives the process, or is not made."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_note_without_room_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_close_waits_for_a_line_that_is_being_written(tmp_path: Path) -> None:
-    """When they are closed, each line is durable, or not begun and refused."""
+    """After the close each line is durable, or was refused."""
     files = [a_file(f"{number:03}.warc.gz") for number in range(200)]
     with ThreadPoolExecutor(4) as threads:
         for _ in range(5):

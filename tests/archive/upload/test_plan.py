@@ -15,7 +15,7 @@ def a_file(name: str) -> LocalFile:
 
 
 def taken(plan: UploadPlan, now: float) -> LocalFile:
-    """The file that may be uploaded now: there must be one."""
+    """Return the file that may be uploaded now; there must be one."""
     file = plan.take(now)
     assert file is not None
     return file

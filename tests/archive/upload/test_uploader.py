@@ -1,5 +1,5 @@
-"""Finished files reach the bucket whole and once, whatever happens on the way, and are removed only
-then."""
+"""Finished files reach the bucket whole and once, whatever fails, and are removed only after
+that."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def there(proxy: Proxy, bucket: str) -> Destination:
 
 
 def in_bucket(server: S3Server, there: Destination) -> dict[str, bytes]:
-    """Files and contents of the objects under a destination, of which there may be no others."""
+    """Return the content of the objects under a destination; the bucket may contain no others."""
     objects = server.objects(there.bucket)
     assert all(key.startswith(f"{there.prefix}/") for key in objects)
     return {key.removeprefix(f"{there.prefix}/"): content for key, content in objects.items()}
 
 
 def put(folder: Path, **sizes: int) -> dict[str, bytes]:
-    """A WARC file of each size and an index beside it."""
+    """Write a WARC file of each size, with an index beside it."""
     for name, size in sizes.items():
         (folder / f"{name}.warc.gz").write_bytes(noise(size, len(name)))
         (folder / f"{name}.cdxj").write_bytes(b"com,example)/ 20260101000000 {}\n")
@@ -89,7 +89,7 @@ def put(folder: Path, **sizes: int) -> dict[str, bytes]:
 
 
 def only(fate: Fate, which: Callable[[Request], bool], times: int = 1) -> Callable[[Request], Fate]:
-    """That fate for the first requests of a kind, and none for the others."""
+    """Return a function that gives this fate to the first requests of a kind only."""
     left = iter([fate] * times)
     return lambda request: next(left, Fate.PASS) if which(request) else Fate.PASS
 
@@ -200,8 +200,8 @@ def test_changed_index_is_uploaded_again(
 def test_index_without_a_warc_file_is_not_uploaded(
     tmp_path: Path, server: S3Server, there: Destination
 ) -> None:
-    """It is one that was merged, or its WARC file is not finished; of one that was removed it goes
-    again."""
+    """Such an index is merged, or its WARC file is not finished. If the WARC file was removed, its
+    index is uploaded again."""
     files = put(tmp_path, a=10)
     for other in ("index.cdxj", "b.cdxj", "b.warc.gz.open"):
         (tmp_path / other).write_bytes(b"x")
@@ -267,7 +267,7 @@ def test_verified_warc_file_is_removed_and_its_index_stays(
 def test_noted_files_are_removed_once_removal_is_set(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
-    """So is one whose process died between the note and the removal."""
+    """So is a file whose process died between the note and the removal."""
     files = put(tmp_path, a=10)
     upload_folder(tmp_path, there)
     before = len(proxy.sent)
@@ -413,7 +413,7 @@ def test_file_with_a_failed_part_is_sent_again(
 def test_large_file_has_more_time_than_the_patience(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
-    """Of one part or of two: the client does not report that the first has arrived."""
+    """The file has one part or two: the client does not report the first one's arrival."""
     patience, in_flight = 0.5, 0.8
     files = put(tmp_path, a=400_000, bb=PART + 1000)
 

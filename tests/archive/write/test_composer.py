@@ -1,4 +1,4 @@
-"""Which records captures become: whole once, then revisits of what is there."""
+"""Captures become a whole record once, then revisits of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MAKER = RecordMaker(record_id(bytes(16)), "sha1")
 
 @dataclass
 class Known:
-    """Payloads that are remembered, beside the index on disk; ``most`` at a time."""
+    """Remembered payloads instead of the index on disk, at most ``most``."""
 
     most: int = 1000
     originals: dict[bytes, Original] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def kind_of(record: bytes) -> str:
 
 
 def kinds(made: Composer, captures: Sequence[Capture], *, written: bool = True) -> list[str]:
-    """The kinds of the first records of captures, each written or not."""
+    """Return the kinds of the first records of captures, each written or not."""
     found = []
     for each in captures:
         composed = made.compose(each, MAKER)
@@ -105,14 +105,14 @@ def test_second_capture_of_a_payload_is_a_revisit() -> None:
 
 
 def test_chunked_and_plain_are_two_payloads() -> None:
-    """A reader puts the head of a revisit before the body that it refers to, chunk sizes and all."""
+    """A reader puts the head of a revisit before the original's body, with its chunk sizes."""
     whole = page(2, CHUNKED.payload)
     captures = [capture(1, CHUNKED), whole, capture(3, CHUNKED), whole]
     assert kinds(composer(Known()), captures) == ["response", "response", "revisit", "revisit"]
 
 
 def test_two_bodies_with_equal_sha1_are_two_payloads() -> None:
-    """Anybody can make them of these two beginnings: https://shattered.io."""
+    """Anybody can make them from these two prefixes: https://shattered.io."""
     first, second = (SHATTERED + bytes.fromhex(end) for end in SHATTERED_ENDS)
     assert (first != second, digest(first)) == (True, digest(second))
     captures = [page(1, first), page(2, second), page(3, first), page(4, second)]
@@ -161,8 +161,8 @@ CAPTURES = st.lists(st.tuples(BODIES, st.sampled_from(["", "", "time"])), max_si
 def test_every_revisit_refers_to_a_whole_response_before_it(
     described: list[tuple[bytes, str]], algorithm: str, most: int
 ) -> None:
-    """Also when not all payloads are remembered; and head and payload of the two are the answer
-    again."""
+    """Also if some payloads are forgotten. The head of the revisit and the payload of the original
+    are the answer."""
     made = composer(Known(most), algorithm)
     maker = RecordMaker(record_id(bytes(16)), algorithm)
     whole: dict[tuple[str, str], bytes] = {}
@@ -190,7 +190,7 @@ def test_every_revisit_refers_to_a_whole_response_before_it(
 
 @given(url=st.text(max_size=20), date=st.text(max_size=20))
 def test_any_value_of_an_index_is_refused_or_stays_in_its_field(url: str, date: str) -> None:
-    """No more than the network can an index that was tampered with begin a field."""
+    """A manipulated index cannot begin a field either."""
     known = Known()
     made = composer(known)
     first = made.compose(page(1, b"a"), MAKER)

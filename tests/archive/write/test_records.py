@@ -35,7 +35,7 @@ MAKER = records.RecordMaker(INFO_ID, "sha1")
 
 
 def response_of(each: Capture) -> bytes:
-    """Its response record."""
+    """Return the response record of a capture."""
     return MAKER.response(each, digest(each.payload))
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_time_is_refused(epoch: float) -> None:
 
 
 def test_response_record_is_these_bytes() -> None:
-    """Order, spelling and line ends of the fields, and the block verbatim between them."""
+    """Order, spelling and line ends of the fields are fixed, and the block is verbatim."""
     seventh = capture(7)
     record = response_of(seventh)
     block = seventh.response_bytes
@@ -295,7 +295,7 @@ def test_text_that_is_no_address_is_refused(address: str) -> None:
 
 
 def test_record_is_of_its_own_capture_whatever_came_before() -> None:
-    """Also when the one before could not be made."""
+    """Also if the record before could not be made."""
     shared = records.RecordMaker(ID, "sha1")
     one, other = capture(1), capture(2, address="192.0.2.8")
     other.wire = Wire("192.0.2.8", "1.0", ("TLSv1.3", "TLS_AES_256_GCM_SHA384"))
@@ -394,7 +394,7 @@ NAMES = st.sampled_from(["via", "outlinks", "WARC-Type"]) | HOSTILE
 
 
 def fields_before(record: bytes, block: bytes) -> list[bytes]:
-    """The lines of a record before its block, which is all that follows them."""
+    """Return the lines of a record before its block; nothing else may follow the block."""
     head, _, rest = record.partition(b"\r\n\r\n")
     assert rest == block + b"\r\n\r\n"
     return head.split(b"\r\n")
@@ -511,7 +511,7 @@ def test_no_value_ends_its_field_in_any_record(end: str) -> None:
 
 @pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])
 def test_control_characters_are_refused_in_fields(code: int) -> None:
-    """Those beyond ASCII too, of which U+0085 ends a line."""
+    """Also those beyond ASCII, such as U+0085, which ends a line."""
     with pytest.raises(ValueError, match="control character in operator"):
         records.info_block({"operator": f"x{chr(code)}y"})
 

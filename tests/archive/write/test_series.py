@@ -103,7 +103,7 @@ def test_a_pair_shares_its_date_and_its_warcinfo(tmp_path: Path) -> None:
 
 
 def test_a_pair_is_never_split_over_two_files(tmp_path: Path) -> None:
-    """Files end with the first pair that reaches their size, wherever that falls."""
+    """A file ends with the first pair that reaches its size."""
     for max_size in range(400, 2400, 111):
         directory = tmp_path / str(max_size)
         directory.mkdir()
@@ -119,7 +119,7 @@ def test_a_pair_is_never_split_over_two_files(tmp_path: Path) -> None:
 
 
 def test_taken_file_name_is_skipped(tmp_path: Path) -> None:
-    """Neither a finished file nor an open one is touched, even by a series of the same name."""
+    """Neither a finished nor an open file is changed, even by a series of the same name."""
     first = series(tmp_path)
     second = series(tmp_path)
     third = series(tmp_path)
@@ -181,7 +181,7 @@ def test_sync_flushes_the_content_and_once_the_name(tmp_path: Path) -> None:
 
 
 def test_file_gets_its_final_name_after_its_content_is_durable(tmp_path: Path) -> None:
-    """And its index: by close, and by the capture that finds it full; the name itself is made
+    """So does its index, by `close` and by the next capture of a full file. The name is made
     durable last."""
     files = series(tmp_path, max_size=1)
     files.append(capture(1))
@@ -226,7 +226,8 @@ def remembering(directory: Path, most: int = 1000) -> PayloadIndex:
 
 
 def test_stored_payload_becomes_a_revisit(tmp_path: Path) -> None:
-    """At once, after a sync, and after a restart; the record is its head, and the request is whole."""
+    """At once, after a sync, and after a restart. The record is its head, and the request is
+    whole."""
     payloads = remembering(tmp_path)
     files = WarcSeries(tmp_path, options(), payloads)
     first, *others = (capture(7, url=f"http://{host}.example/") for host in "abcd")
@@ -257,7 +258,7 @@ def test_stored_payload_becomes_a_revisit(tmp_path: Path) -> None:
 
 
 def test_no_payload_is_indexed_before_it_is_durable(tmp_path: Path) -> None:
-    """So no revisit outlives what it refers to."""
+    """So no revisit survives its original."""
     payloads = remembering(tmp_path)
     files = WarcSeries(tmp_path, options(), payloads)
     files.append(capture(7))
@@ -372,7 +373,7 @@ def test_higher_levels_make_smaller_files(tmp_path: Path) -> None:
 
 
 def test_file_ends_when_its_index_is_full(tmp_path: Path) -> None:
-    """Long URLs take it before the file is large."""
+    """Long URLs fill the index before the file is large."""
     files = series(tmp_path)
     url = "http://example.org/" + "x" * 16_000
     count = INDEX_MAX // (2 * len(url))

@@ -27,7 +27,7 @@ PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 40_000, b"x" * 40_000)
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
-    """A runner of each kind of event loop."""
+    """Return a runner of each kind of event loop."""
     factory: Callable[[], asyncio.AbstractEventLoop] = request.param
     return asyncio.Runner(loop_factory=factory)
 
@@ -45,7 +45,7 @@ def opened(directory: Path, *, max_size: int = 10**9, queue_bytes: int = 10**9) 
 
 
 def urls_of(directory: Path, locations: list[Location]) -> list[str]:
-    """The target URIs of the records at ``locations``."""
+    """Return the target URIs of the records at ``locations``."""
     return [
         read_record(directory / each.file, each.offset)[0]["WARC-Target-URI"] for each in locations
     ]
@@ -66,7 +66,7 @@ def test_future_returns_where_its_capture_lies(tmp_path: Path, runner: asyncio.R
 
 
 def copied(source: Path, target: Path, names: set[str]) -> Path:
-    """A copy of files that the writer goes on with, and may finish just now."""
+    """Copy files that the writer continues, and may finish at the same time."""
     target.mkdir()
     for name in names:
         try:
@@ -79,7 +79,7 @@ def copied(source: Path, target: Path, names: set[str]) -> Path:
 def test_after_sync_every_earlier_capture_is_on_the_disk(
     tmp_path: Path, runner: asyncio.Runner
 ) -> None:
-    """While the thread goes on with captures that were handed in after the sync was."""
+    """The thread continues with captures that were handed in after the sync."""
     work = tmp_path / "work"
 
     async def main() -> None:
@@ -285,7 +285,7 @@ def test_open_makes_the_folder_and_mends_open_files(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path) -> None:
-    """Told to give up, or closed, the writer keeps what was written and refuses the rest."""
+    """After `give_up` or `close` the writer keeps the written captures and refuses the others."""
 
     async def main() -> None:
         files = opened(tmp_path)
@@ -312,7 +312,7 @@ def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path) -> None:
 
 
 def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
-    """The folder is gone, so the next file cannot be made; what failed stays failed."""
+    """The folder is gone, so the next file cannot be made; the failure is final."""
     work = tmp_path / "work"
 
     async def main() -> None:
