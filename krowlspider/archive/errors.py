@@ -12,7 +12,7 @@ class CaptureRefused(ValueError):
 
 
 class RecordError(ValueError):
-    """An archive file is damaged: the gzip member at ``offset`` is not whole, or no valid record."""
+    """An archive file is damaged: the gzip member at ``offset`` is cut off, or no valid record."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"at byte {offset}: {reason}")

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 ADDRESSES_TRIED = 3
 # TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
 # no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+_CIPHERS = (
+    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
+    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+)
 # SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
 _LEGACY_SERVERS = 0x4
 # Failures after which the next address of the host is tried.
@@ -41,7 +44,7 @@ _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAI
 
 
 def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies no certificate: a page behind a bad one is still a page."""
+    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -136,7 +139,8 @@ class Dialer:
         found = [address for address in permitted if self._ports.has_room(address, port)]
         if not found:
             raise errors.PortForbidden(
-                f"links have led to {PORTS_MAX} ports of {permitted[0]}, so port {port} is not asked"
+                f"links have led to {PORTS_MAX} ports of {permitted[0]},"
+                f" so port {port} is not asked"
             )
         return found
 

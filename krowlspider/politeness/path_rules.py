@@ -166,7 +166,7 @@ _UNDECIDED = -1
 
 
 def _follow(path: str, parts: tuple[str, ...], anchored: bool) -> bool:
-    """Return whether the parts of a pattern follow one another in ``path``, the first at its start."""
+    """Return whether the parts of a pattern are in ``path`` in order, the first at its start."""
     at = len(parts[0])
     for part in parts[1:-1]:
         at = path.find(part, at)

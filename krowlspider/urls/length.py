@@ -54,7 +54,7 @@ def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
 
 
 def _width(reference: str, room: int) -> int | None:
-    """Return the characters of a page's room that a reference takes; None if it must not be parsed."""
+    """Return how much of a page's room a reference takes; None if it must not be parsed."""
     if len(reference) > REFERENCE_MAX and "#" not in reference[: REFERENCE_MAX + 1]:
         return None
     found = _AUTHORITY.match(reference, 0, REFERENCE_MAX)

@@ -18,11 +18,10 @@ import os
 import random
 import runpy
 import sys
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scrapy.utils.test import get_crawler
+from scrapy.settings import Settings
 
 from krowlspider import settings
 from krowlspider.archive.errors import ArchiveError
@@ -37,9 +36,6 @@ from krowlspider.urls.host import domain_of
 
 from .captures import Odd, capture
 from .syscalls import be_watched
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +58,7 @@ def odd_of(number: int) -> Odd:
     return Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise, noise)
 
 
-@cache
-def crawler_in(folder: Path) -> Crawler:
+def job_in(folder: Path) -> Job:
     ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
     given = {
         "KROWL_CONTACT": "you@example.org",
@@ -73,11 +68,11 @@ def crawler_in(folder: Path) -> Crawler:
         "KROWL_SEEN_CAPACITY": 1000,
         "JOBDIR": str(folder),
     }
-    return get_crawler(settings_dict={**ours, **given})
+    return Job(Settings({**ours, **given}))
 
 
 async def archive(folder: Path, pages: int) -> int:
-    crawl = Job.of(crawler_in(folder))
+    crawl = job_in(folder)
     try:
         crawl.open()
     except JobError as error:
@@ -115,18 +110,16 @@ def serve() -> None:
     # A full disk is tried again at once.
     writer._TRY_AGAIN = job._TRY_AGAIN = job._TRY_AGAIN_MAX = 0.001
     logging.basicConfig(level=logging.INFO)
+    # The first call takes long; the forked processes inherit its result.
     domain_of("a.test")
     for line in sys.stdin:
         order: dict[str, Any] = json.loads(line)
-        folder = Path(order["folder"])
-        # Slow to make, and without a thread, which a fork would leave behind.
-        crawler_in(folder)
         child = os.fork()
         if not child:
             code = 1
             try:
                 be_watched(order["watch"])
-                code = asyncio.run(archive(folder, order["pages"]))
+                code = asyncio.run(archive(Path(order["folder"]), order["pages"]))
             except BaseException:
                 logger.exception("unexpected")
             finally:

@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 # fmt: off
 _NUMBERS = {
     "x86_64": {
-        "write": 1, "close": 3, "lseek": 8, "pwrite64": 18, "writev": 20, "fsync": 74, "fdatasync": 75,
-        "truncate": 76, "ftruncate": 77, "rename": 82, "mkdir": 83, "link": 86, "unlink": 87, "openat": 257,
-        "mkdirat": 258, "unlinkat": 263, "renameat": 264, "linkat": 265, "fallocate": 285, "renameat2": 316,
-        "seccomp": 317,
+        "write": 1, "close": 3, "lseek": 8, "pwrite64": 18, "writev": 20, "fsync": 74,
+        "fdatasync": 75, "truncate": 76, "ftruncate": 77, "rename": 82, "mkdir": 83, "link": 86,
+        "unlink": 87, "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264,
+        "linkat": 265, "fallocate": 285, "renameat2": 316, "seccomp": 317,
     },
     "aarch64": {
-        "mkdirat": 34, "unlinkat": 35, "linkat": 37, "renameat": 38, "truncate": 45, "ftruncate": 46,
-        "fallocate": 47, "openat": 56, "close": 57, "lseek": 62, "write": 64, "writev": 66, "pwrite64": 68,
-        "fsync": 82, "fdatasync": 83, "renameat2": 276, "seccomp": 277,
+        "mkdirat": 34, "unlinkat": 35, "linkat": 37, "renameat": 38, "truncate": 45,
+        "ftruncate": 46, "fallocate": 47, "openat": 56, "close": 57, "lseek": 62, "write": 64,
+        "writev": 66, "pwrite64": 68, "fsync": 82, "fdatasync": 83, "renameat2": 276,
+        "seccomp": 277,
     },
 }[platform.machine()]
 # fmt: on

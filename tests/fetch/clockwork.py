@@ -1,4 +1,4 @@
-"""An event loop without sockets, whose time and turns are moved by hand."""
+"""An event loop without sockets, whose time and turns the test advances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Wire(asyncio.Transport):
-    """Notes what is written, and whether it was closed."""
+    """A transport that records what is written, and whether it was closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Wire(asyncio.Transport):
 
 
 class Clockwork:
-    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the
+    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` the callbacks of the
     next turn."""
 
     def __init__(self) -> None:

@@ -84,7 +84,10 @@ def test_connection_is_kept_for_the_next_fetch(run: Run) -> None:
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",
         OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"5\r\nhello\r\n0\r\n\r\n"
+        ),
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
     ],
 )
@@ -139,7 +142,7 @@ def test_request_is_not_repeated_when_a_kept_connection_dies(run: Run) -> None:
 
 
 def test_dead_kept_connection_is_not_replaced_at_once(run: Run) -> None:
-    """Its server may have read the request: a second one at once would be without a delay."""
+    """Its server may have read the request; a second one at once would ignore the delay."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:

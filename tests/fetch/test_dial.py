@@ -1,4 +1,4 @@
-"""What connecting makes of an error, and what of it is the host's fault."""
+"""The failures of connecting, and which of them are the host's fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asking(port: int) -> Resolver:
 
 
 def failing(number: int) -> OSError:
-    """What the system calls raise: OSError picks its subclass by the number."""
+    """Return a system call that raises; OSError selects its subclass by the number."""
     return OSError(number, os.strerror(number))
 
 
@@ -83,7 +83,7 @@ def test_machine_without_ipv6_is_not_down(number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
 def test_error_from_a_router_is_not_our_network(number: int) -> None:
-    """By ICMP, which whoever has the address, or the provider of one that nobody has, may send."""
+    """It comes by ICMP, from the owner of the address, or from a provider if nobody has it."""
     error = OSError(number, "Connect call failed ('192.0.2.1', 80)")
     assert connect_failure(error, "192.0.2.1", secure=False) is ConnectFailed
 

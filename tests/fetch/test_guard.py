@@ -145,8 +145,8 @@ REFUSED_ALL_THE_SAME = {
 
 
 def edges(block: str) -> set[IPv4Address | IPv6Address]:
-    """The first and the last address of a block that are in no smaller one, or of which nothing
-    else is known."""
+    """Return the first and the last address of a block that are in no smaller block, or about which
+    nothing else is known."""
     network = ip_network(block)
     inner = [
         ip_network(other)
@@ -189,7 +189,7 @@ def test_address_that_becomes_our_own_is_forbidden_soon() -> None:
 
 
 def test_addresses_of_interfaces_are_our_own() -> None:
-    """Loopback, and the address by which packets leave, where there is a way out."""
+    """Loopback, and the address from which packets are sent, if there is a route out."""
     assert is_own(IPv4Address("127.0.0.1"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
         try:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import tracemalloc
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,10 +14,7 @@ from krowlspider.fetch.errors import (
     TooLarge,
     TotalTimeout,
 )
-from tests.fetch.web import Peer, Run, client, closing, fetch, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.fetch.web import Peer, Run, Script, client, closing, fetch, serve
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
@@ -28,7 +24,7 @@ async def silent(peer: Peer) -> None:
     await peer.gone()
 
 
-def endless(start: bytes, piece: bytes) -> Callable[[Peer], object]:
+def endless(start: bytes, piece: bytes) -> Script:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(start)
@@ -109,7 +105,7 @@ def test_dripping_head_ends_at_the_total_timeout(run: Run) -> None:
 )
 def test_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes) -> None:
     async def main() -> None:
-        async with serve(endless(start, bytes(100_000))) as web, client() as made:  # type: ignore[arg-type]
+        async with serve(endless(start, bytes(100_000))) as web, client() as made:
             tracemalloc.start()
             try:
                 with pytest.raises(TooLarge) as caught:
@@ -140,7 +136,7 @@ def test_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes) 
 )
 def test_framing_without_end_is_cut(run: Run, start: bytes, piece: bytes) -> None:
     async def main() -> None:
-        async with serve(endless(start, piece)) as web, client() as made:  # type: ignore[arg-type]
+        async with serve(endless(start, piece)) as web, client() as made:
             with pytest.raises(ProtocolBroken):
                 await fetch(made, web.url)
             await web.gone.wait()

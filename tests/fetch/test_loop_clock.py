@@ -1,4 +1,4 @@
-"""Time in which our own loop was held is no latency of a host, and no time-out of it."""
+"""Time in which the event loop was held is neither latency nor time-out of a host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOLD = 0.6
 
 
 class Held:
-    """A connection on a played loop that can be held."""
+    """A connection on a simulated loop that can be held."""
 
     def __init__(self) -> None:
         self.clockwork = Clockwork()
@@ -45,12 +45,12 @@ class Held:
         self.connection.connection_made(self.wire)
 
     def run(self, seconds: float) -> None:
-        """The loop comes round all the time."""
+        """Advance the time in small turns."""
         for _ in range(round(seconds / 0.01)):
             self.clockwork.advance(0.01)
 
     def hold(self, seconds: float) -> None:
-        """One callback takes so long: no timer fires."""
+        """Let one callback take so long that no timer fires."""
         self.clockwork.now += seconds
 
     def send(self, first_byte: float = 10, timeout: float = 30) -> asyncio.Future[Exchange]:
@@ -67,7 +67,7 @@ def test_clock_counts_time_while_nothing_holds_the_loop() -> None:
 
 
 def test_the_clock_stands_still_while_the_loop_is_held() -> None:
-    """Before its beat has noticed, and after."""
+    """Before the late beat, and after it."""
     held = Held()
     begun = held.clock.time()
     held.hold(10)
@@ -128,7 +128,7 @@ def test_data_unread_during_a_hold_counts_as_an_answer() -> None:
 
 @pytest.mark.parametrize(("seconds", "kept"), [(LONG / 2, True), (2 * LONG, False)])
 def test_an_idle_connection_is_not_trusted_after_a_long_hold(seconds: float, kept: bool) -> None:
-    """Its server may have closed it meanwhile."""
+    """Its server may have closed it during the hold."""
     held = Held()
     pool = Pool(held.clock, max_idle=10, idle_timeout=60)
     pool.put(held.connection)
@@ -149,7 +149,7 @@ def hold() -> None:
 
 
 def test_a_held_loop_on_sockets_costs_a_host_nothing(run: Run) -> None:
-    """The answer comes during the hold, and its time-out passes in it."""
+    """The answer comes, and its time-out passes, during the hold."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -180,7 +180,7 @@ def test_connecting_is_not_given_up_for_a_hold(run: Run) -> None:
 
 
 def test_a_look_up_is_not_given_up_for_a_hold(run: Run) -> None:
-    """Nor between its two questions."""
+    """Also between its two queries."""
 
     async def main() -> None:
         names = {"a.test": (300, ["2001:db8::6"])}

@@ -1,4 +1,4 @@
-"""The account of bytes in memory: who waits, who goes on, and that somebody always does."""
+"""The account of bytes in memory: which fetches wait, which go on, and that one always does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 16 * MB
 
 
 class Transfer:
-    """Something that holds memory, and asks before it holds more."""
+    """A fetch that asks before it takes more memory."""
 
     def __init__(self, memory: Memory):
         self.page = FetchMemory(memory)
@@ -113,7 +113,8 @@ def test_without_a_limit_nobody_waits() -> None:
     )
 )
 def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) -> None:
-    """Each step is of one transfer; at the end each that goes on ends, until there is none."""
+    """Each step is one transfer's. At the end, those that go on end one after another until none is
+    left."""
     memory = Memory(LIMIT)
     transfers = [Transfer(memory) for _ in range(10)]
     for number, size in steps:
@@ -144,8 +145,7 @@ FRAMINGS = {
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("secure", [False, True])
 def test_bodies_wait_in_their_sockets_and_are_whole(run: Run, framing: str, secure: bool) -> None:
-    """Twelve of 4 MB count twice; 16 MB are allowed. Each is over when the next turn of the
-    loop has seen it."""
+    """Twelve of 4 MB count twice; 16 MB are allowed. Each ends in the turn after it was read."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -207,7 +207,7 @@ def test_body_that_waits_to_its_timeout_is_a_local_failure(run: Run) -> None:
 
 
 def test_has_waited_covers_the_time_since_the_last_call() -> None:
-    """A host that sends slowly later on has no more excuse than others."""
+    """So an earlier wait does not excuse a host that sends slowly later."""
     memory = Memory(8 * SMALL)
     memory.grow(8 * SMALL)
     running, page = FetchMemory(memory), FetchMemory(memory)

@@ -1,4 +1,4 @@
-"""The protocol driven by hand: no socket, no real time."""
+"""The protocol without socket and real time."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 def slowly(
     piece: bytes, start: bytes = HEAD, wait: int = 0, rate_min: int = 100
 ) -> tuple[asyncio.Future[Exchange], Clockwork]:
-    """Receive a piece each second after a start until the exchange ends, or a minute is over."""
+    """Receive a piece each second from a start on until the exchange ends, or for a minute."""
     clockwork, connection, _ = connected()
     outcome = send(connection, first_byte=30, deadline=60, rate_min=rate_min)
     clockwork.advance(0.5)
@@ -140,7 +140,8 @@ def test_without_a_minimum_rate_an_answer_has_all_its_time() -> None:
 
 
 def test_late_answer_has_a_whole_period() -> None:
-    """What comes 29 s after the request, within the first byte's timeout, is not judged at 30 s."""
+    """An answer that begins 29 s after the request, within the first byte's timeout, is not judged
+    at 30 s."""
     outcome, clockwork = slowly(b"", wait=29)
     assert isinstance(outcome.exception(), TooSlow)
     assert clockwork.now == 40.5
@@ -158,7 +159,7 @@ def test_rate_does_not_shorten_the_first_byte_timeout() -> None:
 
 
 def test_held_loop_does_not_make_an_answer_slow() -> None:
-    """The timer runs before all is read that came meanwhile."""
+    """The timer fires before the data that came during the hold is read."""
     clockwork, wire = Clockwork(), Wire()
     clock = clockwork.clock
     clock.start()
@@ -261,7 +262,7 @@ def test_reset_close_and_lost_network_are_distinct(
 
 @pytest.mark.parametrize("ends", ["length", "close"])
 def test_large_bodies_are_joined_one_in_a_turn(ends: str) -> None:
-    """Whatever befalls their connections meanwhile."""
+    """Even if their connections end meanwhile."""
     clockwork = Clockwork()
     large = OneByOne(clockwork.loop)
     outcomes = []
@@ -297,7 +298,7 @@ def test_a_large_body_that_is_whole_survives_its_connection() -> None:
 
 
 def test_large_partial_bodies_are_joined_in_their_turn() -> None:
-    """What all came to the same end, as by the minimum rate."""
+    """Many may end at once, for example by the minimum rate."""
     clockwork = Clockwork()
     large = OneByOne(clockwork.loop)
     outcomes = []

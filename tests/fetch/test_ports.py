@@ -1,4 +1,4 @@
-"""Which ports are connected to."""
+"""Which ports the crawler connects to."""
 
 from __future__ import annotations
 

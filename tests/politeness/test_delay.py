@@ -1,4 +1,4 @@
-"""The pace of a host: what each event makes of the wait."""
+"""The rate of a host: how each event changes the wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many hosts failing at once: whose fault it is, and what follows."""
+"""Many hosts fail at once: whose fault it is, and what follows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fail(
     domain: str = "",
     block: str = "",
 ) -> list[Verdict]:
-    """As many hosts fail, each once."""
+    """Let this many hosts fail, each once."""
     return [
         watch.failed(
             f"{prefix}{number}.test", kind, now, is_evidence=is_evidence, domain=domain, block=block
@@ -110,7 +110,7 @@ def test_dead_hosts_prove_nothing_and_are_forgiven() -> None:
 
 @pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"block": "203.0.113.0/24"}])
 def test_hosts_of_one_owner_are_no_outage(common: dict[str, str]) -> None:
-    """The subdomains of a domain, or the domains of an address block, that answered before."""
+    """Subdomains of one domain, or domains in one address block, that answered before."""
     watch = OutageWatch()
     assert set(fail(watch, 10 * HOSTS, **common)) == {Verdict.COUNT}
     # With all of them there is one owner more than those.
@@ -131,7 +131,7 @@ def test_many_blocks_of_one_domain_are_no_outage() -> None:
 
 
 def test_other_failures_do_not_displace_evidence() -> None:
-    """A page of links to hosts that do not answer, while our own network goes."""
+    """A page links to hosts that do not answer, while our own network fails."""
     watch = OutageWatch()
     fail(watch, HOSTS - 1)
     assert set(fail(watch, 3 * NOTED, prefix="dead", is_evidence=False)) == {Verdict.COUNT}
@@ -140,7 +140,8 @@ def test_other_failures_do_not_displace_evidence() -> None:
 
 
 def test_failures_just_after_an_answer_are_no_outage() -> None:
-    """Requests that were left hanging together end together, between two answers of others."""
+    """Requests that one owner leaves unanswered time out together, between two answers of
+    others."""
     watch = OutageWatch()
     watch.succeeded(100.0)
     assert set(fail(watch, 2 * HOSTS, now=100.0 + QUIET - 0.1)) == {Verdict.COUNT}
@@ -296,7 +297,7 @@ def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
 
 
 def test_crawl_with_dead_hosts_alone_ends() -> None:
-    """They are struck one a probe, after a wait of minutes, until the last is parked."""
+    """Each probe counts against a host, after a wait of minutes, until the last host is parked."""
     watch, now, probes = OutageWatch(), 0.0, 0
     strikes = dict.fromkeys((f"dead{number}.test" for number in range(50)), 0)
     while left := [host for host, count in strikes.items() if count < 10]:
@@ -333,7 +334,7 @@ NUMBERS = st.integers(0, 200)
 def test_crawl_with_answers_never_pauses(
     runs: list[list[tuple[int, str, float]]],
 ) -> None:
-    """``runs``: what fails between two answers, fewer than an outage takes."""
+    """``runs`` are the failures between two answers, fewer than an outage takes."""
     watch, now = OutageWatch(), 0.0
     for run in runs:
         for number, kind, wait in run:

@@ -1,4 +1,4 @@
-"""Patterns against paths: the same answer as by regular expressions, in a bounded time."""
+"""Patterns against paths: the same result as with regular expressions, in a bounded time."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def test_paths_are_compared_in_one_spelling(text: str, compared: str) -> None:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a pattern of plain letters matches, by a regular expression."""
+    """Return whether a pattern of plain letters matches, by a regular expression."""
     body, anchor = (pattern[:-1], r"\Z") if pattern.endswith("$") else (pattern, "")
     return re.match(".*".join(map(re.escape, body.split("*"))) + anchor, path) is not None
 
 
 def allowed_by_all(rules: dict[str, bool], path: str) -> bool:
-    """The longest match, an Allow among equals, by trying every rule."""
+    """Return the verdict of the longest match, an Allow among equals, by trying every rule."""
     found = [(len(pattern), allow) for pattern, allow in rules.items() if matches(pattern, path)]
     return max(found, default=(0, True))[1]
 
 
-PATTERNS = st.builds("{}{}".format, st.sampled_from(["/", "/", "/", "*"]), st.text("ab/*$", max_size=6))  # fmt: skip
+PATTERNS = st.builds(
+    "{}{}".format, st.sampled_from(["/", "/", "/", "*"]), st.text("ab/*$", max_size=6)
+)
 
 
 @given(
@@ -69,7 +71,8 @@ def test_of_many_patterns_the_longest_match_decides(rules: dict[str, bool], path
 
 
 def file_of(rule: str, count: int) -> bytes:
-    """A robots.txt of so many rules, in which {} is a number, cut to what is read."""
+    """Return a robots.txt of many rules, in which {} is a number, cut at the bytes that are
+    read."""
     lines = "".join(rule.format(number) + "\n" for number in range(count))
     return f"User-agent: *\n{lines}".encode()[:BODY_MAX]
 
@@ -109,7 +112,7 @@ URLS = [
 
 
 def cpu(job: object, *arguments: object) -> float:
-    """Seconds of CPU that a call takes, the best of three."""
+    """Return the CPU seconds of a call, the best of three."""
     assert callable(job)
     times = []
     for _ in range(3):
@@ -121,7 +124,7 @@ def cpu(job: object, *arguments: object) -> float:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_robots_txt_takes_bounded_time(name: str) -> None:
-    """Measured: 85 ms to read one, 2 ms for a verdict. The limits are those of slow machines."""
+    """One takes 85 ms to read and 2 ms for a verdict. The limits allow for slow machines."""
     assert cpu(RobotsRules.parse, HOSTILE[name], "krowlspider") < 0.6
     rules = RobotsRules.parse(HOSTILE[name], "krowlspider")
     assert max(cpu(rules.allowed, url) for url in URLS) < 0.02

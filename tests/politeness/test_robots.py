@@ -1,4 +1,5 @@
-"""What is read of a robots.txt, and its records on disk; test_robots_rules.py has what rules mean."""
+"""Reading of robots.txt, and its records on disk. The meaning of rules is in
+test_robots_rules.py."""
 
 from __future__ import annotations
 
@@ -128,12 +129,12 @@ def test_sitemaps_are_given_as_written() -> None:
 
 @pytest.mark.parametrize("blank", [b"\xa0", "\N{NO-BREAK SPACE} \x85".encode(), b"\t\v #"])
 def test_a_sitemap_line_of_blanks_names_none(blank: bytes) -> None:
-    """As a relative reference it would be the home page."""
+    """As a relative reference it would name the home page."""
     assert rules(b"Sitemap: " + blank).sitemaps == []
 
 
 def padded(size: int, last: bytes) -> bytes:
-    """A robots.txt of ``size`` bytes and ``last`` after them."""
+    """Return a robots.txt of ``size`` bytes, then ``last``."""
     head = b"User-agent: *\nDisallow: /a\n"
     return head + b"#" * (size - len(head) - 1) + b"\n" + last
 

@@ -172,7 +172,7 @@ def test_identity_ignores_tracking_sessions_and_order(url: str, known_as: str) -
     ],
 )
 def test_similar_parameters_are_no_session_ids(parameter: str) -> None:
-    """A talk by its title, a GUID of a document, a file by its SHA-1 or SHA-256."""
+    """For example a talk by its title, a document by its GUID, a file by its SHA-1 or SHA-256."""
     name, _, value = parameter.partition("=")
     other = f"{name}={value.translate(str.maketrans('0i', '1e'))}"
     assert other != parameter
@@ -181,7 +181,7 @@ def test_similar_parameters_are_no_session_ids(parameter: str) -> None:
 
 
 def by_name(query: str) -> dict[str, list[str]]:
-    """The parameters of a query that count, as a server could tell them apart."""
+    """Return the parameters of a query that a server can distinguish."""
     found: dict[str, list[str]] = {}
     for part in query.split("&"):
         name, _, value = part.partition("=")

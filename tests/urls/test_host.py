@@ -45,7 +45,7 @@ def test_other_text_raises(url: str) -> None:
 @given(st.text("ab.:[]1/?#@\\"))
 @example(".:1")
 def test_normalised_url_begins_with_its_authority(text: str) -> None:
-    """But for a root dot: a name with and without it is one host, and one robots.txt speaks for it."""
+    """Except a root dot: a name with it and without it is one host with one robots.txt."""
     url = normalise(f"http://{text}")
     if url is not None:
         assert authority_of(url) == f"http://{host_of(url)}"
@@ -111,7 +111,7 @@ def test_an_address_or_a_name_without_registry_is_its_own_domain(host: str, doma
 
 
 def test_the_suffix_list_is_read_without_network_or_cache_folder() -> None:
-    """A fresh interpreter whose sockets and folders fail still finds domains."""
+    """A new interpreter whose sockets and folders fail still finds domains."""
     code = """
 import os, socket
 def refuse(*a, **k): raise OSError("refused")

@@ -1,5 +1,5 @@
-"""References are refused by their length before they are parsed; no reference of an honest page
-is."""
+"""References are refused by their length before they are parsed; those of honest pages are not
+refused."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_references_too_long_are_counted_apart() -> None:
 
 
 def test_url_of_a_parsed_reference_fits() -> None:
-    """Else a page that is tried again would be refused."""
+    """Otherwise a retried page would be refused."""
     for host in (cjk(AUTHORITY_MAX), "x" * 5000, "㌖" * AUTHORITY_MAX):
         url = normalise(f"https://{host}/")
         assert url is not None

@@ -141,7 +141,7 @@ class PayloadIndex:
         self._added[digest] = original
 
     def sync(self) -> None:
-        """Write the added entries, whose records must be durable: no entry may outlive its record."""
+        """Write the added entries. Their records must be durable, so that no entry outlives one."""
         if self._stalled:
             self._open()
         entries = list(self._added.items())

@@ -1,4 +1,4 @@
-"""The parts that a file is sent in, the ETag that results, and the time that they may take. Pure."""
+"""The parts that a file is sent in, the resulting ETag, and the time they may take. Pure."""
 
 from __future__ import annotations
 

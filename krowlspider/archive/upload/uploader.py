@@ -160,7 +160,7 @@ class Uploader:
         self.stats.waiting = self._plan.waiting
 
     def _wants(self, file: LocalFile, names: set[str]) -> bool:
-        """Return whether a file must be uploaded or removed; ``names`` are all files in the folder."""
+        """Return whether a file must be uploaded or removed; ``names`` are those in the folder."""
         # An index without a WARC file is merged of several, or its WARC file is still open.
         if file.warc not in names and self._notes.last(file.warc) is None:
             return False

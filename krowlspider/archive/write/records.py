@@ -132,7 +132,7 @@ class RecordMaker:
         return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
 
     def not_modified(self, capture: Capture) -> bytes:
-        """Return the revisit record of an answer 304, which may refer to any earlier one (6.7.3)."""
+        """Return the revisit record of a 304, which may refer to any earlier answer (6.7.3)."""
         head = self._capture_fields("revisit", capture, capture.identity)
         head += _line("WARC-Profile", _NOT_MODIFIED)
         return self._record(head, _RESPONSE, capture.response_bytes)

@@ -85,7 +85,7 @@ class WarcWriter:
         self._cause: Exception | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> MendReport:
-        """Make the directory, mend the open files of dead processes in it, start the thread. Blocks.
+        """Make the directory, mend the files of dead processes in it, start the thread. Blocks.
 
         :raises ArchiveError: another living writer uses the directory, or a mended file's name
             could not be made durable

@@ -29,7 +29,7 @@ class Origin(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The parts of a URL that a request needs: ``authority`` is the Host, ``path`` has the query."""
+    """The parts of a URL in a request: ``authority`` is the Host, ``path`` includes the query."""
 
     origin: Origin
     authority: bytes

@@ -25,7 +25,8 @@ _EARLIEST = 1970 * 12 + 1
 _CENTURIES = re.compile(r"(?:19|20)\d\d")
 # A year and a month, with or without a day: 2031-05, 2031/5/17, 203105, 20310517.
 _DATE = re.compile(
-    r"(?<!\d)((?:19|20)\d\d)(?:(?:[-/_.]|%2F)(0[1-9]|1[0-2]|[1-9])|(0[1-9]|1[0-2])(?:[0-3]\d)?)(?!\d)"
+    r"(?<!\d)((?:19|20)\d\d)"
+    r"(?:(?:[-/_.]|%2F)(0[1-9]|1[0-2]|[1-9])|(0[1-9]|1[0-2])(?:[0-3]\d)?)(?!\d)"
 )
 # The end of a date that begins with its day or month: 05/2031.
 _LATE_YEAR = re.compile(r"(?<!\d)\d\d?(?:[-/_.]|%2F)((?:19|20)\d\d)(?!\d)")

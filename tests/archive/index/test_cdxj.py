@@ -162,8 +162,9 @@ def test_broken_line_raises_value_error(bad: bytes) -> None:
 
 def test_records_about_records_are_not_indexed(tmp_path: Path) -> None:
     fields = (
-        "WARC/1.1\r\nWARC-Type: %s\r\nWARC-Record-ID: <urn:uuid:0>\r\nWARC-Date: 2026-01-01T00:00:00Z\r\n"
-        "WARC-Target-URI: http://example.org/\r\nContent-Type: %s\r\nContent-Length: 1\r\n\r\nx\r\n\r\n"
+        "WARC/1.1\r\nWARC-Type: %s\r\nWARC-Record-ID: <urn:uuid:0>\r\n"
+        "WARC-Date: 2026-01-01T00:00:00Z\r\nWARC-Target-URI: http://example.org/\r\n"
+        "Content-Type: %s\r\nContent-Length: 1\r\n\r\nx\r\n\r\n"
     )
     kinds = [
         ("metadata", "application/warc-fields"),

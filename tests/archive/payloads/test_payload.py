@@ -195,23 +195,40 @@ def several(part: st.SearchStrategy[bytes], most: int) -> st.SearchStrategy[byte
     return st.lists(part, max_size=most).map(b"".join)
 
 
-# fmt: off
 CODING = joined(
-    mostly(b"", b" ", b"\t", b"\r", b"\0", b"\x0b", b"stray\r\n", b": no name\r\n", b"X: a\r", b"X: a\r\n ", b"X :\n"),
-    mostly(b"Transfer-Encoding", b"transfer-encoding", b"Content-Length", b"X", b"Upgrade"),
-    mostly(b": ", b":", b" : ", b"  :", b"\t:", b":\r\n ", b":\n\t", b":\r ", b":\r", b"\r\n :", b"\0: ", b":\x0b", b":\0"),
     mostly(
-        b"chunked", b"Chunked,", b", chunked", b"chunked \t", b"chunked\x0c", b'"chunked"', b"identity", b"gzip, chunked",
-        b"chunked;q=1", b"x-chunked", b"chun\r\n ked", b"chunked\r\n ,", b"chunked\r\n x", b"chunked\0", b"", b"5",
+        *(b"", b" ", b"\t", b"\r", b"\0", b"\x0b", b"stray\r\n", b": no name\r\n"),
+        *(b"X: a\r", b"X: a\r\n ", b"X :\n"),
     ),
-    mostly(b"\r\n", b"\n", b"\r", b"\r\r\n", b"\r\n ", b"\r\n \r\n", b"\n\t", b"\r\n\r", b"\0\r\n", b"\n\r\n"),
+    mostly(b"Transfer-Encoding", b"transfer-encoding", b"Content-Length", b"X", b"Upgrade"),
+    mostly(
+        *(b": ", b":", b" : ", b"  :", b"\t:", b":\r\n ", b":\n\t", b":\r ", b":\r", b"\r\n :"),
+        *(b"\0: ", b":\x0b", b":\0"),
+    ),
+    mostly(
+        *(b"chunked", b"Chunked,", b", chunked", b"chunked \t", b"chunked\x0c", b'"chunked"'),
+        *(b"identity", b"gzip, chunked", b"chunked;q=1", b"x-chunked", b"chun\r\n ked"),
+        *(b"chunked\r\n ,", b"chunked\r\n x", b"chunked\0", b"", b"5"),
+    ),
+    mostly(
+        *(b"\r\n", b"\n", b"\r", b"\r\r\n", b"\r\n ", b"\r\n \r\n", b"\n\t", b"\r\n\r"),
+        *(b"\0\r\n", b"\n\r\n"),
+    ),
 )
-OTHER = mostly(b"A: b\r\n", b"Content-Length: 7\r\n", b"A :\r\n", b"A: \x85\xff\r\n", b"Connection: close\n", b"A:\r\n b\r\n")
+OTHER = mostly(
+    *(b"A: b\r\n", b"Content-Length: 7\r\n", b"A :\r\n", b"A: \x85\xff\r\n"),
+    *(b"Connection: close\n", b"A:\r\n b\r\n"),
+)
 HEADS = joined(
-    mostly(STATUS_LINE, b"HTTP/1.0 200\n", b"HTTP/1.1 204 No\r\n", b"HTTP/2 404 \xe9\r\n", b"HTTP/1.1 200 OK\r"),
-    several(OTHER, 2), CODING, several(OTHER | CODING, 2), mostly(b"\r\n", b"\n", b"\r\n\r\n"),
+    mostly(
+        *(STATUS_LINE, b"HTTP/1.0 200\n", b"HTTP/1.1 204 No\r\n", b"HTTP/2 404 \xe9\r\n"),
+        b"HTTP/1.1 200 OK\r",
+    ),
+    several(OTHER, 2),
+    CODING,
+    several(OTHER | CODING, 2),
+    mostly(b"\r\n", b"\n", b"\r\n\r\n"),
 )
-# fmt: on
 CONTENTS = st.just(HELLO) | st.binary(min_size=1, max_size=20)
 CHUNK = st.builds(
     lambda size, content, end: size.replace(b"5", b"%x" % len(content), 1) + content + end,

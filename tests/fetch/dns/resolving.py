@@ -31,7 +31,7 @@ async def resolver(
     timeout: float = 3,
     on_answer: Callable[[str, list[tuple[str, float]]], None] | None = None,
 ) -> AsyncIterator[Resolver]:
-    """Asks ``zone``, or the servers at these ports of 127.0.0.1."""
+    """Open a resolver that asks ``zone``, or the servers at these ports of 127.0.0.1."""
     ports = zone if isinstance(zone, list) else [zone.port]
     loop_clock = LoopClock(asyncio.get_running_loop())
     loop_clock.start()

@@ -222,7 +222,7 @@ def test_answer_is_kept_for_its_ttl_within_bounds(ttl: int, kept: int) -> None:
 
 
 def test_each_dns_answer_is_reported_once_with_its_ttl(run: Run) -> None:
-    """Not of what the cache says again, nor of failures."""
+    """Answers of the cache and failures are not reported."""
 
     async def main() -> None:
         answers: list[tuple[str, list[tuple[str, float]]]] = []
@@ -268,7 +268,8 @@ def test_failure_is_kept_as_long_as_its_class_allows(
 
 
 def test_servers_that_are_down_are_not_cached() -> None:
-    """It says nothing of the name, and the next question finds out at once that they are back."""
+    """The failure is not about the name, and the next query finds out at once that they are
+    back."""
 
     async def main() -> None:
         async with resolver([closed_port()]) as made:

@@ -1,4 +1,4 @@
-"""A page, and what encodes it."""
+"""A page, and the functions that encode it."""
 
 from __future__ import annotations
 

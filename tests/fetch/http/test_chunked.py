@@ -39,7 +39,7 @@ def test_any_chunks_cut_anywhere_are_read_whole(
 
 
 def test_length_of_a_line_is_bounded() -> None:
-    """Each read copies what is held: 80 MB of extension after 10 MB of body took minutes."""
+    """Each read copies the start of a line: 80 MB of extension after 10 MB of body took minutes."""
     decoder = ChunkedDecoder()
     decoder.feed(b"%x\r\n%b\r\n1;" % (1024 * 1024, bytes(1024 * 1024)))
     decoder.feed(b"x" * (FRAMING_CAP - 2))
@@ -87,7 +87,7 @@ def test_the_last_chunk_is_known_before_the_trailers_end() -> None:
 
 
 def flood(decoder: ChunkedDecoder, filler: bytes) -> None:
-    """Feeds ``filler`` for ever; fails when it is taken in far beyond the cap."""
+    """Feed ``filler`` without end; fail if far more than the cap is accepted."""
     fed = 0
     while True:
         decoder.feed(filler)

@@ -1,5 +1,4 @@
-"""What decoding a body may cost: work in proportion to what goes in and comes out, whatever the
-coding."""
+"""The cost of decoding a body: work in proportion to its input and output, in any coding."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ emptiness = pytest.mark.parametrize("kind", NOTHING.values(), ids=NOTHING)
 
 
 def cost(body: bytes, encodings: bytes) -> float:
-    """CPU seconds of decoding, whatever comes of it."""
+    """Return the CPU seconds of decoding, whether it succeeds or not."""
     begun = thread_time()
     with suppress(DecodeFailed, TooLarge):
         decode_body(body, encodings, CAP)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Headers
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nX: y\r\n\r\n"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nX: y\r\n\r\n"
+)
 UNTIL_CLOSE = b"HTTP/1.0 200 OK\nServer: old\n\nhello"
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
 
@@ -135,7 +138,7 @@ def test_cap_counts_body_bytes_and_allows_an_exact_fit(response: bytes) -> None:
 
 
 def flood(reader: ResponseReader, filler: bytes) -> None:
-    """Feeds ``filler`` for ever; fails when it is taken in beyond the cap."""
+    """Feed ``filler`` without end; fail if more than the cap is accepted."""
     fed = 0
     while True:
         fed += len(filler)

@@ -1,4 +1,4 @@
-"""A server's side of TLS done by hand."""
+"""The server's side of TLS, made by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """A server's side of TLS, done by hand over a plain connection, to send what no server should."""
+    """The server's side of TLS over a plain connection, to send what no server should send."""
 
     def __init__(self, peer: Peer, context: ssl.SSLContext):
         self._peer = peer
@@ -19,7 +19,7 @@ class Records:
         self._object = context.wrap_bio(self._in, self._out, server_side=True)
 
     async def shake_hands(self) -> bytes:
-        """To the end; the records that are the server's last word in it."""
+        """Complete the handshake; return the server's last records of it."""
         while True:
             try:
                 self._object.do_handshake()
@@ -39,7 +39,7 @@ class Records:
                 self._in.write(await self._peer.some())
 
     def say(self, data: bytes) -> bytes:
-        """The records of some bytes."""
+        """Return the records of some bytes."""
         self._object.write(data)
         return self._out.read()
 

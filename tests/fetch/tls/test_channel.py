@@ -74,14 +74,15 @@ def test_old_cipher_suites_are_offered(run: Run, suite: str) -> None:
 
 # RFC 2409, section 6.2.
 _GROUP_2 = (
-    "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"
-    "EF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED"
+    "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74"
+    "020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437"
+    "4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED"
     "EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE65381FFFFFFFFFFFFFFFF"
 )
 
 
 def test_no_server_may_choose_a_modulus(run: Run, tmp_path: Path) -> None:
-    """It may be of 10,000 bits. No browser has offered DHE since 2020."""
+    """The modulus may have 10,000 bits. No browser has offered DHE since 2020."""
     # PKCS #3: a sequence of the prime and 2.
     group = base64.encodebytes(bytes.fromhex(f"30818702818100{_GROUP_2}020102")).decode()
     parameters = tmp_path / "dh.pem"
@@ -106,14 +107,14 @@ def old_server(suite: str) -> ssl.SSLContext:
 
 
 def server_hello(version: bytes) -> bytes:
-    """A record with 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no compression, no
-    extension."""
+    """Return a record with 32 random bytes, no session, TLS_RSA_WITH_AES_128_CBC_SHA, no
+    compression, no extension."""
     hello = version + bytes(range(32)) + b"\x00" + b"\x00\x2f" + b"\x00"
     return b"\x16" + version + b"\x00\x2a" + b"\x02\x00\x00\x26" + hello
 
 
 def test_server_without_secure_renegotiation_is_accepted(run: Run) -> None:
-    """RFC 5746, section 4.1: its hello lacks the extension, and may be taken."""
+    """RFC 5746, section 4.1: its hello lacks the extension, and may be accepted."""
     said: list[bytes] = []
     sent = asyncio.Event()
 
@@ -135,7 +136,7 @@ def test_server_without_secure_renegotiation_is_accepted(run: Run) -> None:
 
 
 def test_server_with_old_tls_is_refused(run: Run) -> None:
-    """By an alert of protocol_version: RFC 8446, section 6.2."""
+    """By the alert protocol_version: RFC 8446, section 6.2."""
     said: list[bytes] = []
 
     async def main() -> None:
@@ -157,8 +158,7 @@ def test_server_with_old_tls_is_refused(run: Run) -> None:
 def test_times_of_tcp_and_tls_are_separate(
     run: Run, tls: ssl.SSLContext, certificate: trustme.LeafCert
 ) -> None:
-    """A server that says hello late holds up TLS, not TCP; the times are those of the first
-    exchange."""
+    """A server with a late hello delays TLS, not TCP; the times are those of the first exchange."""
 
     async def main() -> None:
         def late(*_: object) -> None:
@@ -293,7 +293,7 @@ def test_end_without_close_notify_is_a_lost_connection(run: Run, tls: ssl.SSLCon
 
 
 def test_records_come_in_any_pieces(run: Run, tls: ssl.SSLContext) -> None:
-    """Some bytes at a time, and all with the goodbye at once."""
+    """A few bytes at a time, or all at once with the close_notify."""
     body = random.Random(1).randbytes(100_000)
     response = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + body
     to_the_close = b"HTTP/1.1 200 OK\r\n\r\n" + body
@@ -378,7 +378,8 @@ def test_tls_1_2_is_spoken_too(run: Run, tls: ssl.SSLContext) -> None:
 def test_junk_while_idle_does_not_harm_the_next_request(
     run: Run, tls: ssl.SSLContext, junk: bytes
 ) -> None:
-    """It comes with an answer, and what is next does not wait for the connection to be gone."""
+    """The junk comes with an answer. The next request does not wait until the connection is
+    closed."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -430,7 +431,7 @@ def test_server_that_ends_without_reading_is_not_waited_for(run: Run, tls: ssl.S
 
 
 def test_a_server_may_answer_before_it_is_asked(run: Run, tls: ssl.SSLContext) -> None:
-    """As one that has no room for more does, here with the end of its handshake."""
+    """As an overloaded server does, here with the end of its handshake."""
     response = b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
 
     async def main() -> None:
@@ -450,7 +451,7 @@ def test_a_server_may_answer_before_it_is_asked(run: Run, tls: ssl.SSLContext) -
 
 
 def test_a_server_may_ask_for_another_handshake(run: Run, certificate: trustme.LeafCert) -> None:
-    """RFC 5246, section 7.4.1.1. A request that comes in the midst of it waits."""
+    """RFC 5246, section 7.4.1.1. A request that comes within it waits."""
     context = SSL.Context(SSL.TLSv1_2_METHOD)
     certificate.configure_cert(context)
     asked = asyncio.Event()
@@ -500,7 +501,7 @@ def test_a_server_may_ask_for_another_handshake(run: Run, certificate: trustme.L
 
 
 def test_a_connection_that_failed_leaves_nothing_in_memory(run: Run, tls: ssl.SSLContext) -> None:
-    """No garbage collector knows what OpenSSL's part of it takes."""
+    """The garbage collector does not see the memory of OpenSSL."""
 
     async def cut(peer: Peer) -> None:
         peer.close()

@@ -1,8 +1,7 @@
 """An idle connection with TLS takes little memory, however long its answers were.
 
-``python -m tests.fetch.tls.test_memory PORT`` is the client that is measured: the server's side of
-each takes as much.
-"""
+``python -m tests.fetch.tls.test_memory PORT`` is the measured client, without the server's side of
+each connection."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def resident_kb() -> int:
 
 
 async def measure(port: int) -> float:
-    """Kilobytes of each idle connection, the first ones left out."""
+    """Return the kilobytes of each idle connection, without the first ones."""
     async with client(idle_timeout=60.0, max_idle=2 * CONNECTIONS) as made:
         sizes = []
         for number in range(2 * CONNECTIONS):

@@ -1,4 +1,5 @@
-"""What a server can make TLS cost is bounded: by connection, and by turn of the event loop."""
+"""The cost of TLS that a server can cause is bounded: for a connection, and for a turn of the event
+loop."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def certificate() -> trustme.LeafCert:
 
 @pytest.fixture
 def tls(certificate: trustme.LeafCert, tmp_path: Path) -> ssl.SSLContext:
-    """Of a server whose secrets are known."""
+    """Return the context of a server whose secrets are logged."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
     context.keylog_filename = str(tmp_path / "secrets")
@@ -56,7 +57,7 @@ def tls(certificate: trustme.LeafCert, tmp_path: Path) -> ssl.SSLContext:
 
 
 class TCP(Wire):
-    """A played transport that can be paused."""
+    """A simulated transport that can be paused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,8 +74,8 @@ class TCP(Wire):
 
 
 class Line:
-    """A channel on a played loop that has asked for a page; ``sealer`` seals what its server
-    says."""
+    """A channel on a simulated loop that has sent a request; ``sealer`` seals the records of its
+    server."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Line:
         )
 
     def receive(self, data: bytes) -> None:
-        """As TCP does: 256 kB at a time, and nothing while it is paused."""
+        """Receive as from TCP: 256 kB at a time, and nothing while paused."""
         if not self.tcp.aborted:
             assert self.tcp.reading
             self.channel.data_received(data)
@@ -132,7 +133,7 @@ def line(clockwork: Clockwork, tls: ssl.SSLContext, tmp_path: Path) -> Line:
 
 
 def spent(work: Callable[[], object]) -> float:
-    """CPU seconds, without those of a collection of garbage."""
+    """Return the CPU seconds, without a garbage collection."""
     gc.disable()
     begun = time.thread_time()
     try:
@@ -151,13 +152,12 @@ def tickets(sealer: Sealer) -> bytes:
 
 
 def padding(sealer: Sealer) -> bytes:
-    """Records of content of which nothing is content; OpenSSL itself refuses 32 of them in a
-    row."""
+    """Return records of padding alone; OpenSSL itself refuses 32 of them in a row."""
     return b"".join(sealer.seal(23, b"", 16_000) for _ in range(30))
 
 
 def pieces(sealer: Sealer) -> bytes:
-    """A message of a byte in each record."""
+    """Return a message in records of one byte."""
     message = b"\x04" + (60_000).to_bytes(3, "big") + bytes(60_000)
     return b"".join(sealer.seal(HANDSHAKE, message[at : at + 1]) for at in range(5000))
 
@@ -194,7 +194,7 @@ def byte(sealer: Sealer) -> bytes:
 def test_work_is_bounded_by_the_content_it_brings(
     line: Line, clockwork: Clockwork, piece: Callable[[Sealer], bytes], count: int
 ) -> None:
-    """50 ns a byte of content and 50 ms in all, of which one slice may be too much."""
+    """50 ns a byte of content and 50 ms in all, exceeded by one slice at most."""
     data = line.sealer.content(HEAD) + b"".join(piece(line.sealer) for _ in range(count))
     cost = spent(lambda: line.receive_all(data, clockwork))
     error = line.outcome.exception()
@@ -205,7 +205,7 @@ def test_work_is_bounded_by_the_content_it_brings(
 
 @pytest.mark.parametrize("size", [1400, 100])
 def test_small_records_of_content_are_not_cut(line: Line, clockwork: Clockwork, size: int) -> None:
-    """As servers send that flush often."""
+    """Servers that flush often send such records."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n"
     line.receive_all(line.sealer.content(head + bytes(2_000_000), size), clockwork)
     assert len(line.outcome.result().body) == 2_000_000
@@ -216,7 +216,7 @@ def test_small_records_of_content_are_not_cut(line: Line, clockwork: Clockwork, 
 def test_turn_is_bounded_for_many_floods(
     clockwork: Clockwork, tls: ssl.SSLContext, tmp_path: Path
 ) -> None:
-    """A quiet one is served in the next turn, before them; all have their share in the end."""
+    """A quiet connection is served before them, in the next turn; in the end all are served."""
     slices = Slices(clockwork.loop)
     lines = [Line(clockwork, slices, tls, tmp_path / "secrets") for _ in range(21)]
     floods = [
@@ -243,7 +243,7 @@ def test_turn_is_bounded_for_many_floods(
     [(0x17, True), (0x18, True), (0x19, True), (0x1E, True), (0x100, False), (0x104, False)],
 )
 def test_a_server_may_choose_a_curve_and_no_modulus(run: Run, group: int, taken: bool) -> None:
-    """ffdhe8192 takes 0.1 s in a single call."""
+    """A single call with ffdhe8192 takes 0.1 s."""
     answers: list[bytes] = []
 
     async def main() -> None:
@@ -268,7 +268,7 @@ def test_other_bytes_are_no_client_hello(flight: bytes) -> None:
 
 
 def chain(path: Path, certificate: trustme.LeafCert, count: int) -> ssl.SSLContext:
-    """A server that sends ``count`` certificates."""
+    """Return the context of a server that sends ``count`` certificates."""
     pem = certificate.private_key_and_cert_chain_pem.bytes()
     more = certificate.cert_chain_pems[-1].bytes()
     (path / "chain.pem").write_bytes(pem + more * (count - 1))
@@ -330,7 +330,7 @@ def test_a_handshake_in_records_of_a_byte_is_bounded(
 def test_a_host_that_floods_an_idle_connection_is_blamed(
     run: Run, tls: ssl.SSLContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the next request, which is not sent; the one after it has a fresh connection."""
+    """The next request fails and is not sent; the one after it gets a new connection."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -387,7 +387,7 @@ def test_handshakes_without_end_are_bounded(run: Run, certificate: trustme.LeafC
 def test_a_connection_that_waits_for_memory_is_given_nothing(
     line: Line, clockwork: Clockwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor what was received and is not decrypted yet, whatever the slices do meanwhile."""
+    """Not even data that was received and is not decrypted yet."""
     came: list[int] = []
 
     def take(data: bytes) -> None:

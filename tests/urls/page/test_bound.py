@@ -1,4 +1,4 @@
-"""Hostile pages take a bounded time, and large honest ones lose nothing."""
+"""Hostile pages take a bounded time, and large honest pages lose nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_hostile_page_is_read_in_a_bounded_time(name: str) -> None:
 
 
 def page(sections: int) -> bytes:
-    """A well-formed page of 22 tags a section, one link each."""
+    """Return a well-formed page with 22 tags a section, one of them a link."""
     section = (
         '<div class="s"><h2><b>Title</b></h2><ul><li><i>1</i></li><li><span>2</span></li></ul>'
         '<p><a href="/l{}">link</a><br><img src=x></p></div>'

@@ -1,4 +1,4 @@
-"""What is read of Link and X-Robots-Tag headers."""
+"""Reading of the headers Link and X-Robots-Tag."""
 
 from __future__ import annotations
 

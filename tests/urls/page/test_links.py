@@ -1,4 +1,4 @@
-"""What is read of a page of HTML."""
+"""Reading of HTML pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(html: str | bytes, charset: str | None = None) -> Page:
 
 
 def links(html: str | bytes, charset: str | None = None) -> list[str]:
-    """The links of a page as they are below https://example.com/."""
+    """Return the links of a page, relative to https://example.com/."""
     return [url.removeprefix("https://example.com/") for url in read(html, charset).links]
 
 
@@ -47,7 +47,8 @@ def test_all_parts_of_a_page_are_read() -> None:
 
 def test_undescribed_page_has_links_and_rules() -> None:
     body = b"""<html lang=de><title>A</title><base href="/base/"><link rel=canonical href=c>
-        <meta name=robots content=nofollow><meta http-equiv=refresh content="0; url=r"><a href=a>1</a>"""
+        <meta name=robots content=nofollow><meta http-equiv=refresh content="0; url=r">
+        <a href=a>1</a>"""
     plan = reading_plan("krowlspider", follow_nofollow=False, described=False)
     whole, page = read_page(body, URL, None), read_page(body, URL, None, plan)
     assert page.links == whole.links == ["https://example.com/base/r", "https://example.com/base/a"]
@@ -242,7 +243,7 @@ def test_any_bytes_give_normalised_urls(body: bytes, charset: str | None) -> Non
 
 
 def test_links_that_are_no_url_or_too_many_are_counted() -> None:
-    """Each once, however often it is there."""
+    """Each link counts once, however often the page repeats it."""
     odd = ["mailto:a@b", "javascript:0", "ftp://a/", "http://me:x@a/", "http://[", "mailto:a@b"]
     hrefs = [*odd, *(f"/{number}" for number in range(MAX_LINKS))]
     page = read_page("".join(f"<a href='{href}'>" for href in hrefs).encode(), "http://a/", None)

@@ -1,4 +1,4 @@
-"""What is read of a sitemap, whatever its form and its author's care."""
+"""Reading of sitemaps, in every form and with the usual mistakes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read(body: str | bytes) -> Read:
 
 
 def urls(body: str | bytes) -> list[str]:
-    """The URLs of a sitemap with which all is well."""
+    """Return the URLs of a valid sitemap."""
     found = read(body)
     assert (found.sitemap.error, found.sitemap.truncated) == (None, False)
     assert found.sitemap.found == len(found.urls) + len(found.sitemap.children)
@@ -358,7 +358,7 @@ def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -
 
 @pytest.mark.parametrize("name", ["fixed blocks", "dynamic blocks"])
 def test_gzip_of_empty_blocks_ends_early_in_short_steps(name: str) -> None:
-    """It was one step, of as many seconds as the body had tens of megabytes."""
+    """In one step it would take a second for each ten megabytes of the body."""
     head = gzip.compress(b"")[:10]
     body = head + NOTHING[name].of(20_000_000)
     sitemap = Sitemap()

@@ -40,7 +40,7 @@ def test_counts_are_exact_while_there_is_room(pages: list[tuple[str, bytes]]) ->
 
 
 def test_memory_has_a_bound() -> None:
-    """HOSTS hosts with BODIES bodies each: 23 MB at the worst."""
+    """HOSTS hosts with BODIES bodies each take 23 MB."""
     import tracemalloc  # noqa: PLC0415
 
     sample = 200

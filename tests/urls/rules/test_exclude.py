@@ -1,4 +1,4 @@
-"""The list of expressions that are left alone."""
+"""The expressions of excluded URLs."""
 
 from __future__ import annotations
 

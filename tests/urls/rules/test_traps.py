@@ -1,4 +1,4 @@
-"""Which links lead into a trap, or to no text."""
+"""Which links lead into a trap, or to an unwanted file."""
 
 from __future__ import annotations
 
