@@ -237,14 +237,12 @@ def faulty_crawl(
     return crawl, plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param("write open file", marks=pytest.mark.slow),
-        "fsync open file",
-        pytest.param("rename open file", marks=pytest.mark.slow),
-        pytest.param("fsync archive", marks=pytest.mark.slow),
-        pytest.param("create open file", marks=pytest.mark.slow),
+        *("create open file", "write open file", "fsync open file", "rename open file"),
+        "fsync archive",
     ],
 )
 def test_crawl_with_a_failing_disk_exits_with_3(tmp_path: Path, step: str) -> None:
