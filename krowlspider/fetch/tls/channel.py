@@ -61,7 +61,7 @@ class Channel(asyncio.Protocol):
         self._clock = clock
         self._connection = connection
         self._slices = slices
-        self._work = TlsWork()
+        self.work = TlsWork()
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._in, self._out, server_hostname=server_name)
@@ -111,24 +111,20 @@ class Channel(asyncio.Protocol):
         may_go_on = self._is_open or not self.secured.done()
         return bool(self._received) and may_go_on and not self._is_held_back
 
-    @property
-    def is_light(self) -> bool:
-        return self._work.is_light
-
     def step(self) -> float:
         """Process the next slice; return the seconds it took."""
         piece = self._received[:_SLICE]
         # Not an empty view of it, which would keep the whole buffer alive.
         self._received = self._received[_SLICE:] or _NOTHING
         self._in.write(piece)
-        self._work.bare += len(piece)
-        self._work.step = 0.0
+        self.work.bare += len(piece)
+        self.work.step = 0.0
         if self._is_open:
             self._read()
             self._send()
         else:
             self._shake_hands()
-        return self._work.step
+        return self.work.step
 
     def set_waiting(self, waiting: bool) -> None:
         """Receive no more, or receive again unless the connection has paused reading."""
@@ -151,7 +147,7 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received = memoryview(data)
         if self.pending:
-            self._slices.work(self)
+            self._slices.process(self)
         else:
             self.set_waiting(True)
 
@@ -171,25 +167,25 @@ class Channel(asyncio.Protocol):
             self._refuse(exc or ConnectionResetError("closed during the handshake"))
 
     def _shake_hands(self) -> None:
-        begun = self._work.timer()
+        begun = self.work.timer()
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
-            self._work.charge(begun)
+            self.work.charge(begun)
             hello = self._out.read()
-            cause = self._work.excess()
-            if self._work.bare and offers_finite_field(hello):
+            cause = self.work.excess()
+            if self.work.bare and offers_finite_field(hello):
                 cause = "it asks for a key exchange over a finite field"
             if cause is not None:
-                self._refuse(self._cut_off(cause))
+                self._refuse(_cut_off(self._connection, cause))
             elif hello and self._transport is not None:
                 self._transport.write(hello)
         except ssl.SSLError as error:
             self._send()
             self._refuse(error)
         else:
-            self._work.charge(begun)
-            self._work.add_content(0)
+            self.work.charge(begun)
+            self.work.add_content(0)
             self._connection.connection_made(cast("asyncio.BaseTransport", self))
             self.secured.set_result(None)
             # The last bytes of the handshake go with the request.
@@ -207,14 +203,14 @@ class Channel(asyncio.Protocol):
         if self._in.pending:
             self._read()
         self._send()
-        self._slices.work(self)
+        self._slices.process(self)
 
     def _read(self) -> None:
         """Decrypt the data available and pass it to the connection."""
         parts: list[bytes] = []
         is_over = False
         error: ssl.SSLError | None = None
-        begun = self._work.timer()
+        begun = self.work.timer()
         try:
             while part := self._object.read(_RECORD):
                 parts.append(part)
@@ -224,24 +220,19 @@ class Channel(asyncio.Protocol):
             pass
         except ssl.SSLError as e:
             error = e
-        self._work.charge(begun)
+        self.work.charge(begun)
         if parts:
             content = b"".join(parts)
-            self._work.add_content(len(content))
+            self.work.add_content(len(content))
             self._connection.data_received(content)
         if is_over:
             self._connection.eof_received()
             self.abort()
         elif error is not None:
             self._fail(error)
-        elif cause := self._work.excess():
-            self._connection.fault = self._cut_off(cause)
+        elif cause := self.work.excess():
+            self._connection.fault = _cut_off(self._connection, cause)
             self._fail(self._connection.fault)
-
-    def _cut_off(self, cause: str) -> TLSFailed:
-        host, address = self._connection.origin.host, self._connection.peer.address
-        logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
-        return TLSFailed(cause)
 
     def _send(self) -> None:
         try:
@@ -260,3 +251,9 @@ class Channel(asyncio.Protocol):
         self._error = self._error or error.with_traceback(None)
         self._connection.closed = True
         self.abort()
+
+
+def _cut_off(connection: Connection, cause: str) -> TLSFailed:
+    host, address = connection.origin.host, connection.peer.address
+    logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
+    return TLSFailed(cause)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from krowlspider.fetch.tls.work import TlsWork
+
 # CPU seconds of TLS in one turn of the loop, exceeded by one slice at most: some 30 handshakes.
 TURN = 0.02
 
@@ -15,10 +17,10 @@ TURN = 0.02
 class Sliced(Protocol):
     """A `Channel` with received bytes, to be processed in slices."""
 
+    work: TlsWork
+
     @property
     def pending(self) -> bool: ...
-    @property
-    def is_light(self) -> bool: ...
     def step(self) -> float: ...
     def set_waiting(self, waiting: bool) -> None: ...
 
@@ -36,7 +38,7 @@ class Slices:
         self._left = TURN
         self._turning = False
 
-    def work(self, channel: Sliced) -> None:
+    def process(self, channel: Sliced) -> None:
         """Process the bytes that a channel has received, now or in later turns of the loop."""
         while channel.pending:
             if self._waiting or self._left <= 0.0:
@@ -47,7 +49,7 @@ class Slices:
 
     def go_on(self, channel: Sliced) -> None:
         """Process the bytes left over from a channel's last read, then let it receive again."""
-        self.work(channel)
+        self.process(channel)
         if not channel.pending:
             channel.set_waiting(False)
 
@@ -63,7 +65,7 @@ class Slices:
             self._loop.call_soon(self._turn)
 
     def _queue(self, channel: Sliced) -> None:
-        if channel.is_light:
+        if channel.work.is_light:
             self._waiting.appendleft(channel)
         else:
             self._waiting.append(channel)

@@ -210,7 +210,7 @@ def test_small_records_of_content_are_not_cut(line: Line, clockwork: Clockwork, 
     line.receive_all(line.sealer.content(head + bytes(2_000_000), size), clockwork)
     assert len(line.outcome.result().body) == 2_000_000
     assert not line.connection.closed
-    assert line.channel.is_light
+    assert line.channel.work.is_light
 
 
 def test_turn_is_bounded_for_many_floods(
