@@ -10,8 +10,7 @@ from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import build_request, split_target
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.one_by_one import OneByOne
-from krowlspider.fetch.pending import Order
+from krowlspider.fetch.pending import OneByOne, Order
 from krowlspider.fetch.pool import Pool
 
 if TYPE_CHECKING:

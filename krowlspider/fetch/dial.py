@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.exchange import Dialled
-from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
+from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
 from krowlspider.fetch.tls.channel import Channel
 from krowlspider.fetch.tls.slices import Slices
 from krowlspider.urls.ports import BLOCKED

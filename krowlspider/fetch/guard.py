@@ -1,11 +1,12 @@
-"""Decide which addresses may be connected to.
+"""Decide which addresses and ports may be connected to.
 
-A link must not lead the crawler into its own network.
+A link must not lead the crawler into its own network, nor make it a port scanner.
 """
 
 from __future__ import annotations
 
 import socket
+from collections import OrderedDict
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from time import monotonic
@@ -55,6 +56,11 @@ JUDGED = 65_536  # verdicts remembered, about 150 bytes each
 # Seconds for which verdicts hold: an address may become one of this machine's.
 VERDICTS_LAST = 300.0
 _DISCARD = 9  # any port
+# Ports of one address that links may lead to, by any names: a machine has few sites on ports other
+# than 80 and 443.
+PORTS_MAX = 8
+# Addresses whose ports are remembered, the most recently requested ones; about 400 bytes each.
+_ADDRESSES = 16_384
 
 _Address = IPv4Address | IPv6Address
 
@@ -145,3 +151,23 @@ def _public(address: _Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in block for block in SPECIAL_V4)
     return address in GLOBAL_UNICAST and not any(address in block for block in SPECIAL_V6)
+
+
+class AddressPorts:
+    """Remembers the ports of addresses that were requested because a link led there."""
+
+    def __init__(self, addresses_max: int = _ADDRESSES) -> None:
+        self._addresses_max = addresses_max
+        self._asked: OrderedDict[str, set[int]] = OrderedDict()
+
+    def has_room(self, address: str, port: int) -> bool:
+        """Return whether the port was requested before, or another one may be."""
+        asked = self._asked.get(address, ())
+        return port in asked or len(asked) < PORTS_MAX
+
+    def add(self, address: str, port: int) -> None:
+        """Record that the port is about to be requested."""
+        self._asked.setdefault(address, set()).add(port)
+        self._asked.move_to_end(address)
+        if len(self._asked) > self._addresses_max:
+            self._asked.popitem(last=False)

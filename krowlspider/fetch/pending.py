@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,18 +13,47 @@ from krowlspider.fetch.exchange import Exchange, StopFetch, Times
 from krowlspider.fetch.memory import READ, FetchMemory, Memory
 
 if TYPE_CHECKING:
-    from asyncio import Future
+    from asyncio import AbstractEventLoop, Future
     from collections.abc import Callable
 
     from krowlspider.fetch.exchange import Dialled, Peer
     from krowlspider.fetch.http.reader import ResponseReader
     from krowlspider.fetch.loop_clock import LoopClock, Timer
-    from krowlspider.fetch.one_by_one import OneByOne
 
 # Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
 RATE_PERIOD = 10.0
 # Bytes from which a response is joined in a turn of the event loop of its own.
 LARGE = 256 * 1024
+# Between two such turns the loop serves sockets: at least _PAUSE seconds, and RESTS times as long
+# as the last turn took. So joining gets at most a quarter of the loop.
+_PAUSE = 0.001
+RESTS = 3
+
+
+class OneByOne:
+    """Runs queued work of some milliseconds, one piece in a turn of the event loop, in order.
+
+    The work is to join large responses, many of which may end at the same moment.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self._waiting.append(work)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        begun = time.perf_counter()
+        try:
+            self._waiting[0]()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                pause = max(_PAUSE, RESTS * (time.perf_counter() - begun))
+                self._loop.call_later(pause, self._next)
 
 
 @dataclass(slots=True, eq=False)

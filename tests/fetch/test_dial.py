@@ -1,4 +1,4 @@
-"""The failures of connecting, and which of them are the host's fault."""
+"""Which ports are connected to, the failures of connecting, and which are the host's fault."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 import errno
 import os
 import ssl
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.fetch.dial import connect_failure
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
+    AddressForbidden,
     ConnectFailed,
     ConnectionReset,
     ConnectRefused,
@@ -19,12 +22,16 @@ from krowlspider.fetch.errors import (
     LocalExhausted,
     NameServersDown,
     NetworkDown,
+    PortForbidden,
     TLSFailed,
 )
-from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
 from tests.fetch.web import Run, answering, client, fetch, serve
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.client import Client
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The kernel has no route for TCP to it, and says so before anything is sent.
@@ -178,3 +185,44 @@ def test_fetch_without_name_servers_reports_them_down(run: Run) -> None:
         await resolver.close()
 
     run(main())
+
+
+async def ask(made: Client, url: str, *, linked: bool) -> int:
+    exchange = await made.fetch(url, "GET", (), b"", timeout=5, max_size=100, linked=linked)
+    return exchange.status
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_port_of_another_protocol_is_not_dialled(run: Run, scheme: str) -> None:
+    async def main() -> None:
+        async with client() as made:
+            for port in (0, 22, 6667):
+                with pytest.raises(PortForbidden, match=f"port {port} is of another protocol"):
+                    await ask(made, f"{scheme}://a.test:{port}/", linked=False)
+
+    run(main())
+
+
+def test_links_lead_to_eight_ports_of_an_address(run: Run) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack, client() as made:
+            webs = [
+                await stack.enter_async_context(serve(answering(OK))) for _ in range(PORTS_MAX + 2)
+            ]
+            for number, web in enumerate(webs[:PORTS_MAX]):
+                assert await ask(made, f"http://n{number}.test:{web.port}/", linked=True) == 200
+            for number, web in enumerate(webs[PORTS_MAX:]):
+                with pytest.raises(PortForbidden, match=r"8 ports of 127\.0\.0\.1"):
+                    await ask(made, f"http://m{number}.test:{web.port}/", linked=True)
+                assert web.connections == 0
+                # As a person's seeds are.
+                assert await ask(made, f"http://m{number}.test:{web.port}/", linked=False) == 200
+            # One that was asked before.
+            assert await ask(made, f"http://other.test:{webs[0].port}/", linked=True) == 200
+
+    run(main())
+
+
+def test_a_forbidden_port_fails_for_good_as_an_address_does() -> None:
+    assert issubclass(PortForbidden, AddressForbidden)
+    assert PortForbidden.kind == "port"

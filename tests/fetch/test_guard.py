@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 import pytest
 
 from krowlspider.fetch.errors import LocalExhausted
-from krowlspider.fetch.guard import VERDICTS_LAST, AddressGuard, is_own
+from krowlspider.fetch.guard import PORTS_MAX, VERDICTS_LAST, AddressGuard, AddressPorts, is_own
 from tests.fetch.nameserver import no_sockets_left
 
 PUBLIC = [
@@ -206,3 +206,14 @@ def test_lack_of_sockets_is_no_verdict() -> None:
     with no_sockets_left(), pytest.raises(LocalExhausted):
         guard.permits("198.41.0.4")
     assert guard.permits("198.41.0.4")
+
+
+def test_the_addresses_remembered_are_bounded() -> None:
+    asked = AddressPorts(3)
+    for port in range(PORTS_MAX):
+        asked.add("1.1.1.1", port)
+    assert not asked.has_room("1.1.1.1", 99)
+    assert asked.has_room("1.1.1.1", 3)
+    for number in range(3):
+        asked.add(f"2.2.2.{number}", 99)
+    assert asked.has_room("1.1.1.1", 99)

@@ -18,8 +18,7 @@ from krowlspider.fetch.errors import (
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import Origin
 from krowlspider.fetch.memory import FetchMemory, Memory
-from krowlspider.fetch.one_by_one import OneByOne
-from krowlspider.fetch.pending import LARGE, RATE_PERIOD, Order
+from krowlspider.fetch.pending import LARGE, RATE_PERIOD, OneByOne, Order
 from tests.fetch.clockwork import Clockwork, Wire
 
 if TYPE_CHECKING:
