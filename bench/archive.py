@@ -25,6 +25,7 @@ from bench.contenders import CONTENDERS, OPTIONS, Web, payloads_in
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.payloads.digests import digest, label, raw_digest
 from krowlspider.archive.payloads.payload_index import Original
+from krowlspider.archive.reading import Location
 from krowlspider.archive.write.compression import compressor
 from krowlspider.archive.write.records import RecordMaker, record_id, warc_date
 
@@ -185,15 +186,14 @@ class _Stages:
 
 
 def _line(capture: Capture, payload: str) -> str:
+    place = Location("bench-20260101000000-00000-here-12345.warc.gz", 10**8, 12_000)
     return cdxj.line(
+        place,
         url=capture.url,
         date=warc_date(capture.started),
         mime=capture.media_type,
         status=str(capture.status),
         digest=payload,
-        length=12_000,
-        offset=10**8,
-        filename="bench-20260101000000-00000-here-12345.warc.gz",
     )
 
 

@@ -18,7 +18,7 @@ from fastwarc.warc import WarcRecord, WarcRecordType
 from warcio.warcwriter import WARCWriter
 
 from krowlspider.archive.payloads.payload_index import PayloadIndex
-from krowlspider.archive.write.capture import Capture
+from krowlspider.archive.write.capture import Capture, Wire
 from krowlspider.archive.write.records import record_id, warc_date
 from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 from krowlspider.archive.write.writer import WarcWriter
@@ -73,7 +73,7 @@ class Warcio:
             length=len(block),
             warc_headers_dict={
                 "WARC-Date": warc_date(capture.started),
-                "WARC-IP-Address": capture.address,
+                "WARC-IP-Address": capture.wire.address,
             },
         )
 
@@ -103,7 +103,7 @@ class Fastwarc:
         record.init_headers(kind)
         record.headers["WARC-Target-URI"] = capture.url
         record.headers["WARC-Date"] = warc_date(capture.started)
-        record.headers["WARC-IP-Address"] = capture.address
+        record.headers["WARC-IP-Address"] = capture.wire.address
         record.set_bytes_content(block)
         record.is_http = True
         return record
@@ -194,10 +194,9 @@ class Web:
             payload=body,
             status=200,
             media_type="text/html; charset=utf-8",
-            address="192.0.2.7",
             started=1767225600.25 + number / 100,
             truncated="",
-            tls=("TLSv1.3", "TLS_AES_256_GCM_SHA384"),
+            wire=Wire("192.0.2.7", tls=("TLSv1.3", "TLS_AES_256_GCM_SHA384")),
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from krowlspider.archive.upload.upload import Destination
+from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.uploader import PATIENCE
 from krowlspider.crawl.archiving.uploading import CrawlUpload
 from krowlspider.crawl.job import Job

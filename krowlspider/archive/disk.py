@@ -1,21 +1,22 @@
-"""Change a directory durably, and lock it for one process."""
+"""Change a folder durably, and lock it for one process."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
 
 from krowlspider.archive.errors import ArchiveError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-# The file that the process that writes to a folder locks.
-LOCK = ".krowlspider.lock"
-# The suffix of a file that is being written, or was when its process died.
-OPEN = ".open"
+LOCK = ".krowlspider.lock"  # locked by the process that writes to a folder
+OPEN = ".open"  # the suffix of a WARC file that is being written, or was when its process died
+_DRAFT = ".new"
 
 
 def sync_directory(directory: Path) -> None:
@@ -36,25 +37,13 @@ def make_directory(directory: Path) -> None:
     sync_directory(directory.parent)
 
 
-def finish_name(path: Path) -> Path:
-    """Return the final name of the open file ``path``.
-
-    :raises ValueError: ``path`` is not the name of an open file
-    """
-    if path.suffix != OPEN:
-        raise ValueError(f"not the name of an open file: {path}")
-    return path.with_suffix("")
-
-
 def finish(path: Path) -> Path:
-    """Rename an open file durably to its final name and return that.
-
-    The content must be durable already.
+    """Rename an open file, whose content is durable, to its final name durably; return that.
 
     :raises FileExistsError: the name is taken; a finished file is never overwritten
     :raises ArchiveError: the file has its final name, but the name may not be durable
     """
-    final = finish_name(path)
+    final = path.with_name(path.name.removesuffix(OPEN))
     if final.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final))
     path.rename(final)
@@ -63,6 +52,38 @@ def finish(path: Path) -> Path:
     except OSError as error:
         raise ArchiveError(f"{final} cannot be made durable: {error}") from error
     return final
+
+
+@contextmanager
+def write_durably(path: Path) -> Iterator[BinaryIO]:
+    """Yield a draft of the file ``path`` to write; on exit replace ``path`` by it durably.
+
+    An error leaves ``path`` as it was, so it never holds half a file.
+
+    :raises OSError: the file or its name could not be made durable
+    """
+    # Two processes may write the same file: each has its own draft.
+    draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
+    try:
+        with draft.open("wb") as file:
+            # Locked until it has its name: an unlocked draft is that of a dead process.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            draft.rename(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def remove_drafts(directory: Path, suffix: str) -> None:
+    """Remove the drafts of files ending in ``suffix`` that dead processes left. Raises OSError."""
+    for draft in directory.glob(f"*{suffix}.*{_DRAFT}"):
+        with suppress(FileNotFoundError, BlockingIOError), draft.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
 
 
 def lock_directory(directory: Path) -> int:

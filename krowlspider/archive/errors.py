@@ -12,11 +12,7 @@ class CaptureRefused(ValueError):
 
 
 class RecordError(ValueError):
-    """An archive file is damaged.
-
-    ``offset`` is the first byte of the gzip member that is not whole or holds no valid record.
-    ``reason`` is the text of the message without the offset.
-    """
+    """An archive file is damaged: the gzip member at ``offset`` is cut off, or no valid record."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"at byte {offset}: {reason}")

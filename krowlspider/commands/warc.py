@@ -22,9 +22,9 @@ from krowlspider.archive.index.indexes import indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.tools.wacz import pack
+from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.upload.store import BucketError
-from krowlspider.archive.upload.upload import Destination
 from krowlspider.archive.upload.uploader import upload_folder
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED
 from krowlspider.config.validation import offline, validate
@@ -189,7 +189,7 @@ class Command(ScrapyCommand):
             software=f"krowlspider {__version__}",
             created=time.time(),
             decode=captures.decoded,
-            watch=bar,
+            progress=bar,
         )
         self._say(f"{len(packed.warcs):,} files, {packed.pages:,} pages in {out}")
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
@@ -206,16 +206,16 @@ class Command(ScrapyCommand):
         delete = self.settings.getbool("KROWL_WARC_UPLOAD_DELETE")
         with tqdm(desc="uploading", unit=" files", disable=None, leave=False) as shown:
 
-            def show(stats: UploadStats, left: int) -> None:
-                shown.total, shown.n = stats.files + left, stats.files
+            def show(stats: UploadStats) -> None:
+                shown.total, shown.n = stats.files + stats.waiting, stats.files
                 shown.refresh()
 
             try:
-                report = upload_folder(folder, there, delete=delete, told=show)
+                stats = upload_folder(folder, there, delete=delete, report=show)
             except BucketError as error:
                 raise KrowlError(f"{there.url()}: {error}") from error
-        self._say(f"{report.files:,} files uploaded to {there.url()}, {report.left:,} left")
-        if report.left:
+        self._say(f"{stats.files:,} files uploaded to {there.url()}, {stats.waiting:,} left")
+        if stats.waiting:
             self.exitcode = FOUND_WRONG
 
     def _folder(self, name: str) -> Path:

@@ -10,7 +10,7 @@ from scrapy.settings import BaseSettings
 
 from krowlspider import settings as defaults
 from krowlspider.archive.payloads.digests import ALGORITHMS
-from krowlspider.archive.upload.upload import Destination, is_endpoint
+from krowlspider.archive.upload.destination import Destination, is_endpoint
 from krowlspider.archive.write.compression import COMPRESSIONS
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.record import REDIS_URL

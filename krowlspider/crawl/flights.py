@@ -159,8 +159,8 @@ class Flights:
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return
-        if in_flight.held is not None:
-            in_flight.held.over()
+        if in_flight.memory is not None:
+            in_flight.memory.release()
         if in_flight.note is not None:
             # Before the acknowledgement: the next commit makes both durable.
             self._job.notes.hand_in(in_flight.note, request.meta)

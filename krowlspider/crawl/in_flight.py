@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import FetchNote
-    from krowlspider.fetch.memory import Held
+    from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.robots.fetch import RobotsFetch
@@ -26,7 +26,7 @@ class InFlight:
     - ``is_blameless``: neither the host nor the page caused the failure.
     - ``turned_back``: nothing was sent.
     - ``note``: written to the archive when the request is over.
-    - ``held``: counts the bytes of the answer in memory.
+    - ``memory``: counts the bytes of the answer in memory.
     """
 
     host: Host
@@ -39,7 +39,7 @@ class InFlight:
     is_blameless: bool = False
     turned_back: bool = False
     note: FetchNote | None = None
-    held: Held | None = None
+    memory: FetchMemory | None = None
 
     def must_wait(self, seconds: float) -> None:
         """Have the next request of the host wait for at least so many seconds."""
@@ -55,10 +55,10 @@ class InFlight:
         self.is_blameless = True
         self.must_wait(seconds)
 
-    def hold(self, held: Held) -> Held:
+    def hold(self, memory: FetchMemory) -> FetchMemory:
         """Set the account of the answer's bytes in memory, and return it."""
-        self.held = held
-        return held
+        self.memory = memory
+        return memory
 
     def keep(self, note: FetchNote | None) -> None:
         """Set the note that is written to the archive when the request is over."""

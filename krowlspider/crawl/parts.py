@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.write.writer import SeriesOptions, WarcWriter
+from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns.resolver import Resolver
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
+    from krowlspider.archive.write.writer import WarcWriter
     from krowlspider.fetch.loop_clock import LoopClock
     from krowlspider.frontier.frontier import Frontier
 

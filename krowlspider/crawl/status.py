@@ -157,7 +157,7 @@ def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, obj
         "krowl/archive/bytes_count": archive.bytes_written,
         "krowl/archive/files_count": archive.files,
         "krowl/disk/pauses_count": job.pauses,
-        "krowl/memory/held_bytes": job.memory.held,
+        "krowl/memory/held_bytes": job.memory.used,
         "krowl/memory/waits_count": job.memory.waits,
         "krowl/politeness/outages_count": job.outages.begun,
         "krowl/dns/question_count": names.questions,

@@ -14,8 +14,7 @@ from scrapy.exceptions import NotSupported, StopDownload
 from twisted.python.failure import Failure
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.write.randomness import RandomIds
-from krowlspider.archive.write.records import record_id
+from krowlspider.archive.write.records import new_id
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.job import Job
@@ -25,7 +24,7 @@ from krowlspider.engine.responses import capture_of, headers_of, response_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.exchange import StopFetch
-from krowlspider.fetch.memory import Held
+from krowlspider.fetch.memory import FetchMemory
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.archive.write.capture import Location
+    from krowlspider.archive.reading import Location
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.fetch.exchange import Exchange
 
@@ -84,7 +83,6 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
-        self._ids = RandomIds()
         self._throttle = LoopThrottle(asyncio.get_running_loop())
         # Whether the archive has failed and this has been logged.
         self._failed = False
@@ -111,9 +109,9 @@ class DownloadHandler(BaseDownloadHandler):
         observer = self._observer(request)
         exchange = await self._fetch(request, in_flight, observer)
         self._archive(request, in_flight, exchange)
-        assert in_flight.held is not None
+        assert in_flight.memory is not None
         # The rest of the exchange is counted by `_archive` until it is written.
-        in_flight.held.become(len(exchange.body))
+        in_flight.memory.resize(len(exchange.body))
         response = await self._decode(request, in_flight, exchange)
         if observer is not None and observer.stop is not None:
             response.flags.append("download_stopped")
@@ -126,7 +124,7 @@ class DownloadHandler(BaseDownloadHandler):
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
         meta, flights = request.meta, Scheduler.of(self.crawler).flights
-        held = in_flight.hold(Held(self._job.memory))
+        memory = in_flight.hold(FetchMemory(self._job.memory))
         try:
             exchange = await self._job.client.fetch(
                 # The URL as discovered: Scrapy's Request may have escaped it differently.
@@ -140,7 +138,7 @@ class DownloadHandler(BaseDownloadHandler):
                 observer=observer,
                 admit=partial(flights.reserve_address, in_flight),
                 linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
-                held=held,
+                memory=memory,
             )
         except FetchError as error:
             await self._throttle()
@@ -158,8 +156,10 @@ class DownloadHandler(BaseDownloadHandler):
                 most = max(self._max_size, request.meta.get("download_maxsize", 0))
                 # Decoders in C read a stranger's bytes and may crash: mark the page.
                 mark = page_mark(self._job.frontier, in_flight)
-                assert in_flight.held is not None
-                body = await self._job.decoders.decode(mark, body, coding[-1], most, in_flight.held)
+                assert in_flight.memory is not None
+                body = await self._job.decoders.decode(
+                    mark, body, coding[-1], most, in_flight.memory
+                )
         except FetchError as error:
             error.exchange = exchange
             in_flight.keep(self._job.notes.failed(in_flight, error, in_flight.note, request.meta))
@@ -183,7 +183,7 @@ class DownloadHandler(BaseDownloadHandler):
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
-        request.meta["download_latency"] = exchange.latency
+        request.meta["download_latency"] = exchange.times.latency
         count = self.crawler.stats.inc_value
         count("downloader/response_count")
         count(f"downloader/response_status_count/{exchange.status}")
@@ -191,7 +191,7 @@ class DownloadHandler(BaseDownloadHandler):
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return
-        identity = record_id(self._ids.take())
+        identity = new_id()
         capture = capture_of(exchange, identity)
         written = self._job.archive.write(capture)
         self._job.memory.grow(capture.size)

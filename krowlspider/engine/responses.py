@@ -10,7 +10,7 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
-from krowlspider.archive.write.capture import Capture
+from krowlspider.archive.write.capture import Capture, Wire
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -32,9 +32,9 @@ def response_of(request: Request, exchange: Exchange, headers: Headers, body: by
         status=exchange.status,
         body=body,
         request=request,
-        ip_address=_address(exchange.address),
+        ip_address=_address(exchange.peer.address),
         protocol=f"HTTP/{exchange.version}",
-        certificate=exchange.certificate,
+        certificate=exchange.peer.certificate,
     )
     # Set afterwards, because the constructor would copy the headers name by name.
     response.headers = headers
@@ -53,11 +53,9 @@ def capture_of(exchange: Exchange, identity: str) -> Capture:
         payload=exchange.body,
         status=exchange.status,
         media_type=media_type.decode("latin-1"),
-        address=exchange.address,
-        started=exchange.started,
+        started=exchange.times.started,
         truncated=exchange.truncated,
-        version=exchange.version,
-        tls=exchange.tls,
+        wire=Wire(exchange.peer.address, exchange.version, exchange.peer.tls),
     )
 
 

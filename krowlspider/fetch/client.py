@@ -5,33 +5,33 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.connection import Connection, Order
 from krowlspider.fetch.dial import Dialer, anywhere
 from krowlspider.fetch.errors import AddressBusy, ConnectionLost
 from krowlspider.fetch.http.reader import ResponseReader
 from krowlspider.fetch.http.request import build_request, split_target
-from krowlspider.fetch.memory import Held, Memory
-from krowlspider.fetch.one_by_one import OneByOne
+from krowlspider.fetch.memory import FetchMemory, Memory
+from krowlspider.fetch.pending import OneByOne, Order
 from krowlspider.fetch.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from krowlspider.fetch.connection import Connection
     from krowlspider.fetch.dial import Admit
     from krowlspider.fetch.dns.resolver import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
+    from krowlspider.fetch.http.request import Origin
     from krowlspider.fetch.loop_clock import LoopClock
 
 
 class Client:
-    """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds.
+    """Fetches over kept-alive HTTP/1.1 connections. Times are in seconds of ``clock``.
 
     ``connect_timeout`` holds for each address tried, TLS included. ``first_byte_timeout`` counts
     from the request sent. An answer that has begun must come at ``rate_min`` bytes a second or more
-    (0: at any rate). At most ``max_idle`` idle connections are kept, each for ``idle_timeout``.
-    ``clock`` measures all of these but ``idle_timeout``. The caller owns ``clock`` and ``resolver``
-    and closes them.
+    (0: at any rate). At most ``max_idle`` idle connections are kept, each for ``idle_timeout``
+    seconds of the loop. The caller closes ``clock`` and ``resolver``.
     """
 
     def __init__(
@@ -70,18 +70,17 @@ class Client:
         observer: Observer | None = None,
         admit: Admit = anywhere,
         linked: bool = False,
-        held: Held | None = None,
+        memory: FetchMemory | None = None,
     ) -> Exchange:
         """Make one exchange within ``timeout`` seconds and return it.
 
         ``url`` is WHATWG-normalised. Redirects, cookies and content codings are left to the caller.
 
-        ``max_size`` caps the body in bytes as received. ``admit`` is called before the request is
-        sent, and returns whether it may go to an address. ``linked`` is as in `Dialer.dial`. The
-        bytes received are counted in ``held``, which the caller releases.
+        ``max_size`` caps the body in bytes as received. ``admit`` and ``linked`` are as in
+        `Dialer.dial`. The bytes received are counted in ``memory``, which the caller releases.
 
-        A kept-alive connection that dies raises ConnectionLost, and the request is not sent again.
-        The server may have read it, and the next request must wait for the host's delay.
+        No request is sent twice: when a kept-alive connection dies, the server may have read it,
+        and the next request must wait for the host's delay.
 
         :raises FetchError: the fetch failed; it holds the partial exchange once there was a head
         :raises AddressBusy: the request may go to none of the host's addresses now
@@ -89,38 +88,49 @@ class Client:
         :raises Exception: whatever ``observer`` raises, StopFetch aside
         """
         begun = self._clock.time()
-        deadline = begun + timeout
         target = split_target(url)
-        request = build_request(target, method, headers, body)
-        held = held or Held(Memory())
         order = Order(
             url,
-            method,
-            request,
+            build_request(target, method, headers, body),
             begun,
-            deadline,
+            begun + timeout,
             self._first_byte_timeout,
-            held,
+            memory or FetchMemory(Memory()),
             self._rate_min,
             self._large,
         )
-        connection = self._pool.take(target.origin)
-        if connection is not None and not admit(connection.address):
-            self._pool.put(connection)
-            raise AddressBusy(connection.address)
-        if connection is None:
-            before = self._hung_up
-            connection = await self._dialer.dial(target.origin, deadline, admit, linked=linked)
-            if self._hung_up != before:
-                connection.close()
-                raise ConnectionLost("closed by this side before the request was sent")
-        return await self._on(connection, order, max_size, observer)
+        connection = await self._connect(target.origin, order.deadline, admit, linked=linked)
+        self._busy.add(connection)
+        try:
+            exchange = await connection.exchange(order, ResponseReader(method, max_size, observer))
+        except BaseException:
+            # Also when the caller was cancelled: later bytes would be read as the next answer.
+            connection.close()
+            raise
+        finally:
+            self._busy.discard(connection)
+        self._pool.put(connection)
+        return exchange
+
+    async def _connect(
+        self, origin: Origin, deadline: float, admit: Admit, *, linked: bool
+    ) -> Connection:
+        connection = self._pool.take(origin)
+        if connection is not None:
+            address = connection.peer.address
+            if not admit(address):
+                self._pool.put(connection)
+                raise AddressBusy(address)
+            return connection
+        before = self._hung_up
+        connection = await self._dialer.dial(origin, deadline, admit, linked=linked)
+        if self._hung_up != before:
+            connection.close()
+            raise ConnectionLost("closed by this side before the request was sent")
+        return connection
 
     def hang_up(self) -> None:
-        """Close every connection.
-
-        Exchanges in flight, and those that still connect, fail with ConnectionLost.
-        """
+        """Close every connection; exchanges in flight or connecting fail with ConnectionLost."""
         self._hung_up += 1
         for connection in list(self._busy):
             connection.close()
@@ -131,20 +141,3 @@ class Client:
         self.hang_up()
         # Transports close their sockets on the next turn of the event loop.
         await asyncio.sleep(0)
-
-    async def _on(
-        self, connection: Connection, order: Order, max_size: int, observer: Observer | None
-    ) -> Exchange:
-        self._busy.add(connection)
-        try:
-            exchange = await connection.exchange(
-                order, ResponseReader(order.method, max_size, observer)
-            )
-        except BaseException:
-            # Also when the caller was cancelled: later bytes would be read as the next answer.
-            connection.close()
-            raise
-        finally:
-            self._busy.discard(connection)
-        self._pool.put(connection)
-        return exchange

@@ -7,24 +7,10 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
-from krowlspider.fetch.errors import (
-    EXHAUSTED,
-    AddressBusy,
-    AddressForbidden,
-    ConnectFailed,
-    ConnectionReset,
-    ConnectRefused,
-    ConnectTimeout,
-    FetchError,
-    LocalExhausted,
-    NetworkDown,
-    PortForbidden,
-    TLSFailed,
-    TotalTimeout,
-)
 from krowlspider.fetch.exchange import Dialled
-from krowlspider.fetch.ports import PORTS_MAX, AddressPorts
+from krowlspider.fetch.guard import PORTS_MAX, AddressPorts
 from krowlspider.fetch.tls.channel import Channel
 from krowlspider.fetch.tls.slices import Slices
 from krowlspider.urls.ports import BLOCKED
@@ -39,18 +25,26 @@ if TYPE_CHECKING:
 ADDRESSES_TRIED = 3
 # TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
 # no certificate is verified. No DHE: the server's modulus may cost a second of CPU.
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES:!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+_CIPHERS = (
+    "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:RSA+AESGCM:RSA+AES"
+    ":!aNULL:!eNULL:!aDSS:!PSK:!SRP:!AESCCM:@SECLEVEL=0"
+)
 # SSL_OP_LEGACY_SERVER_CONNECT accepts servers from before RFC 5746. Python names it from 3.12.
 _LEGACY_SERVERS = 0x4
+# Failures after which the next address of the host is tried.
+_TRY_NEXT = (
+    errors.ConnectRefused,
+    errors.ConnectTimeout,
+    errors.ConnectionReset,
+    errors.ConnectFailed,
+    errors.NetworkDown,
+)
 # Errors of connect(2) about this machine's network.
 _NETWORK_DOWN = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL})
 
 
 def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that records certificates and verifies none.
-
-    A page behind a bad certificate is still a page.
-    """
+    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -77,12 +71,7 @@ class Dialer:
     """
 
     def __init__(
-        self,
-        *,
-        clock: LoopClock,
-        resolver: Resolver,
-        guard: AddressGuard,
-        connect_timeout: float,
+        self, *, clock: LoopClock, resolver: Resolver, guard: AddressGuard, connect_timeout: float
     ) -> None:
         self._clock = clock
         self._resolver = resolver
@@ -97,60 +86,61 @@ class Dialer:
     ) -> Connection:
         """Return a new connection to ``origin``, at an address for which ``admit`` is true.
 
-        ``deadline`` is a time of the clock. ``linked`` means that a link led to the port: only a
-        limited number of such ports are requested at each address. The guard checks the very
-        address that is connected to, so a second look-up cannot bypass it.
+        ``deadline`` is a time of the clock. ``linked`` means that a link led to the port: of such
+        ports only PORTS_MAX are requested at each address. The guard checks the very address that
+        is connected to.
 
         :raises FetchError: dialling failed; of several addresses, the failure of the first
         :raises AddressBusy: ``admit`` was false for every address
         """
-        if origin.port in BLOCKED:
-            raise PortForbidden(f"port {origin.port} is of another protocol")
         begun = self._clock.time()
-        addresses = self._resolver.known(origin.host)
-        if addresses is None:
-            try:
-                async with self._clock.timeout_at(deadline):
-                    addresses = await self._resolver.resolve(origin.host)
-            except TimeoutError as e:
-                raise TotalTimeout(f"looking up {origin.host} took too long") from e
+        addresses = await self._permitted(origin, deadline, linked=linked)
         name = self._clock.time() - begun
-        permitted = [address for address in addresses if self._guard.permits(address)]
-        if not permitted:
-            raise AddressForbidden(
-                f"{origin.host} is at {', '.join(addresses)}, which is not public"
-            )
-        if linked:
-            permitted = self._with_room(permitted, origin.port)
-        failure: FetchError | None = None
-        for address in permitted[:ADDRESSES_TRIED]:
+        failure: errors.FetchError | None = None
+        for address in addresses[:ADDRESSES_TRIED]:
             if not admit(address):
                 continue
             if linked:
                 self._ports.add(address, origin.port)
             try:
                 return await self._connect(origin, address, deadline, name)
-            except (
-                ConnectRefused,
-                ConnectTimeout,
-                ConnectionReset,
-                ConnectFailed,
-                NetworkDown,
-            ) as e:
+            except _TRY_NEXT as e:
                 failure = failure or e
         if failure is None:
-            raise AddressBusy(permitted[0])
+            raise errors.AddressBusy(addresses[0])
         try:
             raise failure
         finally:
             # The exception holds this frame, so the local name would make a reference cycle.
             del failure
 
-    def _with_room(self, addresses: list[str], port: int) -> list[str]:
-        found = [address for address in addresses if self._ports.has_room(address, port)]
+    async def _permitted(self, origin: Origin, deadline: float, *, linked: bool) -> list[str]:
+        """Return the addresses of ``origin`` that may be connected to, at least one.
+
+        :raises FetchError: there is none, or the look-up failed
+        """
+        host, port = origin.host, origin.port
+        if port in BLOCKED:
+            raise errors.PortForbidden(f"port {port} is of another protocol")
+        addresses = self._resolver.known(host)
+        if addresses is None:
+            try:
+                async with self._clock.timeout_at(deadline):
+                    addresses = await self._resolver.resolve(host)
+            except TimeoutError as e:
+                raise errors.TotalTimeout(f"looking up {host} took too long") from e
+        permitted = [address for address in addresses if self._guard.permits(address)]
+        if not permitted:
+            raise errors.AddressForbidden(
+                f"{host} is at {', '.join(addresses)}, which is not public"
+            )
+        if not linked:
+            return permitted
+        found = [address for address in permitted if self._ports.has_room(address, port)]
         if not found:
-            raise PortForbidden(
-                f"links have led to {PORTS_MAX} ports of {addresses[0]}, so port {port} is not asked"
+            raise errors.PortForbidden(
+                f"links have led to {PORTS_MAX} ports of {permitted[0]},"
+                f" so port {port} is not asked"
             )
         return found
 
@@ -164,8 +154,8 @@ class Dialer:
         except TimeoutError as e:
             where = f"{address} port {origin.port}"
             if deadline <= limit:
-                raise TotalTimeout(f"connecting to {where} took too long") from e
-            raise ConnectTimeout(f"no connection to {where} in time") from e
+                raise errors.TotalTimeout(f"connecting to {where} took too long") from e
+            raise errors.ConnectTimeout(f"no connection to {where} in time") from e
         except OSError as e:
             failure = connect_failure(e, address, secure=origin.scheme == "https")
             raise failure(f"{address} port {origin.port}: {e}") from e
@@ -195,45 +185,35 @@ class Dialer:
         return connection
 
 
-def connect_failure(error: OSError, address: str, *, secure: bool) -> type[FetchError]:
-    """Return the error class for an OSError raised while connecting to ``address``.
-
-    With ``secure``, the error may also come from the TLS handshake.
-    """
+def connect_failure(error: OSError, address: str, *, secure: bool) -> type[errors.FetchError]:
+    """Return the error class for an OSError raised while connecting, ``secure`` or not."""
     if isinstance(error, ConnectionRefusedError):
-        return ConnectRefused
+        return errors.ConnectRefused
     if isinstance(error, ssl.SSLError):
-        return TLSFailed
+        return errors.TLSFailed
     if isinstance(error, ConnectionError):
         # It is no refusal here, so with TLS it is almost always a handshake cut short.
-        return TLSFailed if secure else ConnectionReset
-    if error.errno in EXHAUSTED:
-        return LocalExhausted
-    if error.errno in _NETWORK_DOWN and ":" not in address and not _is_told(error):
-        return NetworkDown
-    return ConnectFailed
-
-
-def _is_told(error: OSError) -> bool:
-    """Return whether a router on the way reported the error (ICMP).
-
-    Any router may, for an address that nobody has. asyncio words an error of connect(2) itself
-    differently.
-    """
-    return str(error.strerror).startswith("Connect call failed")
+        return errors.TLSFailed if secure else errors.ConnectionReset
+    if error.errno in errors.EXHAUSTED:
+        return errors.LocalExhausted
+    # A router on the way may report the error (ICMP), for an address that nobody has. asyncio words
+    # an error of connect(2) itself differently.
+    by_router = str(error.strerror).startswith("Connect call failed")
+    if error.errno in _NETWORK_DOWN and ":" not in address and not by_router:
+        return errors.NetworkDown
+    return errors.ConnectFailed
 
 
 def _server_name(host: str) -> str:
     """Return the name for SNI; OpenSSL sends none for an address.
 
-    The check runs before there is a socket: asyncio would notice only after connecting, and leave
-    the socket open.
-
     :raises TLSFailed: SNI cannot carry the name
     """
+    # Checked before there is a socket: asyncio would notice only after connecting, and leave it
+    # open.
     name = host.rstrip(".")  # RFC 6066, section 3: without the root dot
     try:
         name.encode("idna")
     except UnicodeError as e:
-        raise TLSFailed(f"{host}: not a name for TLS: {e}") from e
+        raise errors.TLSFailed(f"{host}: not a name for TLS: {e}") from e
     return name

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
 
-
 # Errors of a process or machine that lacks descriptors, buffers or memory for a socket.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -17,71 +16,50 @@ class FetchError(Exception):
     """A fetch failed. ``exchange`` is the partial exchange, if a head had been parsed."""
 
     kind: ClassVar[str] = "fetch"
+    exchange: Exchange | None = None
 
-    def __init__(self, message: str = "", exchange: Exchange | None = None) -> None:
-        super().__init__(message)
-        self.exchange = exchange
+    def __init_subclass__(cls, kind: str) -> None:
+        cls.kind = kind
 
 
-class LocalExhausted(FetchError):
+class LocalExhausted(FetchError, kind="local"):
     """This machine lacks a descriptor, buffer or memory: nothing is known of the host."""
 
-    kind = "local"
 
-
-class NetworkDown(FetchError):
+class NetworkDown(FetchError, kind="network_down"):
     """This machine has no network: no route at all, no interface, no address to send from."""
 
-    kind = "network_down"
 
-
-class NameFailed(FetchError):
+class NameFailed(FetchError, kind="dns_error"):
     """A name has no address; each subclass names the cause.
 
     The class itself is raised when the resolver was closed meanwhile, or for another error of
     c-ares.
     """
 
-    kind = "dns_error"
 
-
-class NameNotFound(NameFailed):
+class NameNotFound(NameFailed, kind="dns_nxdomain"):
     """The DNS answered that the name does not exist (NXDOMAIN). No other class means this."""
 
-    kind = "dns_nxdomain"
 
-
-class NameWithoutAddress(NameFailed):
+class NameWithoutAddress(NameFailed, kind="dns_no_address"):
     """The name exists, but has neither an IPv4 nor an IPv6 address (NODATA)."""
 
-    kind = "dns_no_address"
+
+class NameMalformed(NameFailed, kind="dns_bad_name"):
+    """A label is empty or over 63 bytes, or the name over 255: RFC 1035, section 2.3.4."""
 
 
-class NameMalformed(NameFailed):
-    """The name is invalid in the DNS: an empty label, one over 63 bytes, or 255 in all.
-
-    Source: RFC 1035, section 2.3.4.
-    """
-
-    kind = "dns_bad_name"
-
-
-class NameServerFailed(NameFailed):
+class NameServerFailed(NameFailed, kind="dns_servfail"):
     """Name servers answered with SERVFAIL, REFUSED or NOTIMP, or with an invalid answer."""
 
-    kind = "dns_servfail"
 
-
-class NameTimeout(NameFailed):
+class NameTimeout(NameFailed, kind="dns_timeout"):
     """No name server answered in time."""
 
-    kind = "dns_timeout"
 
-
-class NameServersDown(NameFailed):
+class NameServersDown(NameFailed, kind="dns_down"):
     """No name server can be reached: their hosts refuse, or there is no route to them."""
-
-    kind = "dns_down"
 
 
 class AddressBusy(Exception):
@@ -92,95 +70,65 @@ class AddressBusy(Exception):
         self.address = address
 
 
-class AddressForbidden(FetchError):
+class AddressForbidden(FetchError, kind="address_forbidden"):
     """The address is neither of the public internet nor allowed by configuration."""
 
-    kind = "address_forbidden"
     remedy: ClassVar[str] = "KROWL_ALLOW_ADDRESSES opens networks that are not public."
 
 
-class PortForbidden(AddressForbidden):
+class PortForbidden(AddressForbidden, kind="port"):
     """The port belongs to another protocol, or links led to too many ports of the address."""
 
-    kind = "port"
     remedy = "See KROWL_PORTS."
 
 
-class ConnectRefused(FetchError):
+class ConnectRefused(FetchError, kind="connect_refused"):
     """Nothing listens at the port."""
 
-    kind = "connect_refused"
 
-
-class ConnectTimeout(FetchError):
+class ConnectTimeout(FetchError, kind="connect_timeout"):
     """No connection, TLS included, was made within the connect timeout."""
 
-    kind = "connect_timeout"
 
-
-class ConnectFailed(FetchError):
+class ConnectFailed(FetchError, kind="connect_failed"):
     """The network refused the connection: host unreachable, filtered, or an invalid address.
 
-    Host unreachable is not NetworkDown. A router near the host reports it with the same error as
-    our own machine when its gateway is gone. The same holds for no route for IPv6, which many
-    machines never have.
+    Host unreachable is not NetworkDown: a router near the host reports it with the same error as
+    our own machine without its gateway. So is no route for IPv6, which many machines never have.
     """
 
-    kind = "connect_failed"
+
+class TLSFailed(FetchError, kind="tls"):
+    """The TLS handshake failed, was cut short or reset, or TLS caused too much work at any time."""
 
 
-class TLSFailed(FetchError):
-    """The TLS handshake failed or was cut short, or TLS caused too much work at any time.
-
-    A reset during the handshake counts too: asyncio reports both alike.
-    """
-
-    kind = "tls"
-
-
-class FirstByteTimeout(FetchError):
+class FirstByteTimeout(FetchError, kind="first_byte_timeout"):
     """The request was sent, and no byte came back in time."""
 
-    kind = "first_byte_timeout"
 
-
-class TotalTimeout(FetchError):
+class TotalTimeout(FetchError, kind="total_timeout"):
     """The whole fetch took longer than allowed."""
 
-    kind = "total_timeout"
 
-
-class TooSlow(TotalTimeout):
+class TooSlow(TotalTimeout, kind="too_slow"):
     """The answer had begun, but came at less than the minimum rate."""
 
-    kind = "too_slow"
 
-
-class ConnectionLost(FetchError):
+class ConnectionLost(FetchError, kind="disconnect"):
     """The connection ended before the response did, or before the request was sent."""
 
-    kind = "disconnect"
 
-
-class ConnectionReset(ConnectionLost):
+class ConnectionReset(ConnectionLost, kind="reset"):
     """The connection was reset (RST), while connecting or within an exchange."""
 
-    kind = "reset"
 
-
-class ProtocolBroken(FetchError):
+class ProtocolBroken(FetchError, kind="protocol"):
     """The data from the server is not HTTP/1, or cannot be framed without guessing."""
 
-    kind = "protocol"
 
-
-class TooLarge(FetchError):
+class TooLarge(FetchError, kind="too_large"):
     """The body is larger than the cap, as received or once decoded."""
 
-    kind = "too_large"
 
-
-class DecodeFailed(FetchError):
+class DecodeFailed(FetchError, kind="decode"):
     """The body is not in its Content-Encoding, or decoding costs more than its bounds."""
-
-    kind = "decode"

@@ -1,17 +1,18 @@
-"""Decide which addresses may be connected to.
+"""Decide which addresses and ports may be connected to.
 
-A link must not lead the crawler into its own network.
+A link must not lead the crawler into its own network, nor make it a port scanner.
 """
 
 from __future__ import annotations
 
 import socket
+from collections import OrderedDict
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.errors import EXHAUSTED, AddressForbidden, LocalExhausted
+from krowlspider.fetch.errors import EXHAUSTED, LocalExhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,9 +56,33 @@ JUDGED = 65_536  # verdicts remembered, about 150 bytes each
 # Seconds for which verdicts hold: an address may become one of this machine's.
 VERDICTS_LAST = 300.0
 _DISCARD = 9  # any port
-
+# Ports of one address that links may lead to, by any names: a machine has few sites on ports other
+# than 80 and 443.
+PORTS_MAX = 8
+# Addresses whose ports are remembered, the most recently requested ones; about 400 bytes each.
+_ADDRESSES = 16_384
 
 _Address = IPv4Address | IPv6Address
+
+
+def is_own(address: _Address) -> bool:
+    """Return whether an address is one of this machine's interfaces.
+
+    A datagram socket connected to such an address has it as its own local address. Nothing is sent.
+
+    :raises LocalExhausted: there is no socket left to find out
+    """
+    text = str(address)
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as end:
+            end.connect((text, _DISCARD))
+            return bool(end.getsockname()[0] == text)
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise LocalExhausted(f"{text} cannot be judged: {error}") from error
+        # There is no route to the address.
+        return False
 
 
 class AddressGuard:
@@ -73,11 +98,11 @@ class AddressGuard:
         self,
         allow: Iterable[str],
         *,
-        own: Callable[[_Address], bool] | None = None,
+        own: Callable[[_Address], bool] = is_own,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._allow = [_network(cidr) for cidr in allow]
-        self._own = is_own if own is None else own
+        self._own = own
         self._clock = clock
         self._judged = lru_cache(maxsize=JUDGED)(self._permits)
         self._judge_anew = clock() + VERDICTS_LAST
@@ -102,15 +127,6 @@ class AddressGuard:
             return True
         return all(_public(each) and not self._own(each) for each in embedded or (address,))
 
-    def check(self, address: str) -> None:
-        """Check that ``address``, the text of an IPv4 or IPv6 address, may be used.
-
-        :raises AddressForbidden: it may not
-        :raises LocalExhausted: as for `is_own`
-        """
-        if not self.permits(address):
-            raise AddressForbidden(f"{address} is not a public address")
-
 
 def _network(cidr: str) -> IPv4Network | IPv6Network:
     try:
@@ -119,42 +135,39 @@ def _network(cidr: str) -> IPv4Network | IPv6Network:
         raise ValueError(f"{cidr!r} is not a network such as 10.0.0.0/8: {e}") from e
 
 
-def is_own(address: _Address) -> bool:
-    """Return whether an address is one of this machine's interfaces.
-
-    A datagram socket connected to such an address has it as its own local address. Nothing is sent.
-
-    :raises LocalExhausted: there is no socket left to find out
-    """
-    text = str(address)
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as end:
-            end.connect((text, _DISCARD))
-            return bool(end.getsockname()[0] == text)
-    except OSError as error:
-        if error.errno in EXHAUSTED:
-            raise LocalExhausted(f"{text} cannot be judged: {error}") from error
-        # There is no route to the address.
-        return False
-
-
-def _embedded(address: IPv4Address | IPv6Address) -> tuple[IPv4Address, ...]:
+def _embedded(address: _Address) -> tuple[IPv4Address, ...]:
     """Return the IPv4 addresses that packets to this IPv6 address end up at."""
     if isinstance(address, IPv4Address):
         return ()
-    if address.ipv4_mapped is not None:
-        return (address.ipv4_mapped,)
-    if address.sixtofour is not None:
-        return (address.sixtofour,)
     if address.teredo is not None:
         return address.teredo
     if address in NAT64 or address in IPV4_COMPATIBLE:
         return (IPv4Address(int(address) & 0xFFFFFFFF),)
-    return ()
+    embedded = address.ipv4_mapped or address.sixtofour
+    return () if embedded is None else (embedded,)
 
 
-def _public(address: IPv4Address | IPv6Address) -> bool:
+def _public(address: _Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in block for block in SPECIAL_V4)
     return address in GLOBAL_UNICAST and not any(address in block for block in SPECIAL_V6)
+
+
+class AddressPorts:
+    """Remembers the ports of addresses that were requested because a link led there."""
+
+    def __init__(self, addresses_max: int = _ADDRESSES) -> None:
+        self._addresses_max = addresses_max
+        self._asked: OrderedDict[str, set[int]] = OrderedDict()
+
+    def has_room(self, address: str, port: int) -> bool:
+        """Return whether the port was requested before, or another one may be."""
+        asked = self._asked.get(address, ())
+        return port in asked or len(asked) < PORTS_MAX
+
+    def add(self, address: str, port: int) -> None:
+        """Record that the port is about to be requested."""
+        self._asked.setdefault(address, set()).add(port)
+        self._asked.move_to_end(address)
+        if len(self._asked) > self._addresses_max:
+            self._asked.popitem(last=False)

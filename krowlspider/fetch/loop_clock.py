@@ -41,12 +41,10 @@ class LoopClock:
         self._beat: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to detect when the loop is held."""
         self._due = self._clock() + INTERVAL
         self._beat = self.loop.call_later(INTERVAL, self._met)
 
     def stop(self) -> None:
-        """Stop detecting when the loop is held."""
         if self._beat is not None:
             self._beat.cancel()
         self._due = inf
@@ -63,10 +61,7 @@ class LoopClock:
         return self._clock() - self._due > LONG
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Call ``callback`` at ``when`` of this clock.
-
-        Data that came while the loop was held can be read before.
-        """
+        """Call ``callback`` at ``when`` of this clock, after data that came during a hold."""
         return Timer(self, when, callback)
 
     @asynccontextmanager
@@ -98,18 +93,14 @@ class Timer:
         self._clock = clock
         self._when = when
         self._callback = callback
-        self._wait(when - clock.time())
+        self._handle = clock.loop.call_later(when - clock.time(), self._met)
 
     def cancel(self) -> None:
-        """Cancel the callback."""
         self._handle.cancel()
-
-    def _wait(self, seconds: float) -> None:
-        self._handle = self._clock.loop.call_later(seconds, self._met)
 
     def _met(self) -> None:
         left = self._when - self._clock.time()
         if left > _EARLY:
-            self._wait(left)
+            self._handle = self._clock.loop.call_later(left, self._met)
         else:
             self._callback()

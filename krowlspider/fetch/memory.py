@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Bytes that a fetch may hold however full the account is, counted as received and again as its
+# Bytes that a fetch may take however full the account is, counted as received and again as its
 # body. Ordinary pages never wait for large ones.
 SMALL = 256 * 1024
 # At most one part in this many of the limit is kept free for small fetches.
@@ -27,111 +27,88 @@ READ = 512 * 1024
 class Memory:
     """Account of at most ``limit`` bytes, plus what is in progress when the limit is reached.
 
-    That is one read of each of ``most`` fetches at a time, and one body.
+    That is one read of each of ``most`` fetches at a time, and one body. ``on_room`` is called when
+    requests may begin again after `admits` has refused one. ``waits`` counts the times that a body,
+    or the next request, had to wait.
     """
-
-    __slots__ = ("_kept_out", "_on_room", "_runner", "_waiting", "held", "limit", "line", "waits")
 
     def __init__(
         self, limit: float = inf, most: int = 1, on_room: Callable[[], None] = lambda: None
     ) -> None:
         self.limit = limit
         self.line = limit - min(limit / _FOR_SMALL, most * SMALL) if limit < inf else inf
-        self.held = 0
-        # The number of times that a body, or the next request, had to wait.
+        self.used = 0
         self.waits = 0
-        # Called when requests may begin again after a refusal.
+        self.keeps_out = False
+        """Whether `admits` has refused a request and none may begin yet."""
         self._on_room = on_room
         # The bytes each fetch needs and the callback that resumes it; first come, first served.
-        self._waiting: OrderedDict[Held, tuple[int, Callable[[], None]]] = OrderedDict()
-        self._runner: Held | None = None
-        self._kept_out = False
+        self._waiting: OrderedDict[FetchMemory, tuple[int, Callable[[], None]]] = OrderedDict()
+        # The fetch that goes on without room.
+        self._runner: FetchMemory | None = None
 
     def admits(self) -> bool:
         """Return whether a new request may begin. If not, ``on_room`` is called once it may."""
-        if self.held <= self.limit:
+        if self.used <= self.limit:
             return True
-        if not self._kept_out:
-            self._kept_out = True
-            self.waits += 1
+        self.waits += not self.keeps_out
+        self.keeps_out = True
         return False
 
     def grow(self, size: int) -> None:
         """Count ``size`` bytes put into memory. Call `shrink` when they are gone."""
-        self.held += size
+        self.used += size
 
     def shrink(self, size: int) -> None:
         """Count ``size`` bytes as gone; fetches that wait go on as far as there is room."""
-        self.held -= size
-        if self._waiting or self._kept_out:
+        self.used -= size
+        if self._waiting or self.keeps_out:
             self._room_made()
 
-    @property
-    def keeps_out(self) -> bool:
-        """Return whether `admits` has refused a request and none may begin yet."""
-        return self._kept_out
-
-    def _wait(self, held: Held, need: int, go_on: Callable[[], None]) -> None:
-        self.waits += 1
-        self._waiting[held] = need, go_on
-        self._room_made()
-
-    def _leave(self, held: Held) -> None:
-        self._waiting.pop(held, None)
-
-    def _over(self, held: Held) -> None:
-        self._leave(held)
-        if self._runner is held:
-            self._runner = None
-        self.shrink(held.size)
-
     def _room_made(self) -> None:
-        expected = self.held
+        expected = self.used
         while self._waiting:
-            held, (need, go_on) = next(iter(self._waiting.items()))
+            fetch, (need, go_on) = next(iter(self._waiting.items()))
             expected += need
             if expected > self.line:
                 if self._runner is not None:
                     break
-                self._runner = held
-            del self._waiting[held]
+                self._runner = fetch
+            del self._waiting[fetch]
             go_on()
-        if self._kept_out and self.held <= self.limit:
-            self._kept_out = False
+        if self.keeps_out and self.used <= self.limit:
+            self.keeps_out = False
             self._on_room()
 
 
-class Held:
-    """The bytes that one fetch holds, from its first byte until its page is over.
+class FetchMemory:
+    """The bytes that one fetch has in memory, from its first byte until its page is over.
 
     ``waited`` is true if it has waited for others and `has_waited` has not cleared that.
     """
 
-    __slots__ = ("memory", "size", "waited")
+    __slots__ = ("_account", "size", "waited")
 
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
+    def __init__(self, account: Memory) -> None:
+        self._account = account
         self.size = 0
         self.waited = False
 
     def receive(self, size: int) -> None:
         """Count ``size`` received bytes twice: for the response and for its body."""
         self.size += 2 * size
-        self.memory.held += 2 * size
+        self._account.used += 2 * size
 
-    def become(self, size: int) -> None:
-        """Hold ``size`` bytes instead of the bytes held before."""
+    def resize(self, size: int) -> None:
+        """Count ``size`` bytes instead of those counted before."""
         before, self.size = self.size, size
-        self.memory.shrink(before - size)
+        self._account.shrink(before - size)
 
     def must_wait(self, more: int = 0) -> bool:
-        """Return whether the fetch must `wait` before it holds ``more`` bytes."""
-        memory = self.memory
-        return (
-            memory.held + more > memory.line
-            and self.size + more > SMALL
-            and memory._runner is not self
-        )
+        """Return whether the fetch must `wait` before it takes ``more`` bytes."""
+        account = self._account
+        is_full = account.used + more > account.line and self.size + more > SMALL
+        return is_full and account._runner is not self
 
     def wait(self, need: int, go_on: Callable[[], None]) -> None:
         """Call ``go_on`` when there is room for ``need`` bytes; perhaps at once.
@@ -139,18 +116,22 @@ class Held:
         One fetch goes on without room: the first in line, if no other does so already.
         """
         self.waited = True
-        self.memory._wait(self, need, go_on)
+        self._account.waits += 1
+        self._account._waiting[self] = need, go_on
+        self._account._room_made()
 
     def has_waited(self) -> bool:
         """Return whether the fetch waits now, or has waited since the last call."""
-        waited, self.waited = self.waited, self in self.memory._waiting
+        waited, self.waited = self.waited, self in self._account._waiting
         return waited
 
-    def leave(self) -> None:
-        """Stop waiting."""
-        self.memory._leave(self)
+    def stop_waiting(self) -> None:
+        """Forget the callback of `wait`."""
+        self._account._waiting.pop(self, None)
 
-    def over(self) -> None:
-        """Release all that the fetch holds."""
-        self.memory._over(self)
-        self.size = 0
+    def release(self) -> None:
+        """Count all bytes of the fetch as gone."""
+        self.stop_waiting()
+        if self._account._runner is self:
+            self._account._runner = None
+        self.resize(0)

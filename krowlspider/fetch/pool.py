@@ -22,34 +22,24 @@ class Pool:
 
     def __init__(self, clock: LoopClock, *, max_idle: int, idle_timeout: float) -> None:
         self._clock = clock
-        self._loop = clock.loop
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
         # In the order in which connections became idle, which is the order in which they expire.
         self._idle: OrderedDict[Origin, tuple[Connection, float]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._idle)
-
     def take(self, origin: Origin) -> Connection | None:
         """Return an open idle connection to ``origin``, or None; the caller owns it from now on.
 
-        :raises FetchError: the ``fault`` of the connection, if the server misbehaved while it was
-            idle
+        :raises FetchError: the ``fault`` of the connection: the server misbehaved while it was idle
         """
         connection, _ = self._idle.pop(origin, (None, 0.0))
-        if connection is None:
-            return None
-        if connection.fault is not None:
+        if connection is not None and connection.fault is not None:
             raise connection.fault
-        if connection.closed:
-            return None
-        if self._clock.held_long:
+        if connection is not None and self._clock.held_long:
             # The server may have closed it, and the held event loop could not read that.
             connection.close()
-            return None
-        return connection
+        return None if connection is None or connection.closed else connection
 
     def put(self, connection: Connection) -> None:
         """Keep an idle connection; drop a closed one, unless its ``fault`` is to be raised."""
@@ -58,14 +48,13 @@ class Pool:
         displaced, _ = self._idle.pop(connection.origin, (None, 0.0))
         if displaced is not None:
             displaced.close()
-        self._idle[connection.origin] = connection, self._loop.time() + self._idle_timeout
+        self._idle[connection.origin] = connection, self._clock.loop.time() + self._idle_timeout
         if len(self._idle) > self._max_idle:
             self._close_oldest()
         if self._timer is None and self._idle:
             self._arm()
 
     def close(self) -> None:
-        """Close all connections."""
         while self._idle:
             self._close_oldest()
         if self._timer is not None:
@@ -78,12 +67,12 @@ class Pool:
 
     def _arm(self) -> None:
         _, expires = next(iter(self._idle.values()))
-        self._timer = self._loop.call_at(expires, self._expire)
+        self._timer = self._clock.loop.call_at(expires, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         # An event loop may fire a timer early by its clock's resolution; uvloop's is 1 ms.
-        now = self._loop.time() + 0.001
+        now = self._clock.loop.time() + 0.001
         while self._idle and next(iter(self._idle.values()))[1] <= now:
             self._close_oldest()
         if self._idle:

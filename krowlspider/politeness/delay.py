@@ -55,9 +55,11 @@ class HostRate:
 class DelayPolicy:
     """Turns a HostRate into seconds of wait, counted from the end of a request.
 
-    ``chance`` is a random number from 0 to 1. ``minimum`` and ``maximum`` bound ``factor`` times
-    the average latency. ``crawl_delay_max`` caps the delay of a robots.txt, ``retry_after_max``
-    that of a Retry-After. All bounds are in seconds.
+    ``minimum`` and ``maximum`` bound ``factor`` times the average latency. ``crawl_delay_max`` caps
+    the delay of a robots.txt, ``retry_after_max`` that of a Retry-After. All are in seconds.
+
+    The methods that begin with ``after_`` update the rate and return the wait after the outcome of
+    a request. ``latency`` is in seconds, ``chance`` a random number from 0 to 1.
     """
 
     factor: float
@@ -81,10 +83,6 @@ class DelayPolicy:
         return max(wait, min(wait * 2.0**rate.throttling, BACKOFF_MAX))
 
     def after_answer(self, rate: HostRate, latency: float) -> float:
-        """Update the rate; return the wait after an ordinary answer.
-
-        ``latency`` is that of the answer, in seconds.
-        """
         self._answered(rate, latency)
         if rate.throttling:
             rate.quiet += 1
@@ -96,10 +94,7 @@ class DelayPolicy:
     def after_throttling(
         self, rate: HostRate, latency: float, retry_after: float | None, chance: float
     ) -> float:
-        """Update the rate; return the wait after a 429 or 503.
-
-        ``latency`` and ``retry_after``, the value of its Retry-After, are in seconds.
-        """
+        """Return the wait after a 429 or 503 with this Retry-After in seconds."""
         self._answered(rate, latency)
         rate.quiet = 0
         rate.throttling = min(rate.throttling + 1, THROTTLING_MAX)
@@ -107,28 +102,19 @@ class DelayPolicy:
         return max(self.delay(rate), asked) * (1 + JITTER * chance)
 
     def after_error(self, rate: HostRate, chance: float) -> float:
-        """Update the rate; return the wait after a transport error.
-
-        The first error in a row costs only the delay, as it may be chance.
-        """
+        """Return the wait after a transport error. The first in a row may be chance: no backoff."""
         rate.errors += 1
         if self.parked(rate):
             return PARKED * (1 + JITTER * chance)
         return max(self.delay(rate), _backoff(rate.errors) * (1 + JITTER * chance))
 
     def after_no_such_name(self, rate: HostRate, chance: float) -> float:
-        """Update the rate; return the wait after the DNS answered that the host does not exist.
-
-        The host is parked at once, without the ten errors that parking otherwise takes.
-        """
+        """Return the wait after NXDOMAIN: the host is parked at once."""
         rate.errors = max(rate.errors, ERRORS_PARK - 1)
         return self.after_error(rate, chance)
 
     def resting(self, rate: HostRate) -> bool:
-        """Return whether a host backs off for minutes or more.
-
-        Such a host does not keep a crawl from ending.
-        """
+        """Return whether a host backs off for minutes or more, and keeps no crawl from ending."""
         return rate.errors >= ERRORS_BACKOFF
 
     def parked(self, rate: HostRate) -> bool:
@@ -148,9 +134,9 @@ def _backoff(errors: int) -> float:
 
 
 def next_try(tries: int, first: float) -> float:
-    """Return the seconds until a failed page is retried.
+    """Return the seconds until a failed page is retried: ``first``, doubled with each further try.
 
-    The wait is ``first`` after the first try. It doubles with each further try, up to an hour.
+    The wait is at most an hour.
     """
     return min(first * 2.0 ** min(tries - 1, THROTTLING_MAX), BACKOFF_MAX)
 
@@ -158,8 +144,8 @@ def next_try(tries: int, first: float) -> float:
 def parse_retry_after(value: str, now: float) -> float | None:
     """Return the seconds that a Retry-After asks for: RFC 9110, section 10.2.3.
 
-    ``value`` is a number of seconds or a date in any of the three forms of section 5.6.7. ``now``
-    is in epoch seconds. Return 0.0 for a date that has passed, and None for an invalid value.
+    ``value`` is a number of seconds or a date in any form of section 5.6.7, ``now`` epoch seconds.
+    Return 0.0 for a date that has passed, and None for an invalid value.
     """
     value = value.strip()
     if value.isascii() and value.removeprefix("-").isdigit():

@@ -33,8 +33,7 @@ class LoopCost:
     def rest(self, took: float, now: float) -> float:
         """Charge ``took`` seconds of work that end at ``now``; return the seconds its host rests.
 
-        At most ``_COUNTED_MAX`` seconds are charged. Work up to ``NOTICED`` counts only against
-        ``SHARE``.
+        Work up to ``NOTICED`` counts only against ``SHARE``.
         """
         took = min(took, _COUNTED_MAX)
         self._even = min(max(self._even, now - _BURST) + took / SHARE, now + _LINE)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address, ip_address, ip_network
 from math import inf
+from typing import NamedTuple
 
 # Domains, and as many address blocks, that must fail without an answer between. Chance hardly does
 # it with three dead hosts of five, and feigning it takes as many networks.
@@ -52,21 +53,13 @@ class Fault:
     quiet: float = 0.0
 
 
-# Failures of a request already sent. They are evidence only for a host that answered before.
+# Failures of a request already sent, also on a kept-alive connection. They are evidence only for a
+# host that answered before.
 SILENCE = frozenset({"first_byte_timeout", "total_timeout"})
 # The whole network. Resets and early ends are no evidence either way: a gateway that restarts sends
 # them too.
 NETWORK = Fault(
-    suspect=frozenset(
-        {
-            "dns_timeout",
-            "dns_servfail",
-            "connect_timeout",
-            "connect_failed",
-            # Requests sent, also on a kept-alive connection, when the network fails.
-            *SILENCE,
-        }
-    ),
+    suspect=SILENCE | {"dns_timeout", "dns_servfail", "connect_timeout", "connect_failed"},
     certain=frozenset({"dns_down", "network_down"}),
     sure=frozenset({"dns_down"}),
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),
@@ -79,13 +72,6 @@ RESOLVER = Fault(
     certain=frozenset({"dns_down"}),
     sure=frozenset({"dns_down"}),
 )
-
-
-class State(Enum):
-    """Whether an outage is in force."""
-
-    UP = "up"
-    OUTAGE = "outage"
 
 
 class Verdict(Enum):
@@ -101,10 +87,12 @@ class Verdict(Enum):
     """The host's failure, but the host was reached: the outage is over."""
 
 
-@dataclass(slots=True, eq=False)
-class _Failures:
-    strikes: int
+class _Failures(NamedTuple):
+    """The failures of a host since the last success: the last one's time, and their number."""
+
     last: float
+    domain: str
+    strikes: int
     certain: bool
 
 
@@ -117,13 +105,13 @@ class OutageWatch:
 
     def __init__(self, fault: Fault = NETWORK) -> None:
         self._fault = fault
-        # Failures since the last success, ordered by the time of a host's last failure.
+        # By host, in the order of their times.
         self._failed: dict[str, _Failures] = {}
-        # Evidence of an outage: for each address block, the time of its last failure and the
-        # domain.
-        self._evidence: dict[str, tuple[float, str]] = {}
+        # Those that are evidence of an outage, by address block.
+        self._evidence: dict[str, _Failures] = {}
         self._answered = -inf
-        self._state = State.UP
+        self.is_out = False
+        """Whether an outage is in force."""
         self.struck: dict[str, int] = {}
         """Failures by host that were wrongly counted before the last outage was noticed."""
         self.since = 0.0
@@ -131,20 +119,18 @@ class OutageWatch:
         self.next_probe = 0.0
         """During an outage, the time at which the next request may go out."""
 
-    @property
-    def state(self) -> State:
-        return self._state
-
     def succeeded(self, now: float) -> bool:
         """Record an answer of a host, HTTP errors included; return whether it ended an outage."""
         self._answered = now
-        ended = self._state is State.OUTAGE
-        self._begin_anew()
+        ended = self.is_out
+        self.give_up()
         return ended
 
     def give_up(self) -> None:
         """End the outage without an answer, because no host is left that could show its end."""
-        self._begin_anew()
+        self._failed.clear()
+        self._evidence.clear()
+        self.is_out = False
 
     def failed(
         self,
@@ -152,15 +138,15 @@ class OutageWatch:
         kind: str,
         now: float,
         *,
-        tells: bool = True,
+        is_evidence: bool = True,
         domain: str = "",
         block: str = "",
     ) -> Verdict:
         """Record a failed request to ``host`` and return its verdict.
 
-        ``tells``: the failure is evidence, because the host answered its last request. Hosts never
-        reached, or already dead, prove nothing. ``domain`` is the registrable domain; empty means
-        the host itself. ``block`` is the result of `block_of` for its address, empty when unknown.
+        ``is_evidence``: the host answered its last request. Hosts never reached, or already dead,
+        prove nothing. ``domain`` is the registrable domain; empty means the host itself. ``block``
+        is the result of `block_of` for its address, empty when unknown.
 
         A crawl with only dead hosts left looks like an outage, and must still end. So suspect
         failures are forgiven for ``PATIENCE`` seconds only; then each probe that fails counts.
@@ -171,20 +157,20 @@ class OutageWatch:
         certain = kind in self._fault.certain
         if not certain and kind not in self._fault.suspect:
             return Verdict.COUNT
-        if self._state is State.OUTAGE:
+        if self.is_out:
             patient = now < self.since + PATIENCE
             return Verdict.FORGIVE if certain or patient else Verdict.COUNT
-        self._note(host, certain, now)
-        if tells:
-            self._testify(domain or host, block, now)
+        before = self._failed.get(host, _Failures(now, "", 0, certain=False))
+        certain = certain or before.certain
+        failures = _Failures(now, domain or host, before.strikes + 1, certain=certain)
+        _note(self._failed, host, failures)
+        if is_evidence:
+            _note(self._evidence, block or domain or host, failures)
         return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
 
     def open(self, now: float) -> bool:
-        """Return whether a request may go out.
-
-        Without an outage any may; during one, a probe every ``PROBE_EVERY`` seconds.
-        """
-        return self._state is State.UP or now >= self.next_probe
+        """Return whether a request may go out; during an outage only a probe now and then."""
+        return not self.is_out or now >= self.next_probe
 
     def sent(self, now: float) -> None:
         """Record that a request went out. During an outage it was the probe."""
@@ -193,38 +179,14 @@ class OutageWatch:
     def __len__(self) -> int:
         return len(self._failed)
 
-    def _begin_anew(self) -> None:
-        self._failed.clear()
-        self._evidence.clear()
-        self._state = State.UP
-
-    def _note(self, host: str, certain: bool, now: float) -> None:
-        before = self._failed.pop(host, None)
-        strikes = 1 if before is None else before.strikes + 1
-        certain = certain or (before is not None and before.certain)
-        self._failed[host] = _Failures(strikes, now, certain)
-        while (oldest := next(iter(self._failed))) != host:
-            if self._failed[oldest].last >= now - WINDOW and len(self._failed) <= NOTED:
-                break
-            del self._failed[oldest]
-
-    def _testify(self, domain: str, block: str, now: float) -> None:
-        place = block or domain
-        self._evidence.pop(place, None)
-        self._evidence[place] = (now, domain)
-        while (oldest := next(iter(self._evidence))) != place:
-            if self._evidence[oldest][0] >= now - WINDOW and len(self._evidence) <= NOTED:
-                break
-            del self._evidence[oldest]
-
     def _begins(self, host: str, kind: str, now: float) -> bool:
         if not (kind in self._fault.sure or self._all_fail(now) or self._certain(kind)):
             return False
-        self._state = State.OUTAGE
+        self.is_out = True
         self.since, self.next_probe = now, now + PROBE_EVERY
-        # The verdict forgives this host's last failure; only its earlier ones were counted.
-        self._failed[host].strikes -= 1
         self.struck = {name: failures.strikes for name, failures in self._failed.items()}
+        # The verdict forgives this host's last failure; only its earlier ones were counted.
+        self.struck[host] -= 1
         if not self.struck[host]:
             del self.struck[host]
         return True
@@ -233,13 +195,23 @@ class OutageWatch:
         """Return whether hosts of many owners fail and none answers."""
         if len(self._evidence) < HOSTS or now < self._answered + self._fault.quiet:
             return False
-        return len({domain for _, domain in self._evidence.values()}) >= HOSTS
+        return len({failures.domain for failures in self._evidence.values()}) >= HOSTS
 
     def _certain(self, kind: str) -> bool:
         """Return whether enough hosts fail in a way that they can hardly have caused."""
         if kind not in self._fault.certain:
             return False
         return sum(failures.certain for failures in self._failed.values()) >= HOSTS_CERTAIN
+
+
+def _note(noted: dict[str, _Failures], key: str, failures: _Failures) -> None:
+    """Make an entry the last one; drop those that are too old, and the oldest over ``NOTED``."""
+    noted.pop(key, None)
+    noted[key] = failures
+    while (oldest := next(iter(noted))) != key:
+        if noted[oldest].last >= failures.last - WINDOW and len(noted) <= NOTED:
+            break
+        del noted[oldest]
 
 
 def block_of(address: str) -> str:

@@ -103,10 +103,7 @@ class PathRules:
             ranks[body] = rank
 
     def _give_keys(self) -> None:
-        """Index the patterns by key: the rarer end of the longest text.
-
-        Patterns with a short longest text have no key and are always tried.
-        """
+        """Index the patterns by key: the rarer end of the longest text; a short one has no key."""
         heads = Counter([rule[3][:_KEY] for rule in self._wild])
         tails = Counter([rule[3][-_KEY:] for rule in self._wild])
         keyed: defaultdict[str, list[_Wild]] = defaultdict(list)
@@ -122,8 +119,7 @@ class PathRules:
     def allow(self, path: str) -> bool | None:
         """Return whether the rules allow the path, with its query, of a normalised URL.
 
-        Return None when deciding needs more than ``WORK_MAX`` or ``CANDIDATES_MAX``. The URL must
-        not be fetched then.
+        None means no: deciding would need more than ``WORK_MAX`` or ``CANDIDATES_MAX``.
         """
         if "%" in path or "*" in path:
             path = spelt(path).replace("*", _STAR)
@@ -138,10 +134,7 @@ class PathRules:
         return None if best == _UNDECIDED else best == 0 or best % 2 == 1
 
     def _try_wild(self, path: str, best: int) -> int:
-        """Return the highest rank that matches, or _UNDECIDED.
-
-        ``best`` is the highest rank among the patterns without "*" inside.
-        """
+        """Return the highest rank that matches, or _UNDECIDED; others match with ``best``."""
         wild = self._wild if self._keyed is None else self._candidates(path, self._keyed)
         if len(wild) > CANDIDATES_MAX:
             return _UNDECIDED
@@ -158,10 +151,7 @@ class PathRules:
         return best
 
     def _candidates(self, path: str, keyed: dict[str, list[_Wild]]) -> list[_Wild]:
-        """Return the patterns with "*" that may match, highest rank first.
-
-        The list is unsorted when there are more than ``CANDIDATES_MAX``.
-        """
+        """Return the patterns with "*" that may match, highest rank first, or too many of them."""
         found = self._wild.copy()
         for key in keyed.keys() & {path[at : at + _KEY] for at in range(len(path))}:
             found += keyed[key]
@@ -176,10 +166,7 @@ _UNDECIDED = -1
 
 
 def _follow(path: str, parts: tuple[str, ...], anchored: bool) -> bool:
-    """Return whether the parts of a pattern follow one another in ``path``.
-
-    The path must begin with the first part.
-    """
+    """Return whether the parts of a pattern are in ``path`` in order, the first at its start."""
     at = len(parts[0])
     for part in parts[1:-1]:
         at = path.find(part, at)

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Self
@@ -23,10 +23,9 @@ BODY_MAX = 500 * 1024
 
 
 class Ruling(Enum):
-    """The meaning of the status of a robots.txt response, before its body is read.
+    """The meaning of the status of a robots.txt response: RFC 9309, section 2.3.1.
 
-    Source: RFC 9309, section 2.3.1. RETRY disallows everything until a later fetch gets another
-    ruling.
+    RETRY disallows everything until a later fetch gets another ruling.
     """
 
     RULES = "rules"
@@ -69,59 +68,52 @@ _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
+@dataclass(slots=True, eq=False)
 class _Group:
-    """The merged rules of all groups for one product token; ``named`` if there is such a group."""
+    """The merged rules of all groups for one product token."""
 
-    def __init__(self) -> None:
-        self.named = False
-        self.rules: dict[str, bool] = {}
-        self.crawl_delay: float | None = None
+    rules: dict[str, bool] = field(default_factory=dict)
+    crawl_delay: float | None = None
+
+    def add(self, name: bytes, value: str) -> None:
+        if name == b"allow":
+            self.rules[value] = True
+        elif name.startswith(b"di"):
+            self.rules.setdefault(value, False)
+        elif name.startswith(b"crawl"):
+            self.crawl_delay = _seconds(value, self.crawl_delay)
 
 
-class _Reader:
-    """Assigns the lines of a robots.txt to two groups: the one for our token and the one for ``*``.
+def _read(body: bytes, token: str) -> tuple[dict[str, _Group], list[str]]:
+    """Return the groups for ``token`` and ``*``, those that exist, and the sitemaps.
 
     A crawl delay, request rate or visit time ends the list of user agents of a group, as a rule
     does. The authors of such files mean it so.
     """
-
-    def __init__(self, token: str):
-        self.ours, self.everyones = _Group(), _Group()
-        self.sitemaps: list[str] = []
-        self._groups = {token: self.ours, _ALL: self.everyones}
-        self._current: list[_Group] = []
-        self._closed = False
-
-    def read(self, body: bytes) -> None:
-        for raw_name, raw_value in _LINES.findall(body):
-            name = raw_name.lower()
-            if name.startswith(b"user"):
-                self._name(_text(raw_value))
-            elif name.startswith(b"site"):
-                if place := _text(raw_value):
-                    self.sitemaps.append(place)
-            else:
-                self._closed = True
-                if self._current and (value := _text(raw_value)):
-                    self._say(name, value)
-
-    def _name(self, agent: str) -> None:
-        if self._closed:
-            self._current, self._closed = [], False
-        group = self._groups.get(_token(agent))
-        # A repeated name must not add the group twice: each rule is added to each group here.
-        if group is not None and group not in self._current:
-            group.named = True
-            self._current.append(group)
-
-    def _say(self, name: bytes, value: str) -> None:
-        for group in self._current:
-            if name == b"allow":
-                group.rules[value] = True
-            elif name.startswith(b"di"):
-                group.rules.setdefault(value, False)
-            elif name.startswith(b"crawl"):
-                group.crawl_delay = _seconds(value, group.crawl_delay)
+    groups: dict[str, _Group] = {}
+    sitemaps: list[str] = []
+    current: list[_Group] = []
+    closed = False
+    for raw_name, raw_value in _LINES.findall(body):
+        name = raw_name.lower()
+        if name.startswith(b"user"):
+            if closed:
+                current, closed = [], False
+            agent = _token(_text(raw_value))
+            if agent in {token, _ALL}:
+                group = groups.setdefault(agent, _Group())
+                # Not twice for a repeated name: each rule is added to each group of the list.
+                if group not in current:
+                    current.append(group)
+        elif name.startswith(b"site"):
+            if place := _text(raw_value):
+                sitemaps.append(place)
+        else:
+            closed = True
+            if current and (value := _text(raw_value)):
+                for group in current:
+                    group.add(name, value)
+    return groups, sitemaps
 
 
 def _text(value: bytes) -> str:
@@ -160,8 +152,7 @@ class RobotsRules:
         self.crawl_delay = crawl_delay
         # As written, with repeats, neither normalised nor checked.
         self.sitemaps = sitemaps
-        # Memory in units of 200 bytes: one for each rule and sitemap, more for long texts and
-        # wildcards.
+        # Memory in units of 200 bytes.
         texts = [*rules, *sitemaps]
         self.size = (
             len(texts)
@@ -172,10 +163,10 @@ class RobotsRules:
     @classmethod
     def parse(cls, body: bytes, agent: str) -> Self:
         """Parse a robots.txt body of any bytes. ``agent`` is the product token of the crawler."""
-        reader = _Reader(_token(agent))
-        reader.read(_readable(body))
-        group = reader.ours if reader.ours.named else reader.everyones
-        return cls(group.rules, group.crawl_delay, reader.sitemaps)
+        token = _token(agent)
+        groups, sitemaps = _read(_readable(body), token)
+        group = groups.get(token) or groups.get(_ALL) or _Group()
+        return cls(group.rules, group.crawl_delay, sitemaps)
 
     @classmethod
     def allow_all(cls) -> Self:
@@ -194,10 +185,9 @@ class RobotsRules:
 
 
 def _readable(body: bytes) -> bytes:
-    """Return the part of a body that is parsed, with lines that end at LF.
+    """Return the part of a body that is parsed, in UTF-8, with lines that end at LF.
 
-    A UTF-16 body becomes UTF-8, and a byte order mark is removed. The last line of a body that is
-    cut at ``BODY_MAX`` is left out, because half a rule is a different rule.
+    The last line of a body that is cut at ``BODY_MAX`` is left out: half a rule is another rule.
     """
     cut = len(body) > BODY_MAX
     body = body[:BODY_MAX]
@@ -237,9 +227,8 @@ _VERSION = 1
 class RobotsRecord:
     """The result of fetching the robots.txt of an authority, stored on disk.
 
-    ``ruling`` is a value of Ruling. ``fetched`` and ``expires`` are epoch seconds; the file is
-    fetched again after ``expires``. ``status`` is the HTTP status, or 0 without a response.
-    ``body`` is as received.
+    ``ruling`` is a value of Ruling. ``fetched`` and ``expires`` are epoch seconds. ``status`` is
+    the HTTP status, or 0 without a response. ``body`` is as received.
     """
 
     ruling: str
@@ -249,10 +238,7 @@ class RobotsRecord:
     body: bytes
 
     def encode(self) -> bytes:
-        """Return a line of JSON, then the compressed body.
-
-        The body is cut one byte past what `parse` reads.
-        """
+        """Return a line of JSON, then the compressed body, cut one byte past what is parsed."""
         head = [_VERSION, self.ruling, self.fetched, self.expires, self.status]
         return json.dumps(head).encode() + b"\n" + _compress(self.body)
 

@@ -40,22 +40,21 @@ _TRACKED = re.compile(
 )
 _SESSION_IN_PATH = re.compile(r";jsessionid=[^;/]*", re.IGNORECASE)
 _SCHEMES = ("https://", "http://")
+# TypeError: the text holds a lone surrogate, so it is not UTF-8.
+_UNPARSED = (ValueError, TypeError)
 
 
 def normalise(url: str, base: str | None = None) -> str | None:
-    """Return the absolute http(s) URL, WHATWG-normalised and without fragment.
+    """Return the absolute http(s) URL, joined to ``base``, WHATWG-normalised, without fragment.
 
-    ``url`` is joined to ``base`` if given. Return None if the URL does not parse, is too long (see
-    `krowlspider.urls.length`), has another scheme, or contains a user name or password.
+    Return None if the URL does not parse, is too long (see `krowlspider.urls.length`), has another
+    scheme, or contains a user name or password.
     """
     if not fits(url):
         return None
     try:
         parsed = can_ada.parse(url) if base is None else can_ada.parse(base) + url
-    except (
-        ValueError,
-        TypeError,
-    ):  # TypeError: the text holds a lone surrogate, so it is not UTF-8
+    except _UNPARSED:
         return None
     return _accept(parsed.href)
 
@@ -85,7 +84,7 @@ def normalise_all(
     for href in different:
         try:
             url = (parsed + href).href
-        except (ValueError, TypeError):
+        except _UNPARSED:
             left.append(href)
             continue
         if "#" in url:
@@ -152,14 +151,10 @@ class IdentityHasher:
         self._seed = seed
 
     def key(self, url: str) -> bytes:
-        """Return the 8-byte key (xxh3-64, big endian) of a normalised URL.
-
-        http and https have different keys.
-        """
+        """Return the 8-byte key (xxh3-64, big endian) of a normalised URL."""
         return xxhash.xxh3_64_digest(identity(url).encode(), self._seed)
 
     def keys(self, urls: Iterable[str]) -> list[bytes]:
-        """Return the `key` of each URL, in order."""
         digest, seed = xxhash.xxh3_64_digest, self._seed
         # Most URLs are their own identity, and a call of `identity` costs as much as the hash.
         return [

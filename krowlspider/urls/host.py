@@ -10,8 +10,7 @@ from urllib.parse import SplitResult
 
 from tldextract import TLDExtract
 
-# Domains kept in memory, about 250 bytes each: most links lead to hosts that were met shortly
-# before.
+# Domains kept in memory, about 250 bytes each: most links lead to hosts that were met lately.
 DOMAIN_CACHE = 65_536
 
 _SCHEMES = ("https:", "http:")
@@ -34,7 +33,10 @@ def host_of(url: str) -> str:
 
     :raises ValueError: ``url`` is not an absolute http(s) URL with a path
     """
-    host = _split(url)[2]
+    parts = url.split("/", 3)
+    if len(parts) != 4 or parts[0] not in _SCHEMES or parts[1] or not parts[2]:
+        raise ValueError(f"not a normalised http(s) URL: {url[:200]!r}")
+    host = parts[2]
     # A name with its root dot and the same name without it are one host.
     if host[-1] == ".":
         return host[:-1] or host
@@ -44,19 +46,9 @@ def host_of(url: str) -> str:
 def authority_of(url: str) -> str:
     """Return ``scheme://host[:port]`` of a normalised URL, to which one robots.txt applies.
 
-    The root dot is left out, as in `host_of`.
-
-    :raises ValueError: as `host_of`
+    Host and errors are those of `host_of`.
     """
-    host = host_of(url)
-    return f"{url[: url.index(':')]}://{host}"
-
-
-def _split(url: str) -> list[str]:
-    parts = url.split("/", 3)
-    if len(parts) != 4 or parts[0] not in _SCHEMES or parts[1] or not parts[2]:
-        raise ValueError(f"not a normalised http(s) URL: {url[:200]!r}")
-    return parts
+    return f"{url.partition(':')[0]}://{host_of(url)}"
 
 
 @lru_cache(maxsize=DOMAIN_CACHE)

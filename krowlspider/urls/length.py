@@ -31,10 +31,7 @@ _AUTHORITY = re.compile(
 
 
 def fits(reference: str) -> bool:
-    """Return whether a reference is short enough to be parsed.
-
-    This holds too for a URL that was parsed from such a reference, up to REFERENCE_MAX characters.
-    """
+    """Return whether a reference, or a URL parsed from one, is short enough to be parsed."""
     short = len(reference) <= AUTHORITY_MAX and reference.isascii()
     return short or _width(reference, WIDE_MAX) is not None
 
@@ -57,10 +54,7 @@ def fitting(references: Iterable[str], oversize: list[str]) -> list[str]:
 
 
 def _width(reference: str, room: int) -> int | None:
-    """Return the characters that a reference's authority takes from a page's room.
-
-    Return None if the reference must not be parsed.
-    """
+    """Return how much of a page's room a reference takes; None if it must not be parsed."""
     if len(reference) > REFERENCE_MAX and "#" not in reference[: REFERENCE_MAX + 1]:
         return None
     found = _AUTHORITY.match(reference, 0, REFERENCE_MAX)

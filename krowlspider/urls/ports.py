@@ -25,20 +25,18 @@ _REMEMBERED = 16_384
 
 
 def port_of(host: str) -> int | None:
-    """Return the port of a host as returned by `host_of`; None for the default of its scheme."""
+    """Return the port of a host from `host_of`; None for the default of its scheme."""
     _, colon, port = host.rpartition(":")
     # The last colon of "[::1]" does not precede a port.
     return int(port) if colon and port.isdigit() else None
 
 
 def name_of(host: str) -> str:
-    """Return a host without its port."""
     return host if port_of(host) is None else host.rpartition(":")[0]
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_blocked(host: str) -> bool:
-    """Return whether the port of a host is blocked, so that it receives no request."""
     return port_of(host) in BLOCKED
 
 

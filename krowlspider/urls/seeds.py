@@ -38,10 +38,9 @@ class Seed:
 def parse_seed(line: bytes) -> Seed | None:
     """Return the seed in a line: a URL, a bare domain (with port or path), or ``rank,domain``.
 
-    A comment begins with "#" at the start of the line or after whitespace. Return None for a line
-    that is blank or only a comment.
+    None for a blank line, or a comment: "#" at the start of the line or after whitespace.
 
-    :raises BadSeed: the line is neither a seed, nor blank, nor a comment
+    :raises BadSeed: the line is anything else
     """
     try:
         text = line.removeprefix(_BOM).decode()

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.cdxj import REVISIT, timestamp
-from krowlspider.archive.index.indexes import captures_of, original_of
-from krowlspider.archive.index.lookup import header, read_record
-from krowlspider.archive.payloads.payload import payload_of, without_head
+from krowlspider.archive.index.lookup import captures_of, original_of
+from krowlspider.archive.payloads.payload import header, payload_of, without_head
+from krowlspider.archive.reading import read_record
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.errors import KrowlError
 from krowlspider.fetch.errors import FetchError

@@ -1,15 +1,13 @@
-"""Jobs that archive and acknowledge pages, each in a process of its own, whose system calls a
-`Watch` serves.
+"""Jobs that archive and acknowledge pages, each in its own process, whose system calls a `Watch`
+serves.
 
-``python -m tests.archive.archiving`` reads orders, one JSON object a line, forks a process for
-each, and prints the exit code of that when it has ended, negative when it was killed. An order has
-``folder``, the job's; ``pages``, how many there are in all; and ``watch``, the address of the
-`Watch`. The process goes on where the one before it in the folder has stopped, by the job's own
-parts, and ends as a crawl does: with 0, or 3 when its disk has failed, or 2 when the folder could
-not be opened.
+``python -m tests.archive.archiving`` reads orders, one JSON object a line. For each it forks a
+process and prints its exit code, which is negative if it was killed. An order has ``folder``, the
+folder of the job; ``pages``, their number in all; and ``watch``, the address of the `Watch`. The
+process continues the job that an earlier one left in the folder. It exits as a crawl does: with 0,
+3 if its disk has failed, or 2 if the folder cannot be opened.
 
-``python -m tests.archive.archiving ADDRESS ...`` is the scrapy command, watched.
-"""
+``python -m tests.archive.archiving ADDRESS ...`` is the scrapy command, watched."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scrapy.utils.test import get_crawler
+from scrapy.settings import Settings
 
 from krowlspider import settings
 from krowlspider.archive.errors import ArchiveError
@@ -49,13 +47,13 @@ SAME_AS = {5: 4, 6: 0}
 
 
 def url_of(number: int) -> str:
-    """A host for each page, so that none waits for another."""
+    """Return the URL of a page. Each has its own host, so that none waits for another."""
     return f"http://page{number}.test/{number}"
 
 
 def odd_of(number: int) -> Odd:
-    """A page that no compression makes smaller. Some have what another has, of the same commit or
-    of one before."""
+    """Return a page that cannot be compressed. Some pages equal another one of the same commit or
+    of an earlier one."""
     noise = random.Random(SAME_AS.get(number, number)).randbytes(PAGE_SIZE)
     return Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise, noise)
 
@@ -70,7 +68,7 @@ def job_in(folder: Path) -> Job:
         "KROWL_SEEN_CAPACITY": 1000,
         "JOBDIR": str(folder),
     }
-    return Job.of(get_crawler(settings_dict={**ours, **given}))
+    return Job(Settings({**ours, **given}))
 
 
 async def archive(folder: Path, pages: int) -> int:
@@ -112,9 +110,7 @@ def serve() -> None:
     # A full disk is tried again at once.
     writer._TRY_AGAIN = job._TRY_AGAIN = job._TRY_AGAIN_MAX = 0.001
     logging.basicConfig(level=logging.INFO)
-    # What takes each process long the first time, and starts no thread, which a fork would leave
-    # behind.
-    job_in(Path())
+    # The first call takes long; the forked processes inherit its result.
     domain_of("a.test")
     for line in sys.stdin:
         order: dict[str, Any] = json.loads(line)

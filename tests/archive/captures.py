@@ -1,4 +1,4 @@
-"""Captures to archive: one plain page, and responses of the odd kinds that the web sends."""
+"""Captures to archive: one plain page, and the odd kinds of responses on the web."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from krowlspider.archive.write.capture import Capture
+from krowlspider.archive.reading import Member
+from krowlspider.archive.write.capture import Capture, Wire
 from krowlspider.archive.write.records import record_id
 from krowlspider.archive.write.series import SeriesOptions, WarcSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
+
+    from fastwarc.warc import WarcRecord
 
 ROOT = Path(__file__).parents[2]
 REQUEST = b"GET /page HTTP/1.1\r\nHost: example.org\r\nUser-Agent: test\r\n\r\n"
@@ -67,7 +70,8 @@ def capture(
     address: str = "192.0.2.7",
     request: bytes = REQUEST,
 ) -> Capture:
-    """A capture of page ``number``, of a plain response that tells the number or of ``odd``."""
+    """Return a capture of page ``number``, with a plain response that contains the number, or
+    ``odd``."""
     body = b"<p>page %d</p>" % number
     odd = odd or Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + body, body)
     end = odd.response.find(b"\r\n\r\n")
@@ -81,14 +85,19 @@ def capture(
         payload=odd.payload,
         status=status_of(odd.response),
         media_type=found[1].decode() if found else "",
-        address=address,
         started=STARTED,
         truncated=odd.truncated,
+        wire=Wire(address),
     )
 
 
+def parsed(record: bytes) -> WarcRecord:
+    """Return a record as fastwarc reads it."""
+    return Member(0, len(record), record).record()
+
+
 def status_of(response: bytes) -> int:
-    """The status that a response begins with, 0 when it does not."""
+    """Return the status of a response, 0 without a status line."""
     found = re.match(rb"HTTP/1\.[01] (\d{3})", response)
     return int(found[1]) if found else 0
 
@@ -103,17 +112,17 @@ def options(
     digest: str = "sha1",
     compression: str = "isal-1",
 ) -> SeriesOptions:
-    """Options of a series; what a test does not care about is as usual."""
+    """Return the options of a series: the given ones, and usual values for the others."""
     return SeriesOptions(prefix, hostname, max_size, max_age, info, digest, compression)
 
 
 def series(directory: Path, *, max_size: int = 10**9) -> WarcSeries:
-    """A series of files in ``directory``."""
+    """Return a series of files in ``directory``."""
     return WarcSeries(directory, options(max_size=max_size))
 
 
 def written(directory: Path, captures: Iterable[Capture], *, max_size: int = 10**9) -> list[Path]:
-    """The finished files that hold ``captures``."""
+    """Write ``captures``; return the finished files."""
     files = series(directory, max_size=max_size)
     for each in captures:
         files.append(each)
@@ -122,13 +131,12 @@ def written(directory: Path, captures: Iterable[Capture], *, max_size: int = 10*
 
 
 def finished(directory: Path) -> list[Path]:
-    """The finished files in ``directory``, in the order in which they were begun."""
+    """Return the finished files in ``directory``, in the order in which they were begun."""
     return sorted(directory.glob("*.warc.gz"))
 
 
 def durable_steps(act: Callable[[], object]) -> list[str]:
-    """The calls to write, fsync, rename and unlink that ``act`` makes of the operating system, in
-    order."""
+    """Return the calls of write, fsync, rename and unlink that ``act`` makes, in order."""
     steps: list[str] = []
 
     def note(frame: FrameType, event: str, called: object) -> None:

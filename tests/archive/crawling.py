@@ -1,11 +1,10 @@
-"""A process that archives, to be killed or starved.
+"""A process that archives, to be killed or to run out of room.
 
-``python -m tests.archive.crawling DIR COUNT SIZE`` hands in captures of page 0, 1, 2 ... and
-prints, after each sync, how many are durable. COUNT 0 goes on for ever. With a SIZE other than 0
-the kernel lets no file grow beyond so many bytes, until it is told otherwise. When there is no room
-it prints ``stalled``. It syncs after each capture then, so that the one cut off is the last before
-a sync; after ten captures else.
-"""
+``python -m tests.archive.crawling DIR COUNT SIZE`` archives captures of page 0, 1, 2 ... After each
+sync it prints how many are durable. COUNT 0 means without end. With a SIZE other than 0 the kernel
+lets no file grow beyond that many bytes, until the limit is lifted. Then it prints ``stalled`` when
+there is no room, and syncs after each capture, so that the one cut off is the last before a sync.
+Without SIZE it syncs after ten captures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of `archiving` with a fault at one point, and what they leave behind."""
+"""Runs of `archiving` with a fault at one point, and the files that they leave."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.index.cdxj import index_file, index_path, write_index
 from krowlspider.archive.index.indexes import indexes_in
-from krowlspider.archive.index.lookup import read_record
-from krowlspider.archive.members import read_member
+from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.frontier.entry import entry_of
@@ -40,7 +40,7 @@ _ROLES = {
 
 
 def role_of(path: Path, folder: Path) -> str:
-    """What a file or folder is to the job in ``folder``; empty when it is none of its."""
+    """Return what a path is in the job in ``folder``; empty if it does not belong to the job."""
     if not path.is_relative_to(folder):
         return ""
     room, _, name = str(path.relative_to(folder)).partition("/")
@@ -57,14 +57,13 @@ def role_of(path: Path, folder: Path) -> str:
 
 
 class Plan:
-    """Lets ``fault`` happen at the first call that ``chosen`` picks, by its name (``write open
-    file``) and whether the start is over, and asks it for each call from there on, and whether that
-    is the first.
+    """Makes ``fault`` happen at the first call that ``chosen`` picks.
 
-    ``point`` is the name of the first, or None when none was picked; ``closed`` what the finished
-    files held then; ``began`` whether a file had been begun by then, which is when the start is
-    over.
-    """
+    ``chosen`` gets the name of the call (``write open file``) and whether the start is over. From
+    then on ``fault`` decides each call; it gets the call and whether it is the picked one.
+
+    ``point`` is the name of the picked call, or None. ``closed`` is the content of the finished
+    files at that time. ``began`` is whether a file had been begun, which ends the start."""
 
     def __init__(
         self,
@@ -95,8 +94,8 @@ class Plan:
 
 
 class EachName:
-    """Picks, run by run, the first call of each name that ``wanted`` does not refuse: in the start,
-    and after it."""
+    """Picks, run by run, the first call of each name that ``wanted`` accepts: in the start, and
+    after it."""
 
     def __init__(self, wanted: Callable[[str], bool]):
         self._wanted = wanted
@@ -112,15 +111,16 @@ class EachName:
 
 
 class EachCall:
-    """Picks, run by run, the next call that ``wanted`` does not refuse."""
+    """Picks, run by run, the next call that ``wanted`` accepts, ``most`` calls in all."""
 
-    def __init__(self, wanted: Callable[[str], bool]):
+    def __init__(self, wanted: Callable[[str], bool], most: float = inf):
         self._wanted = wanted
+        self._most = most
         self.done: list[str] = []
         self._seen = 0
 
     def __call__(self, name: str, began: bool) -> bool:
-        if not self._wanted(name):
+        if len(self.done) == self._most or not self._wanted(name):
             return False
         self._seen += 1
         if self._seen <= len(self.done):
@@ -131,7 +131,7 @@ class EachCall:
 
 
 class Archiving:
-    """The process that forks others."""
+    """The process that forks the others."""
 
     def __init__(self, log: Path) -> None:
         self._watch = Watch()
@@ -147,7 +147,7 @@ class Archiving:
             )
 
     def run(self, folder: Path, decide: Callable[[Call], Act | int] = lambda _: Act.PASS) -> int:
-        """Archive in a folder, and return the exit code."""
+        """Archive in a folder; return the exit code."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         order = {"folder": str(folder), "pages": PAGES, "watch": self._watch.address}
@@ -162,13 +162,13 @@ class Archiving:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """The finished files of a folder, by name."""
+    """Return the content of the finished files in a folder, by name."""
     return {path.name: path.read_bytes() for path in finished(directory)}
 
 
 @dataclass(frozen=True)
 class Left:
-    """What a dead process has left, looked at in a copy that is mended: how often each page is
+    """The files that a dead process left, read in a copy that was mended: how often each page is
     archived, the pages ``acknowledged``, what is ``wrong``, and the finished files."""
 
     archived: Counter[int]
@@ -211,21 +211,19 @@ def _acknowledged(folder: Path) -> set[int]:
 
 
 def archived_in(directory: Path) -> Counter[int]:
-    """How often each page is archived in the finished files."""
+    """Return how often each page is archived in the finished files."""
     found: Counter[int] = Counter()
     for path in finished(directory):
-        offset = 0
         with path.open("rb") as stream:
-            while offset < path.stat().st_size:
-                fields, _ = read_record(path, offset)
+            for member in read_members(stream):
+                fields = member.record().headers
                 if fields["WARC-Type"] in {"response", "revisit"}:
                     found[int(fields["WARC-Target-URI"].rpartition("/")[2])] += 1
-                offset += read_member(stream, offset, len)
     return found
 
 
 def dead_job(archiving: Archiving, folder: Path) -> Path:
-    """A job that was killed in the middle of its second file's first page, so that its next start
+    """Return a job that was killed within the first page of its second file, so that its next start
     has to mend."""
     pages = iter(range(100))
 
@@ -240,8 +238,8 @@ def dead_job(archiving: Archiving, folder: Path) -> Path:
 
 
 def assert_goes_on(archiving: Archiving, folder: Path, plan: Plan, scratch: Path) -> Left:
-    """After a fault the archive is whole, and the next start brings the job to its end. Returns
-    what the fault left."""
+    """Assert that the archive is whole after a fault and that the next start completes the job.
+    Return what the fault left."""
     left = Left.in_(folder, scratch)
     assert left.wrong == []
     assert left.acknowledged <= left.archived.keys()

@@ -1,11 +1,9 @@
-"""The system calls of a process that change files, each looked at before the kernel makes it.
+"""Serve the system calls by which a process changes files, before the kernel makes them.
 
-Whoever looks may let it pass, have it fail, have a write stop half-way, or kill the process there.
-So a disk fails, is full, or loses its process at any named point, whatever code makes the call. It
-is Linux's own way (seccomp's user notification, since 5.9), for which neither rights nor a compiler
-are needed: the process asks for it itself, by `be_watched`, and whoever started it serves the calls
-by `Watch.serve`.
-"""
+Each call may pass, fail, write only half, or be the point at which the process is killed. So a disk
+fails or is full, or a process dies, at any named point, whatever code makes the call. Linux offers
+this as seccomp's user notification, since 5.9, which needs neither rights nor a compiler. The
+process asks for it by `be_watched`, and its parent serves the calls by `Watch.serve`."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ import ctypes
 import fcntl
 import os
 import platform
-import resource
 import select
 import signal
 import socket
@@ -31,18 +28,21 @@ if TYPE_CHECKING:
 # fmt: off
 _NUMBERS = {
     "x86_64": {
-        "write": 1, "close": 3, "lseek": 8, "pwrite64": 18, "writev": 20, "fsync": 74, "fdatasync": 75,
-        "truncate": 76, "ftruncate": 77, "rename": 82, "mkdir": 83, "link": 86, "unlink": 87, "openat": 257,
-        "mkdirat": 258, "unlinkat": 263, "renameat": 264, "linkat": 265, "fallocate": 285, "renameat2": 316,
-        "seccomp": 317,
+        "write": 1, "close": 3, "lseek": 8, "pwrite64": 18, "writev": 20, "fsync": 74,
+        "fdatasync": 75, "truncate": 76, "ftruncate": 77, "rename": 82, "mkdir": 83, "link": 86,
+        "unlink": 87, "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264,
+        "linkat": 265, "fallocate": 285, "renameat2": 316, "seccomp": 317,
     },
     "aarch64": {
-        "mkdirat": 34, "unlinkat": 35, "linkat": 37, "renameat": 38, "truncate": 45, "ftruncate": 46,
-        "fallocate": 47, "openat": 56, "close": 57, "lseek": 62, "write": 64, "writev": 66, "pwrite64": 68,
-        "fsync": 82, "fdatasync": 83, "renameat2": 276, "seccomp": 277,
+        "mkdirat": 34, "unlinkat": 35, "linkat": 37, "renameat": 38, "truncate": 45,
+        "ftruncate": 46, "fallocate": 47, "openat": 56, "close": 57, "lseek": 62, "write": 64,
+        "writev": 66, "pwrite64": 68, "fsync": 82, "fdatasync": 83, "renameat2": 276,
+        "seccomp": 277,
     },
 }[platform.machine()]
 # fmt: on
+# The same on both.
+_PIDFD_GETFD = 438
 _NAMES = {number: name for name, number in _NUMBERS.items()}
 # Those whose first argument is a path, and whose first two are a folder's descriptor and a path.
 _OF_PATH = {"truncate", "rename", "mkdir", "link", "unlink"}
@@ -72,8 +72,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _filter() -> bytes:
-    """A BPF program that has the calls of the table notified, and of openat those that may change
-    something."""
+    """Return a BPF program that notifies the calls of the table, and those calls of openat that may
+    change something."""
     plain = [number for name, number in _NUMBERS.items() if name not in {"openat", "seccomp"}]
     code = [(_LOAD, 0, 0, 0)]
     # Behind each comparison come the others, the four instructions of openat, and "allow".
@@ -89,11 +89,10 @@ def _filter() -> bytes:
 
 
 def be_watched(address: str) -> None:
-    """Have this thread's system calls, and those of all that it starts, served by the `Watch` at
-    ``address``.
+    """Let the `Watch` at ``address`` serve the system calls of this thread and of all that it
+    starts.
 
-    :raises OSError: the kernel does not do that
-    """
+    :raises OSError: the kernel cannot do that"""
     program = _filter()
     code = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
@@ -111,7 +110,7 @@ def be_watched(address: str) -> None:
 
 
 class Act(Enum):
-    """What becomes of a call."""
+    """The effect on a call."""
 
     PASS = auto()
     HALF = auto()  # a write does half, and says so
@@ -121,8 +120,8 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A system call that is about to be made: its name, the file or folder, whether it opens a file
-    that is not there yet, and the number of bytes it writes."""
+    """A system call before it is made: its name, the file or folder, whether it creates the file,
+    and the number of bytes it writes."""
 
     name: str
     path: Path
@@ -131,22 +130,20 @@ class Call:
 
 
 class Watch:
-    """Serves the calls of one process at a time. ``address`` is what it has to know."""
+    """Serves the calls of one process at a time, which needs the ``address``."""
 
     def __init__(self) -> None:
         self.address = f"watch-{os.getpid()}-{os.urandom(4).hex()}"
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(f"\0{self.address}")
         self._door.listen()
-        # Of the size of a file, to be put back.
-        self._limits: tuple[int, int] | None = None
 
     def close(self) -> None:
         self._door.close()
 
     def serve(self, decide: Callable[[Call], Act | int]) -> None:
-        """Serve a process until it ends. An int that ``decide`` returns is the number of the error
-        that the call fails with; it is called while the process stands still."""
+        """Serve a process until it ends. ``decide`` is called while the process waits; an int that
+        it returns is the error number with which the call fails."""
         connection, _ = self._door.accept()
         with connection:
             _, listeners, _, _ = socket.recv_fds(connection, 1, 1)
@@ -169,23 +166,17 @@ class Watch:
         notification = bytearray(_NOTIFICATION.size)
         fcntl.ioctl(listener, _RECEIVE, notification, True)
         identity, thread, _, number, _, _, *arguments = _NOTIFICATION.unpack(notification)
-        if self._limits is not None:
-            resource.prlimit(process, resource.RLIMIT_FSIZE, self._limits)
-            self._limits = None
         call = _call(_NAMES[number], thread, arguments)
         act = decide(call)
-        if act is Act.KILL_HALF:
-            _write_half(call, thread, arguments)
+        done = 0
+        if act in {Act.HALF, Act.KILL_HALF}:
+            done = _write_half(call, process, arguments)
         if act in {Act.KILL, Act.KILL_HALF}:
             os.kill(process, signal.SIGKILL)
             return
-        if act is Act.HALF:
-            # The kernel itself stops at the limit, until the next call.
-            limits = resource.prlimit(process, resource.RLIMIT_FSIZE)
-            end = _place(call, thread, arguments) + call.size // 2
-            self._limits = resource.prlimit(process, resource.RLIMIT_FSIZE, (end, limits[1]))
-        fails = isinstance(act, int)
-        response = _RESPONSE.pack(identity, 0, -act if fails else 0, 0 if fails else _CONTINUE)
+        error = -act if isinstance(act, int) else 0
+        flags = _CONTINUE if act is Act.PASS else 0
+        response = _RESPONSE.pack(identity, done, error, flags)
         fcntl.ioctl(listener, _SEND, bytearray(response), True)
 
 
@@ -213,26 +204,24 @@ def _text(proc: Path, address: int) -> str:
         )
 
 
-def _place(call: Call, thread: int, arguments: list[int]) -> int:
-    """Where in its file a write begins."""
-    if call.name == "pwrite64":
-        return arguments[3]
-    told = Path(f"/proc/{thread}/fdinfo/{arguments[0]}").read_text()
-    return int(told.split()[1])
-
-
-def _write_half(call: Call, thread: int, arguments: list[int]) -> None:
-    """Do the first half of a write in the place of a process that is to die."""
-    with Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory:
+def _write_half(call: Call, process: int, arguments: list[int]) -> int:
+    """Write the first half instead of the process; return the number of bytes."""
+    with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
         half = os.pread(memory.fileno(), call.size // 2, arguments[1])
-    # That link opens a file that has no name any more, too.
-    descriptor = os.open(f"/proc/{thread}/fd/{arguments[0]}", os.O_WRONLY)
+    handle = os.pidfd_open(process)
+    # The same open file, so that the process goes on behind the half.
+    descriptor = _libc.syscall(_PIDFD_GETFD, handle, ctypes.c_int(arguments[0]), 0)
+    os.close(handle)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
     try:
-        os.pwrite(descriptor, half, _place(call, thread, arguments))
+        if call.name == "pwrite64":
+            return os.pwrite(descriptor, half, arguments[3])
+        return os.write(descriptor, half)
     finally:
         os.close(descriptor)
 
 
 def takes_room(call: Call) -> bool:
-    """Whether a full disk may refuse the call."""
+    """Return whether a full disk may refuse the call."""
     return call.creates or call.name in _TAKE_ROOM

@@ -1,4 +1,4 @@
-"""What real processes leave behind that were killed, or ran out of room."""
+"""The files that real processes leave when they are killed or run out of room."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.archive.index.lookup import read_record
-from krowlspider.archive.members import read_member
+from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def crawl(directory: Path, count: int, *, file_size: int = 0) -> subprocess.Popen[str]:
-    """Start the archiving process, if wanted with a limit to the bytes a file may have."""
+    """Start the archiving process, with a limit to the bytes of a file unless it is 0."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.archive.crawling", directory, str(count), str(file_size)],
         cwd=ROOT,
@@ -32,21 +31,19 @@ def crawl(directory: Path, count: int, *, file_size: int = 0) -> subprocess.Pope
 
 
 def pages_in(directory: Path) -> set[int]:
-    """The pages whose responses lie in the finished files."""
+    """Return the pages whose responses are in the finished files."""
     pages = set()
     for path in finished(directory):
-        offset = 0
         with path.open("rb") as stream:
-            while offset < path.stat().st_size:
-                fields, _ = read_record(path, offset)
+            for member in read_members(stream):
+                fields = member.record().headers
                 if fields["WARC-Type"] == "response":
                     pages.add(int(fields["WARC-Target-URI"].rpartition("/")[2]))
-                offset += read_member(stream, offset, len)
     return pages
 
 
 @pytest.mark.parametrize("syncs", [1, 4, 9])
-def test_a_killed_process_loses_no_capture_that_was_synced(tmp_path: Path, syncs: int) -> None:
+def test_killed_process_loses_no_synced_capture(tmp_path: Path, syncs: int) -> None:
     with crawl(tmp_path, 0) as process:
         assert process.stdout is not None
         for _ in range(syncs):
@@ -61,7 +58,7 @@ def test_a_killed_process_loses_no_capture_that_was_synced(tmp_path: Path, syncs
     assert list(tmp_path.glob("*.open")) == []
 
 
-def test_a_process_that_ends_by_itself_leaves_nothing_to_mend(tmp_path: Path) -> None:
+def test_process_that_ends_by_itself_leaves_nothing_to_mend(tmp_path: Path) -> None:
     with crawl(tmp_path, 50) as process:
         process.communicate()
     assert process.returncode == 0
@@ -71,7 +68,7 @@ def test_a_process_that_ends_by_itself_leaves_nothing_to_mend(tmp_path: Path) ->
 
 
 def stalled(process: subprocess.Popen[str]) -> int:
-    """Wait until there is no room; how many captures are durable then."""
+    """Wait until there is no room; return how many captures are durable then."""
     assert process.stdout is not None
     durable = 0
     while (line := process.stdout.readline()) != "stalled\n":
@@ -80,24 +77,17 @@ def stalled(process: subprocess.Popen[str]) -> int:
 
 
 def records_in(path: Path) -> int:
-    """How many whole records a file holds, and nothing else.
+    """Return how many whole records a file holds.
 
-    :raises RecordError: there is something else
-    """
-    records = offset = 0
+    :raises RecordError: it holds anything else"""
     with path.open("rb") as stream:
-        while offset < path.stat().st_size:
-            offset += read_member(stream, offset, len)
-            records += 1
-    return records
+        return sum(1 for _ in read_members(stream))
 
 
 # Room for some captures, for none, and not even for a file's first record.
 @pytest.mark.parametrize("size", [50_000, 3_500, 100])
-def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_there_twice(
-    tmp_path: Path, size: int
-) -> None:
-    """The kernel cuts a write in the middle and refuses the rest, as a full disk does."""
+def test_full_disk_loses_and_repeats_nothing(tmp_path: Path, size: int) -> None:
+    """The kernel cuts off a write in the middle and refuses the rest, as a full disk does."""
     with crawl(tmp_path, 40, file_size=size) as process:
         durable = stalled(process)
         before = sum(records_in(path) for path in tmp_path.glob("*.open"))
@@ -111,7 +101,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_there_twice(
     assert list(tmp_path.glob("*.open")) == []
 
 
-def test_a_process_killed_while_it_waits_for_room_leaves_whole_records(tmp_path: Path) -> None:
+def test_process_killed_on_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
     with crawl(tmp_path, 0, file_size=50_000) as process:
         durable = stalled(process)
         process.kill()
@@ -121,7 +111,7 @@ def test_a_process_killed_while_it_waits_for_room_leaves_whole_records(tmp_path:
     assert pages_in(tmp_path) == set(range(durable))
 
 
-def test_no_room_in_a_later_file_leaves_the_finished_ones_as_they_are(tmp_path: Path) -> None:
+def test_full_disk_leaves_finished_files_unchanged(tmp_path: Path) -> None:
     with crawl(tmp_path, 100) as process:
         process.communicate()
     before = {path.name: path.read_bytes() for path in finished(tmp_path)}

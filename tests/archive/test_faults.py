@@ -1,9 +1,8 @@
-"""A disk that refuses any one system call of the archive: finished files stay as they are, byte for
-byte, and nothing is acknowledged that is not there.
+"""The disk refuses any one system call of the archive: finished files stay unchanged to the byte,
+and no page is acknowledged that is not archived.
 
-A full disk is waited for, where a write has failed; a disk that fails otherwise, or fails to sync,
-ends the crawl, and the next start mends what is left.
-"""
+After a failed write a full disk is waited for. Any other failure, and any failed sync, ends the
+crawl, and the next start mends the files."""
 
 from __future__ import annotations
 
@@ -23,17 +22,7 @@ from tests.support.archived import stored
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import QUICK
 
-from .faultpoints import (
-    PAGES,
-    Archiving,
-    EachCall,
-    EachName,
-    Left,
-    Plan,
-    assert_goes_on,
-    contents,
-    dead_job,
-)
+from .faultpoints import PAGES, Archiving, EachCall, EachName, Left, Plan, assert_goes_on, contents
 from .syscalls import Act, Call, Watch, takes_room
 
 if TYPE_CHECKING:
@@ -61,34 +50,21 @@ FAILED, NOT_OPENED = 3, 2
 TRIES = 3
 
 
-@pytest.fixture(scope="module")
-def archiving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archiving]:
-    process = Archiving(tmp_path_factory.mktemp("log") / "log")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def dead(archiving: Archiving, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return dead_job(archiving, tmp_path_factory.mktemp("dead") / "job")
-
-
 def needs_room(name: str) -> bool:
     return name.startswith(("create", "write", "rename"))
 
 
 def of_archive(name: str) -> bool:
-    """Whether a call is the archive's, and one that a disk can refuse. Folders are closed that were
-    only listed too."""
+    """Return whether a call is the archive's, and a disk can refuse it. Folders are also closed
+    after they were only listed."""
     return name.endswith(ROLES) and not name.startswith("lseek") and name != "close archive"
 
 
 class FullDisk:
-    """Refuses the first call, of a write only the second half, and then some that need room, until
-    there is some.
+    """Refuses the first call, or the second half of a write, and then some calls that need room;
+    then there is room.
 
-    Of the calls that ``also`` names, the first after that fails: the disk is not only full.
-    """
+    The first call after that with the name ``also`` fails too: the disk is not only full."""
 
     def __init__(self, also: str = ""):
         self._left = TRIES
@@ -118,8 +94,8 @@ def broken_disk(call: Call, first: bool) -> Act | int:
 
 @dataclass
 class Outcome:
-    """One run with a fault: its exit code, its plan and what it left, which is whole and has been
-    gone on with."""
+    """One run with a fault: its exit code, its plan and the files it left, which were whole and
+    could be continued."""
 
     code: int
     plan: Plan
@@ -132,7 +108,7 @@ def outcomes(
     chosen: EachName | EachCall,
     fault: Callable[[], Callable[[Call, bool], Act | int]],
 ) -> Iterator[Outcome]:
-    """A run for each call that is chosen, where each goes on after the same dead one."""
+    """Yield a run for each chosen call; each run continues the same dead job."""
     folder = dead.with_name("again")
     while True:
         shutil.rmtree(folder, ignore_errors=True)
@@ -151,7 +127,7 @@ def outcomes(
 
 
 def expected_codes(run: Outcome, error: int) -> set[int]:
-    """How a run may end that met this error."""
+    """Return the exit codes with which a run may end after this error."""
     point, began = run.plan.point, run.plan.began
     assert point is not None
     if error == errno.EIO:
@@ -182,36 +158,35 @@ def assert_each_ends_in_order(
             assert each.left.archived == before.archived + once, f"{point}: not each page once"
 
 
-# The first call of each kind, or all.
-EXTENT = pytest.mark.parametrize(
-    "each", [EachName, pytest.param(EachCall, marks=pytest.mark.slow)], ids=["kinds", "all"]
-)
+def test_disk_that_fails_at_a_step_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
+    """The next start mends the files."""
+    steps = EachName(STEPS.__contains__)
+    assert_each_ends_in_order(archiving, dead, steps, errno.EIO)
+    assert set(steps.done) == STEPS
 
 
-@EXTENT
-def test_a_disk_that_fails_any_call_ends_the_crawl_and_the_next_start_mends(
-    archiving: Archiving, dead: Path, each: type[EachName | EachCall]
-) -> None:
-    calls = each(of_archive)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_disk_that_fails_at_any_call_ends_the_crawl(archiving: Archiving, dead: Path) -> None:
+    calls = EachCall(of_archive)
     assert_each_ends_in_order(archiving, dead, calls, errno.EIO)
     assert set(calls.done) >= STEPS
 
 
-@EXTENT
-def test_a_disk_that_is_full_at_any_call_is_waited_for_unless_a_sync_has_failed(
-    archiving: Archiving, dead: Path, each: type[EachName | EachCall]
-) -> None:
-    calls = each(can_lack_room)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_full_disk_is_waited_for_unless_a_sync_failed(archiving: Archiving, dead: Path) -> None:
+    calls = EachCall(can_lack_room)
     assert_each_ends_in_order(archiving, dead, calls, errno.ENOSPC)
     assert set(calls.done) >= STEPS - {"openat archive"}
 
 
 # What the archive does when a record found no room, and when the first record of a file did.
 @pytest.mark.parametrize("also", ["ftruncate", "lseek", "close", "unlink"])
-def test_a_full_disk_that_fails_too_while_half_a_record_is_cut_off_ends_the_crawl(
+def test_full_disk_that_fails_to_cut_back_ends_the_crawl(
     archiving: Archiving, dead: Path, also: str
 ) -> None:
-    calls = EachCall("write open file".__eq__)
+    calls = EachCall("write open file".__eq__, most=2)
     found = list(outcomes(archiving, dead, calls, lambda: FullDisk(also)))
     codes = {each.code for each in found}
     assert FAILED in codes, codes
@@ -224,7 +199,7 @@ def test_a_full_disk_that_fails_too_while_half_a_record_is_cut_off_ends_the_craw
 
 @dataclass
 class FaultyCrawl(Crawl):
-    """A crawl whose system calls are served by the `Watch` at ``address``."""
+    """A crawl whose system calls the `Watch` at ``address`` serves."""
 
     address: str = ""
 
@@ -241,7 +216,7 @@ FAST = {"KROWL_DELAY_MIN": 0.02, "KROWL_DELAY_FACTOR": 0, "KROWL_WARC_MAX_SIZE":
 def faulty_crawl(
     web: MockWeb, folder: Path, step: str, fault: Callable[[Call, bool], Act | int], code: int
 ) -> tuple[Crawl, Plan]:
-    """A crawl with a fault at the first such step after the first file is finished."""
+    """Run a crawl with a fault at the first such step after the first file is finished."""
     seeds = write_seeds(folder / "seeds.txt", web.seeds())
     watch = Watch()
     crawl = FaultyCrawl(
@@ -263,19 +238,15 @@ def faulty_crawl(
     return crawl, plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param("write open file", marks=pytest.mark.slow),
-        "fsync open file",
-        pytest.param("rename open file", marks=pytest.mark.slow),
-        pytest.param("fsync archive", marks=pytest.mark.slow),
-        pytest.param("create open file", marks=pytest.mark.slow),
+        *("create open file", "write open file", "fsync open file", "rename open file"),
+        "fsync archive",
     ],
 )
-def test_a_crawl_whose_disk_fails_ends_with_code_3_and_the_next_start_goes_on(
-    tmp_path: Path, step: str
-) -> None:
+def test_crawl_with_a_failing_disk_exits_with_3(tmp_path: Path, step: str) -> None:
     with MockWeb(graph=GRAPH) as web:
         crawl, plan = faulty_crawl(web, tmp_path, step, broken_disk, code=FAILED)
         why = crawl.log.splitlines()[-1]
@@ -287,17 +258,9 @@ def test_a_crawl_whose_disk_fails_ends_with_code_3_and_the_next_start_goes_on(
         assert_whole(web, again, plan)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "write open file",
-        pytest.param("rename open file", marks=pytest.mark.slow),
-        pytest.param("create open file", marks=pytest.mark.slow),
-    ],
-)
-def test_a_crawl_whose_disk_is_full_for_a_while_fetches_and_archives_each_page_once(
-    tmp_path: Path, step: str
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["write open file", "rename open file", "create open file"])
+def test_crawl_with_a_full_disk_archives_each_page_once(tmp_path: Path, step: str) -> None:
     with MockWeb(graph=GRAPH) as web:
         crawl, plan = faulty_crawl(web, tmp_path, step, FullDisk(), code=0)
         assert_whole(web, crawl, plan)
@@ -307,7 +270,8 @@ def test_a_crawl_whose_disk_is_full_for_a_while_fetches_and_archives_each_page_o
 
 
 def assert_whole(web: MockWeb, crawl: Crawl, plan: Plan) -> None:
-    """Everything was fetched and is archived, and what was finished at the fault is as it was."""
+    """Assert that everything is fetched and archived, and that files finished before the fault are
+    unchanged."""
     assert reachable(web.graph, web.seeds()).differences(web.log(), at_least=True) == []
     warc = crawl.jobdir / "warc"
     assert contents(warc).items() >= plan.closed.items()

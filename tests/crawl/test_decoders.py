@@ -16,10 +16,10 @@ from scrapy.http import HtmlResponse
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.engine import handler  # noqa: F401 - which knows of no such charset
 from krowlspider.fetch.errors import DecodeFailed
-from krowlspider.fetch.memory import READ, Held, Memory
+from krowlspider.fetch.memory import READ, FetchMemory, Memory
 from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, WorkMark, mark_of
 from tests.fetch.emptiness import costly
-from tests.fetch.test_decode import PAGE
+from tests.fetch.http.coders import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -49,8 +49,8 @@ class Bench:
         self.memory = Memory(16 * CAP)
 
     def decode(self, body: bytes, coding: bytes) -> Coroutine[Any, Any, bytes]:
-        self.held = Held(self.memory)
-        return self.decoders.decode(PAGE_MARK, body, coding, CAP, self.held)
+        self.page = FetchMemory(self.memory)
+        return self.decoders.decode(PAGE_MARK, body, coding, CAP, self.page)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_body_that_expands_waits_for_memory(bench: Bench) -> None:
 
     async def main() -> None:
         data = LARGE
-        others = [Held(bench.memory) for _ in range(2)]
+        others = [FetchMemory(bench.memory) for _ in range(2)]
         for other in others:
             other.receive(8 * CAP)
             other.wait(READ, lambda: None)
@@ -137,11 +137,11 @@ def test_a_body_that_expands_waits_for_memory(bench: Bench) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert not task.done()
-        assert bench.held.waited
+        assert bench.page.waited
         for other in others:
-            other.over()
+            other.release()
         assert await task == data
-        assert bench.memory.held == bench.held.size == len(data)
+        assert bench.memory.used == bench.page.size == len(data)
 
     asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""An event loop without sockets, whose time and turns are moved by hand."""
+"""An event loop without sockets, whose time and turns the test advances."""
 
 from __future__ import annotations
 
@@ -11,8 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class Wire(asyncio.Transport):
+    """A transport that records what is written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[Any] = []
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
 class Clockwork:
-    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` what is to run in the
+    """Counts seconds from 0. ``timers`` are those still to fire, ``ready`` the callbacks of the
     next turn."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import uvloop
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from .web import Run
+    from tests.fetch.web import Run
 
 # Far above what any test takes, below the timeout of pytest, which uvloop does not let through.
 BOUND = 20
@@ -22,6 +22,6 @@ async def bounded(main: Coroutine[Any, Any, None]) -> None:
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a coroutine, for a bounded time, on each of the loops the project may run on."""
+    """Return a function that runs a coroutine, for a bounded time, on each supported event loop."""
     runner = {"asyncio": asyncio.run, "uvloop": uvloop.run}[request.param]
     return lambda main: runner(bounded(main))

@@ -1,8 +1,7 @@
-"""Bodies that take work and yield nothing: blocks, members and frames of each coding that hold no
-byte.
+"""Bodies that take work and yield nothing: blocks, members and frames without a byte, in each
+coding.
 
-Each is made of a start, a unit that may be repeated, and an end.
-"""
+Each has a start, a unit that may be repeated, and an end."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class _Bits:
 
 @dataclass(frozen=True, slots=True)
 class Emptiness:
-    """A body of nothing, as long as it is wanted; ``coding`` is its Content-Encoding."""
+    """A body of any length that decodes to nothing; ``coding`` is its Content-Encoding."""
 
     coding: bytes
     start: bytes
@@ -38,12 +37,12 @@ class Emptiness:
     end: bytes
 
     def of(self, size: int) -> bytes:
-        """About so many bytes."""
+        """Return a body of about this many bytes."""
         return self.start + self.unit * (size // len(self.unit)) + self.end
 
 
 def _fixed() -> bytes:
-    """Four empty blocks of fixed Huffman codes."""
+    """Return four empty blocks with fixed Huffman codes."""
     bits = _Bits()
     for _ in range(4):
         bits.put(0b010, 3)
@@ -52,7 +51,7 @@ def _fixed() -> bytes:
 
 
 def _dynamic() -> bytes:
-    """Four empty blocks, each with its own Huffman codes, as short as they can be told."""
+    """Return four empty blocks, each with its own Huffman codes in the shortest form."""
     bits = _Bits()
     for _ in range(4):
         bits.put(0b100, 3)
@@ -71,8 +70,8 @@ def _dynamic() -> bytes:
 
 
 def _tables() -> bytes:
-    """Eight metablocks of a byte each, with 256 block types of literals and a context map of 16,384
-    places, in 82 bytes."""
+    """Return eight metablocks of one byte each, with 256 block types of literals and a context map
+    of 16,384 places, in 82 bytes."""
     bits = _Bits()
     for _ in range(8):
         # Not the last, of 4 nibbles, length 1, compressed.
@@ -125,8 +124,8 @@ NOTHING = {
 
 
 def costly(size: int) -> bytes:
-    """Raw deflate of about so many bytes that yields a little, and takes longest: a short run, then
-    many empty blocks."""
+    """Return raw deflate of about ``size`` bytes that yields little and takes longest: a short run,
+    then many empty blocks."""
     run = zlib.compressobj(9, zlib.DEFLATED, -15)
     some = run.compress(bytes(2_000)) + run.flush(zlib.Z_FULL_FLUSH)
     unit = some + _fixed() * 2000

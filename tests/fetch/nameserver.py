@@ -20,7 +20,7 @@ A, AAAA = 1, 28
 
 @dataclass
 class Zone:
-    """name to (TTL, addresses), or to a response code, or to None: no answer at all."""
+    """The answers by name: (TTL, addresses), a response code, or None for no answer at all."""
 
     names: dict[str, tuple[int, list[str]] | int | None]
     asked: list[tuple[str, int]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Server(asyncio.DatagramProtocol):
 
 
 def closed_port() -> int:
-    """A port of 127.0.0.1 at which no name server listens: the kernel says so at once."""
+    """Return a port of 127.0.0.1 without a name server: the kernel reports that at once."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
         bound.bind(("127.0.0.1", 0))
         return int(bound.getsockname()[1])
@@ -86,7 +86,7 @@ def closed_port() -> int:
 
 @contextmanager
 def refusing_port() -> Iterator[int]:
-    """A TCP port of 127.0.0.1 at which nobody listens, nor will."""
+    """Return a TCP port of 127.0.0.1 at which nobody listens or will listen."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield int(bound.getsockname()[1])
@@ -94,7 +94,7 @@ def refusing_port() -> Iterator[int]:
 
 @contextmanager
 def no_sockets_left() -> Iterator[None]:
-    """This process may open no more descriptors."""
+    """Let this process open no more descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
     try:

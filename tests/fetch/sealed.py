@@ -1,4 +1,4 @@
-"""Records of TLS 1.3 sealed by hand, to send what no library does (RFC 8446)."""
+"""Records of TLS 1.3 sealed by hand, to send what no library sends (RFC 8446)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ HANDSHAKE, CONTENT = 22, 23
 
 
 class Sealer:
-    """Seals what a server says after the handshake.
-
-    ``log`` is the file of secrets of its SSLContext, whose ``num_tickets`` has to be 0.
-    """
+    """Seals the records of a server after the handshake. ``log`` is the file of secrets of its
+    SSLContext, whose ``num_tickets`` must be 0."""
 
     def __init__(self, log: Path) -> None:
         lines = [line.split() for line in log.read_text().splitlines()]
@@ -30,7 +28,7 @@ class Sealer:
         self._renew()
 
     def seal(self, kind: int, data: bytes, padding: int = 0) -> bytes:
-        """One record."""
+        """Return one record."""
         inner = data + bytes([kind]) + bytes(padding)
         head = b"\x17\x03\x03" + struct.pack(">H", len(inner) + 16)
         nonce = (self._iv ^ self._count).to_bytes(12, "big")
@@ -38,19 +36,19 @@ class Sealer:
         return head + self._cipher.encrypt(nonce, inner, head)
 
     def content(self, data: bytes, most: int = 16_384) -> bytes:
-        """Records of at most ``most`` bytes each."""
+        """Return the content in records of at most ``most`` bytes."""
         pieces = (data[start : start + most] for start in range(0, len(data), most))
         return b"".join(self.seal(CONTENT, piece) for piece in pieces)
 
     def key_update(self) -> bytes:
-        """New keys from here on; the other side is to change its own as well (section 4.6.3)."""
+        """Change the keys and ask the other side to change its own (section 4.6.3)."""
         record = self.seal(HANDSHAKE, b"\x18\x00\x00\x01\x01")
         self._secret = self._expand(b"traffic upd", len(self._secret))
         self._renew()
         return record
 
     def ticket(self) -> bytes:
-        """A session to come back to, which nobody wants (section 4.6.1)."""
+        """Return a session ticket, which no client here uses (section 4.6.1)."""
         body = struct.pack(">IIB", 100, 5, 1) + b"x" + b"\x00\x01t" + b"\x00\x00"
         return self.seal(HANDSHAKE, b"\x04" + len(body).to_bytes(3, "big") + body)
 
@@ -60,7 +58,7 @@ class Sealer:
         self._count = 0
 
     def _expand(self, label: bytes, length: int) -> bytes:
-        """HKDF-Expand-Label without a context (section 7.1)."""
+        """Return HKDF-Expand-Label without a context (section 7.1)."""
         algorithm = hashes.SHA384() if len(self._secret) == 48 else hashes.SHA256()
         label = b"tls13 " + label
         info = struct.pack(">HB", length, len(label)) + label + b"\x00"
@@ -68,7 +66,7 @@ class Sealer:
 
 
 def hello_retry(hello: bytes, group: int) -> bytes:
-    """A server's word that it wants a key of ``group`` (RFC 8446, section 4.1.4)."""
+    """Return a server's request for a key of ``group`` (RFC 8446, section 4.1.4)."""
     session = hello[43 : 44 + hello[43]]
     versions = b"\x00\x2b\x00\x02\x03\x04"
     wanted = b"\x00\x33\x00\x02" + group.to_bytes(2, "big")
@@ -80,7 +78,7 @@ def hello_retry(hello: bytes, group: int) -> bytes:
 
 
 def by_bytes(flight: bytes) -> bytes:
-    """The plain records of a flight, as records of a byte each."""
+    """Return the plain records of a flight, cut into records of one byte."""
     parts = []
     while flight:
         end = 5 + int.from_bytes(flight[3:5], "big")

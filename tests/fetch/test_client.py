@@ -14,8 +14,7 @@ from krowlspider.fetch.errors import (
 )
 from krowlspider.fetch.exchange import Headers, StopFetch
 from krowlspider.fetch.guard import AddressGuard
-
-from .web import Peer, Run, answering, client, closing, fetch, serve
+from tests.fetch.web import Peer, Run, answering, client, closing, fetch, is_reused, serve
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -36,10 +35,14 @@ def test_an_exchange_is_kept_byte_for_byte(run: Run, response: bytes) -> None:
         assert exchange.body == b"hello"
         assert [exchange.request_bytes] == web.requests
         assert exchange.request_bytes.startswith(b"GET /x?y HTTP/1.1\r\nHost: 127.0.0.1:")
-        assert (exchange.url, exchange.method, exchange.status) == (url, "GET", 200)
-        assert (exchange.address, exchange.truncated, exchange.tls) == ("127.0.0.1", "", None)
+        assert (exchange.url, exchange.status) == (url, 200)
+        assert (exchange.peer.address, exchange.truncated, exchange.peer.tls) == (
+            "127.0.0.1",
+            "",
+            None,
+        )
         assert exchange.version == ("1.0" if response is UNTIL_CLOSE else "1.1")
-        assert 0 < exchange.latency <= exchange.duration < 5
+        assert 0 < exchange.times.latency <= exchange.times.duration < 5
         assert exchange.response_bytes[: exchange.head_length].endswith(b"\r\n\r\n")
 
     run(main())
@@ -55,7 +58,7 @@ def test_interim_responses_are_cut_off(run: Run) -> None:
     run(main())
 
 
-def test_a_connection_is_kept_and_serves_the_next(run: Run) -> None:
+def test_connection_is_kept_for_the_next_fetch(run: Run) -> None:
     async def main() -> None:
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
         async with serve(answering(OK, CHUNKED, head, OK)) as web, client() as made:
@@ -64,7 +67,7 @@ def test_a_connection_is_kept_and_serves_the_next(run: Run) -> None:
             third = await fetch(made, web.url, "HEAD")
             fourth = await fetch(made, web.url)
             assert web.connections == 1
-        assert [e.reused for e in (first, second, third, fourth)] == [False, True, True, True]
+        assert [is_reused(e) for e in (first, second, third, fourth)] == [False, True, True, True]
         assert [e.body for e in (first, second, third, fourth)] == [
             b"hello",
             b"hello",
@@ -81,22 +84,25 @@ def test_a_connection_is_kept_and_serves_the_next(run: Run) -> None:
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",
         OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"5\r\nhello\r\n0\r\n\r\n"
+        ),
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
     ],
 )
-def test_a_connection_that_may_be_out_of_step_is_closed(run: Run, response: bytes) -> None:
+def test_connection_out_of_step_is_closed(run: Run, response: bytes) -> None:
     async def main() -> None:
         async with serve(answering(response)) as web, client() as made:
             exchange = await fetch(made, web.url)
             assert exchange.body == b"hello"
             await web.gone.wait()
-            assert not (await fetch(made, web.url)).reused
+            assert not is_reused(await fetch(made, web.url))
 
     run(main())
 
 
-def test_a_connection_heard_from_while_idle_is_dropped(run: Run) -> None:
+def test_connection_that_sends_while_idle_is_dropped(run: Run) -> None:
     async def main() -> None:
         more = asyncio.Event()
 
@@ -112,12 +118,12 @@ def test_a_connection_heard_from_while_idle_is_dropped(run: Run) -> None:
             more.set()
             await web.gone.wait()
             exchange = await fetch(made, web.url)
-            assert (exchange.status, exchange.reused) == (200, False)
+            assert (exchange.status, is_reused(exchange)) == (200, False)
 
     run(main())
 
 
-def test_a_kept_connection_that_dies_within_an_answer_is_not_tried_again(run: Run) -> None:
+def test_request_is_not_repeated_when_a_kept_connection_dies(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -135,8 +141,8 @@ def test_a_kept_connection_that_dies_within_an_answer_is_not_tried_again(run: Ru
     run(main())
 
 
-def test_a_kept_connection_found_dead_is_not_replaced_within_the_turn(run: Run) -> None:
-    """Its server may have read the request: a second one at once would be without a delay."""
+def test_dead_kept_connection_is_not_replaced_at_once(run: Run) -> None:
+    """Its server may have read the request; a second one at once would ignore the delay."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -150,12 +156,12 @@ def test_a_kept_connection_found_dead_is_not_replaced_within_the_turn(run: Run) 
             with pytest.raises(ConnectionLost):
                 await fetch(made, web.url)
             assert (web.connections, len(web.requests)) == (1, 2)
-            assert not (await fetch(made, web.url)).reused
+            assert not is_reused(await fetch(made, web.url))
 
     run(main())
 
 
-def test_a_fresh_connection_that_dies_is_not_tried_again(run: Run) -> None:
+def test_request_is_not_repeated_when_a_new_connection_dies(run: Run) -> None:
     async def main() -> None:
         async with serve(closing(b"")) as web, client() as made:
             with pytest.raises(ConnectionLost) as caught:
@@ -174,9 +180,7 @@ def test_a_fresh_connection_that_dies_is_not_tried_again(run: Run) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello",
     ],
 )
-def test_a_body_cut_short_is_a_failure_that_keeps_what_came(
-    run: Run, response: bytes, reset: bool
-) -> None:
+def test_body_cut_short_is_a_failure_with_its_bytes(run: Run, response: bytes, reset: bool) -> None:
     async def main() -> None:
         seen = asyncio.Event()
 
@@ -204,7 +208,7 @@ def test_a_body_cut_short_is_a_failure_that_keeps_what_came(
     run(main())
 
 
-def test_a_body_to_the_close_that_ends_with_a_reset_is_cut_short(run: Run) -> None:
+def test_reset_cuts_a_body_short(run: Run) -> None:
     async def main() -> None:
         seen = asyncio.Event()
 
@@ -271,7 +275,7 @@ class Stopper:
 
 
 @pytest.mark.parametrize("at", ["headers", "data"])
-def test_an_observer_may_end_the_fetch_and_keep_what_there_is(run: Run, at: str) -> None:
+def test_observer_may_end_the_fetch_and_keep_its_bytes(run: Run, at: str) -> None:
     async def main() -> None:
         stopper = Stopper(at)
         response = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello"
@@ -285,7 +289,7 @@ def test_an_observer_may_end_the_fetch_and_keep_what_there_is(run: Run, at: str)
     run(main())
 
 
-def test_an_observers_own_mistake_reaches_the_caller(run: Run) -> None:
+def test_error_of_an_observer_reaches_the_caller(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client() as made:
             with pytest.raises(ZeroDivisionError):
@@ -315,7 +319,7 @@ def test_cancelling_a_fetch_closes_its_connection(run: Run) -> None:
     run(main())
 
 
-def test_closing_the_client_fails_what_is_under_way(run: Run) -> None:
+def test_closing_the_client_fails_exchanges_in_flight(run: Run) -> None:
     async def main() -> None:
         asked = asyncio.Event()
 
@@ -335,7 +339,7 @@ def test_closing_the_client_fails_what_is_under_way(run: Run) -> None:
     run(main())
 
 
-def test_hanging_up_fails_what_is_under_way_and_what_connects_and_nothing_later(run: Run) -> None:
+def test_hang_up_fails_exchanges_in_flight_and_none_later(run: Run) -> None:
     async def main() -> None:
         asked = asyncio.Event()
 
@@ -375,18 +379,18 @@ def test_fetches_side_by_side_do_not_mix(run: Run) -> None:
     run(main())
 
 
-def test_a_name_is_connected_to_at_its_address_and_sent_as_host(run: Run) -> None:
+def test_name_is_sent_as_host_to_its_address(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client() as made:
             exchange = await fetch(made, f"http://a.test:{web.port}/")
-        assert exchange.address == "127.0.0.1"
+        assert exchange.peer.address == "127.0.0.1"
         assert b"\r\nHost: a.test:%d\r\n" % web.port in exchange.request_bytes
 
     run(main())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "a.test", "localhost", "[::1]", "[::ffff:7f00:1]"])
-def test_the_guard_forbids_addresses_however_they_are_written(run: Run, host: str) -> None:
+def test_guard_forbids_addresses_in_any_spelling(run: Run, host: str) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client(guard=AddressGuard([])) as made:
             with pytest.raises(AddressForbidden):
@@ -401,16 +405,16 @@ def test_a_second_address_is_tried_when_the_first_refuses(run: Run) -> None:
         # localhost is 127.0.0.1, then ::1; only the latter listens.
         async with serve(answering(OK), host="::1") as web, client() as made:
             exchange = await fetch(made, f"http://localhost:{web.port}/")
-        assert exchange.address == "::1"
+        assert exchange.peer.address == "::1"
 
     run(main())
 
 
-def test_a_forbidden_address_is_passed_over_for_a_permitted_one(run: Run) -> None:
+def test_forbidden_address_is_skipped(run: Run) -> None:
     async def main() -> None:
         guard = AddressGuard(["::1/128"])
         async with serve(answering(OK), host="::1") as web, client(guard=guard) as made:
-            assert (await fetch(made, f"http://localhost:{web.port}/")).address == "::1"
+            assert (await fetch(made, f"http://localhost:{web.port}/")).peer.address == "::1"
 
     run(main())
 
@@ -426,7 +430,7 @@ def test_a_port_without_a_listener_refuses(run: Run) -> None:
     run(main())
 
 
-def test_a_name_without_an_address_fails_before_any_connection(run: Run) -> None:
+def test_name_without_an_address_fails_before_connecting(run: Run) -> None:
     async def main() -> None:
         async with client() as made:
             with pytest.raises(NameFailed):
@@ -435,7 +439,7 @@ def test_a_name_without_an_address_fails_before_any_connection(run: Run) -> None
     run(main())
 
 
-def test_a_request_that_cannot_be_written_is_refused_before_any_connection(run: Run) -> None:
+def test_invalid_request_is_refused_before_connecting(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client() as made:
             with pytest.raises(ValueError, match="control"):

@@ -1,4 +1,4 @@
-"""What connecting makes of an error, and what of it is the host's fault."""
+"""Which ports are connected to, the failures of connecting, and which are the host's fault."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 import errno
 import os
 import ssl
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.fetch.dial import connect_failure
 from krowlspider.fetch.dns.resolver import Resolver
 from krowlspider.fetch.errors import (
+    AddressForbidden,
     ConnectFailed,
     ConnectionReset,
     ConnectRefused,
@@ -19,13 +22,16 @@ from krowlspider.fetch.errors import (
     LocalExhausted,
     NameServersDown,
     NetworkDown,
+    PortForbidden,
     TLSFailed,
 )
-from krowlspider.fetch.guard import AddressGuard
+from krowlspider.fetch.guard import PORTS_MAX, AddressGuard
 from krowlspider.fetch.loop_clock import LoopClock
+from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
+from tests.fetch.web import Run, answering, client, fetch, serve
 
-from .nameserver import closed_port, nameserver, no_sockets_left
-from .web import Run, answering, client, fetch, serve
+if TYPE_CHECKING:
+    from krowlspider.fetch.client import Client
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # The kernel has no route for TCP to it, and says so before anything is sent.
@@ -43,7 +49,7 @@ def asking(port: int) -> Resolver:
 
 
 def failing(number: int) -> OSError:
-    """What the system calls raise: OSError picks its subclass by the number."""
+    """Return a system call that raises; OSError selects its subclass by the number."""
     return OSError(number, os.strerror(number))
 
 
@@ -66,32 +72,30 @@ def failing(number: int) -> OSError:
         (errno.ENOMEM, LocalExhausted),
     ],
 )
-def test_an_error_of_connecting_is_told_by_its_number(
-    number: int, expected: type[FetchError]
-) -> None:
+def test_connect_error_has_its_class(number: int, expected: type[FetchError]) -> None:
     assert connect_failure(failing(number), "192.0.2.1", secure=False) is expected
 
 
 @pytest.mark.parametrize(
     "error", [failing(errno.ECONNRESET), ConnectionResetError(), ssl.SSLError("no shared cipher")]
 )
-def test_a_handshake_that_fails_or_is_cut_short_is_a_failure_of_tls(error: OSError) -> None:
+def test_failed_or_cut_handshake_is_a_failure_of_tls(error: OSError) -> None:
     assert connect_failure(error, "192.0.2.1", secure=True) is TLSFailed
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EADDRNOTAVAIL])
-def test_a_machine_without_ipv6_has_a_network_for_all_that(number: int) -> None:
+def test_machine_without_ipv6_is_not_down(number: int) -> None:
     assert connect_failure(failing(number), "2001:db8::1", secure=False) is ConnectFailed
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.ENETDOWN])
-def test_what_a_router_says_of_an_address_is_not_our_network(number: int) -> None:
-    """By ICMP, which whoever has the address, or the provider of one that nobody has, may send."""
+def test_error_from_a_router_is_not_our_network(number: int) -> None:
+    """It comes by ICMP, from the owner of the address, or from a provider if nobody has it."""
     error = OSError(number, "Connect call failed ('192.0.2.1', 80)")
     assert connect_failure(error, "192.0.2.1", secure=False) is ConnectFailed
 
 
-def test_asyncio_words_what_comes_after_connect_as_is_expected() -> None:
+def test_asyncio_words_connect_errors_as_expected() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionRefusedError) as caught:
             await asyncio.get_running_loop().create_connection(
@@ -102,7 +106,7 @@ def test_asyncio_words_what_comes_after_connect_as_is_expected() -> None:
     asyncio.run(main())
 
 
-def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:
+def test_no_route_at_all_is_our_network(run: Run) -> None:
     async def main() -> None:
         guard = AddressGuard([f"{NOWHERE}/32"])
         async with client(guard=guard) as made:
@@ -113,7 +117,7 @@ def test_no_route_at_all_is_our_network_and_not_the_host(run: Run) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_want_of_sockets_is_not_blamed_on_the_host(run: Run, scheme: str) -> None:
+def test_lack_of_sockets_is_local(run: Run, scheme: str) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web, client() as made:
             with no_sockets_left(), pytest.raises(LocalExhausted):
@@ -123,7 +127,7 @@ def test_want_of_sockets_is_not_blamed_on_the_host(run: Run, scheme: str) -> Non
     run(main())
 
 
-def test_of_several_addresses_the_failure_of_the_first_is_told(run: Run) -> None:
+def test_failure_of_the_first_address_is_raised(run: Run) -> None:
     async def main() -> None:
         async with serve(answering(OK)) as web:
             port = web.port
@@ -141,7 +145,7 @@ def test_of_several_addresses_the_failure_of_the_first_is_told(run: Run) -> None
     run(main())
 
 
-def test_a_second_address_is_tried_when_there_is_no_way_to_the_first(run: Run) -> None:
+def test_second_address_is_tried_when_the_first_fails(run: Run) -> None:
     async def main() -> None:
         async with (
             serve(answering(OK)) as web,
@@ -152,12 +156,12 @@ def test_a_second_address_is_tried_when_there_is_no_way_to_the_first(run: Run) -
             async with client(resolver=resolver, guard=guard) as made:
                 exchange = await fetch(made, f"http://a.test:{web.port}/")
             await resolver.close()
-        assert exchange.address == "127.0.0.1"
+        assert exchange.peer.address == "127.0.0.1"
 
     run(main())
 
 
-def test_a_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
+def test_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
     async def main() -> None:
         async with (
             serve(answering(OK), host="::1") as web,
@@ -167,12 +171,12 @@ def test_a_name_with_ipv6_alone_is_fetched_over_it(run: Run) -> None:
             async with client(resolver=resolver) as made:
                 exchange = await fetch(made, f"http://six.test:{web.port}/")
             await resolver.close()
-        assert exchange.address == "::1"
+        assert exchange.peer.address == "::1"
 
     run(main())
 
 
-def test_a_resolver_that_is_down_is_told_as_such_by_a_fetch(run: Run) -> None:
+def test_fetch_without_name_servers_reports_them_down(run: Run) -> None:
     async def main() -> None:
         resolver = asking(closed_port())
         async with client(resolver=resolver) as made:
@@ -181,3 +185,44 @@ def test_a_resolver_that_is_down_is_told_as_such_by_a_fetch(run: Run) -> None:
         await resolver.close()
 
     run(main())
+
+
+async def ask(made: Client, url: str, *, linked: bool) -> int:
+    exchange = await made.fetch(url, "GET", (), b"", timeout=5, max_size=100, linked=linked)
+    return exchange.status
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_port_of_another_protocol_is_not_dialled(run: Run, scheme: str) -> None:
+    async def main() -> None:
+        async with client() as made:
+            for port in (0, 22, 6667):
+                with pytest.raises(PortForbidden, match=f"port {port} is of another protocol"):
+                    await ask(made, f"{scheme}://a.test:{port}/", linked=False)
+
+    run(main())
+
+
+def test_links_lead_to_eight_ports_of_an_address(run: Run) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack, client() as made:
+            webs = [
+                await stack.enter_async_context(serve(answering(OK))) for _ in range(PORTS_MAX + 2)
+            ]
+            for number, web in enumerate(webs[:PORTS_MAX]):
+                assert await ask(made, f"http://n{number}.test:{web.port}/", linked=True) == 200
+            for number, web in enumerate(webs[PORTS_MAX:]):
+                with pytest.raises(PortForbidden, match=r"8 ports of 127\.0\.0\.1"):
+                    await ask(made, f"http://m{number}.test:{web.port}/", linked=True)
+                assert web.connections == 0
+                # As a person's seeds are.
+                assert await ask(made, f"http://m{number}.test:{web.port}/", linked=False) == 200
+            # One that was asked before.
+            assert await ask(made, f"http://other.test:{webs[0].port}/", linked=True) == 200
+
+    run(main())
+
+
+def test_a_forbidden_port_fails_for_good_as_an_address_does() -> None:
+    assert issubclass(PortForbidden, AddressForbidden)
+    assert PortForbidden.kind == "port"

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import tracemalloc
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,11 +14,7 @@ from krowlspider.fetch.errors import (
     TooLarge,
     TotalTimeout,
 )
-
-from .web import Peer, Run, client, closing, fetch, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.fetch.web import Peer, Run, Script, client, closing, fetch, serve
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
@@ -29,7 +24,7 @@ async def silent(peer: Peer) -> None:
     await peer.gone()
 
 
-def endless(start: bytes, piece: bytes) -> Callable[[Peer], object]:
+def endless(start: bytes, piece: bytes) -> Script:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(start)
@@ -39,7 +34,7 @@ def endless(start: bytes, piece: bytes) -> Callable[[Peer], object]:
     return script
 
 
-def test_a_server_that_never_answers_is_given_up_at_the_first_byte_timeout(run: Run) -> None:
+def test_silent_server_ends_at_the_first_byte_timeout(run: Run) -> None:
     async def main() -> None:
         async with serve(silent) as web, client(first_byte_timeout=0.05) as made:
             with pytest.raises(FirstByteTimeout) as caught:
@@ -50,7 +45,7 @@ def test_a_server_that_never_answers_is_given_up_at_the_first_byte_timeout(run: 
     run(main())
 
 
-def test_the_total_timeout_holds_when_it_is_the_shorter_one(run: Run) -> None:
+def test_shorter_total_timeout_holds(run: Run) -> None:
     async def main() -> None:
         async with serve(silent) as web, client() as made:
             with pytest.raises(TotalTimeout):
@@ -60,7 +55,7 @@ def test_the_total_timeout_holds_when_it_is_the_shorter_one(run: Run) -> None:
     run(main())
 
 
-def test_a_dripping_server_is_cut_at_the_total_timeout_and_its_bytes_kept(run: Run) -> None:
+def test_dripping_body_is_cut_and_its_bytes_kept(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -78,12 +73,12 @@ def test_a_dripping_server_is_cut_at_the_total_timeout_and_its_bytes_kept(run: R
         assert partial.truncated == "time"
         assert partial.response_bytes == HEAD + partial.body
         assert set(partial.body) == {ord("x")}
-        assert 0.25 < partial.duration < 3
+        assert 0.25 < partial.times.duration < 3
 
     run(main())
 
 
-def test_a_head_that_drips_is_cut_at_the_total_timeout(run: Run) -> None:
+def test_dripping_head_ends_at_the_total_timeout(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -108,9 +103,9 @@ def test_a_head_that_drips_is_cut_at_the_total_timeout(run: Run) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3b9aca00\r\n",
     ],
 )
-def test_a_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes) -> None:
+def test_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes) -> None:
     async def main() -> None:
-        async with serve(endless(start, bytes(100_000))) as web, client() as made:  # type: ignore[arg-type]
+        async with serve(endless(start, bytes(100_000))) as web, client() as made:
             tracemalloc.start()
             try:
                 with pytest.raises(TooLarge) as caught:
@@ -141,7 +136,7 @@ def test_a_gigabyte_is_cut_at_the_cap_with_bounded_memory(run: Run, start: bytes
 )
 def test_framing_without_end_is_cut(run: Run, start: bytes, piece: bytes) -> None:
     async def main() -> None:
-        async with serve(endless(start, piece)) as web, client() as made:  # type: ignore[arg-type]
+        async with serve(endless(start, piece)) as web, client() as made:
             with pytest.raises(ProtocolBroken):
                 await fetch(made, web.url)
             await web.gone.wait()
@@ -195,7 +190,7 @@ def test_a_reset_instead_of_an_answer_is_a_lost_connection(run: Run) -> None:
     run(main())
 
 
-def test_a_port_that_accepts_nobody_is_given_up_at_the_connect_timeout(run: Run) -> None:
+def test_port_that_accepts_nobody_ends_at_the_connect_timeout(run: Run) -> None:
     async def main() -> None:
         with socket.socket() as full:
             full.bind(("127.0.0.1", 0))

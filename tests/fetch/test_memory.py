@@ -1,4 +1,4 @@
-"""The account of bytes in memory: who waits, who goes on, and that somebody always does."""
+"""The account of bytes in memory: which fetches wait, which go on, and that one always does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import LocalExhausted
-from krowlspider.fetch.memory import READ, SMALL, Held, Memory
+from krowlspider.fetch.memory import READ, SMALL, FetchMemory, Memory
 from tests.fetch.web import client, serve
 
 if TYPE_CHECKING:
@@ -23,24 +23,24 @@ LIMIT = 16 * MB
 
 
 class Transfer:
-    """Something that holds memory, and asks before it holds more."""
+    """A fetch that asks before it takes more memory."""
 
     def __init__(self, memory: Memory):
-        self.held = Held(memory)
+        self.page = FetchMemory(memory)
         self.goes_on = True
 
     def receive(self, size: int) -> None:
         assert self.goes_on
-        self.held.receive(size)
-        if self.held.must_wait():
+        self.page.receive(size)
+        if self.page.must_wait():
             self.goes_on = False
-            self.held.wait(READ, self._go_on)
+            self.page.wait(READ, self._go_on)
 
     def _go_on(self) -> None:
         self.goes_on = True
 
 
-def test_over_the_line_large_bodies_wait_but_the_first() -> None:
+def test_large_bodies_but_the_first_wait_over_the_line() -> None:
     memory = Memory(LIMIT)
     one, two, three = (Transfer(memory) for _ in range(3))
     one.receive(4 * MB)
@@ -52,10 +52,10 @@ def test_over_the_line_large_bodies_wait_but_the_first() -> None:
     assert [each.goes_on for each in (one, two, three)] == [False, True, False]
     assert memory.waits == 3
     # The page of the one that went on is over: there is room for all.
-    two.held.over()
+    two.page.release()
     assert one.goes_on
     assert three.goes_on
-    assert memory.held == 2 * (4 * MB + 1 + MB)
+    assert memory.used == 2 * (4 * MB + 1 + MB)
 
 
 def test_small_bodies_never_wait() -> None:
@@ -69,9 +69,9 @@ def test_small_bodies_never_wait() -> None:
     assert not small.goes_on
 
 
-def test_no_request_begins_over_the_limit_and_room_is_told_once() -> None:
-    told: list[None] = []
-    memory = Memory(LIMIT, on_room=lambda: told.append(None))
+def test_no_request_begins_over_the_limit() -> None:
+    calls: list[None] = []
+    memory = Memory(LIMIT, on_room=lambda: calls.append(None))
     memory.grow(LIMIT)
     assert memory.admits()
     memory.grow(1)
@@ -81,22 +81,22 @@ def test_no_request_begins_over_the_limit_and_room_is_told_once() -> None:
     assert memory.keeps_out
     memory.shrink(1)
     memory.shrink(1)
-    assert len(told) == 1
+    assert len(calls) == 1
     assert memory.admits()
     assert not memory.keeps_out
 
 
-def test_what_has_ended_waits_no_more_and_holds_nothing() -> None:
+def test_ended_fetch_waits_no_more_and_holds_nothing() -> None:
     memory = Memory(LIMIT)
     first, second = Transfer(memory), Transfer(memory)
     first.receive(LIMIT)
     second.receive(MB)
     assert not second.goes_on
-    second.held.leave()
-    second.held.over()
-    first.held.over()
+    second.page.stop_waiting()
+    second.page.release()
+    first.page.release()
     assert not second.goes_on
-    assert memory.held == 0
+    assert memory.used == 0
 
 
 def test_without_a_limit_nobody_waits() -> None:
@@ -113,7 +113,8 @@ def test_without_a_limit_nobody_waits() -> None:
     )
 )
 def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) -> None:
-    """Each step is of one transfer; at the end each that goes on ends, until there is none."""
+    """Each step is one transfer's. At the end, those that go on end one after another until none is
+    left."""
     memory = Memory(LIMIT)
     transfers = [Transfer(memory) for _ in range(10)]
     for number, size in steps:
@@ -123,9 +124,9 @@ def test_all_transfers_end_whatever_their_order(steps: list[tuple[int, int]]) ->
     while left:
         going = [each for each in left if each.goes_on]
         assert going, "nobody can go on"
-        going[0].held.over()
+        going[0].page.release()
         left.remove(going[0])
-    assert memory.held == 0
+    assert memory.used == 0
 
 
 # --- on sockets ---
@@ -143,11 +144,8 @@ FRAMINGS = {
 
 @pytest.mark.parametrize("framing", FRAMINGS)
 @pytest.mark.parametrize("secure", [False, True])
-def test_bodies_wait_in_their_sockets_and_all_come_whole(
-    run: Run, framing: str, secure: bool
-) -> None:
-    """Twelve of 4 MB, held twice, where 16 MB may be held. Each is over when the next turn of the
-    loop has seen it."""
+def test_bodies_wait_in_their_sockets_and_are_whole(run: Run, framing: str, secure: bool) -> None:
+    """Twelve of 4 MB count twice; 16 MB are allowed. Each ends in the turn after it was read."""
 
     async def main() -> None:
         async def script(peer: Peer) -> None:
@@ -163,26 +161,26 @@ def test_bodies_wait_in_their_sockets_and_all_come_whole(
 
         async def one(url: str) -> None:
             nonlocal most
-            held = Held(memory)
+            page = FetchMemory(memory)
             exchange = await made.fetch(
-                url, "GET", [], b"", timeout=15, max_size=10 * MB, held=held
+                url, "GET", [], b"", timeout=15, max_size=10 * MB, memory=page
             )
-            most = max(most, memory.held)
+            most = max(most, memory.used)
             assert exchange.body == BODY
-            held.over()
+            page.release()
 
         async with serve(script, tls=context) as web, client() as made:
             url = web.url.replace("http:", "https:") if secure else web.url
             await asyncio.gather(*(one(url) for _ in range(12)))
         assert memory.waits > 0
-        assert memory.held == 0
+        assert memory.used == 0
         # One body goes on over the line, and each of the others by one read of 256 kB.
         assert most < LIMIT + 2 * len(BODY) + 12 * READ
 
     run(main())
 
 
-def test_a_body_that_waits_to_its_time_out_is_not_its_hosts_fault(run: Run) -> None:
+def test_body_that_waits_to_its_timeout_is_a_local_failure(run: Run) -> None:
     async def main() -> None:
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -190,33 +188,35 @@ def test_a_body_that_waits_to_its_time_out_is_not_its_hosts_fault(run: Run) -> N
             await peer.gone()
 
         memory = Memory(LIMIT)
-        first = Held(memory)
+        first = FetchMemory(memory)
         first.receive(LIMIT)
         first.wait(READ, lambda: None)
         async with serve(script) as web, client() as made:
-            held = Held(memory)
+            page = FetchMemory(memory)
             with pytest.raises(LocalExhausted, match="memory") as caught:
-                await made.fetch(web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, held=held)
+                await made.fetch(
+                    web.url, "GET", [], b"", timeout=0.3, max_size=10 * MB, memory=page
+                )
         assert caught.value.exchange is not None
         assert caught.value.exchange.truncated == "time"
-        held.over()
-        first.over()
-        assert memory.held == 0
+        page.release()
+        first.release()
+        assert memory.used == 0
 
     run(main())
 
 
-def test_a_wait_excuses_what_came_since_the_last_look_alone() -> None:
-    """A host that sends slowly later on has no more excuse than others."""
+def test_has_waited_covers_the_time_since_the_last_call() -> None:
+    """So an earlier wait does not excuse a host that sends slowly later."""
     memory = Memory(8 * SMALL)
     memory.grow(8 * SMALL)
-    running, held = Held(memory), Held(memory)
+    running, page = FetchMemory(memory), FetchMemory(memory)
     running.wait(READ, lambda: None)
     went_on: list[bool] = []
-    held.wait(READ, lambda: went_on.append(True))
-    assert held.has_waited()
-    assert held.has_waited(), "it still waits"
+    page.wait(READ, lambda: went_on.append(True))
+    assert page.has_waited()
+    assert page.has_waited(), "it still waits"
     memory.shrink(8 * SMALL)
     assert went_on == [True]
-    assert held.has_waited()
-    assert not held.has_waited()
+    assert page.has_waited()
+    assert not page.has_waited()

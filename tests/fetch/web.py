@@ -1,4 +1,5 @@
-"""A real server on 127.0.0.1 that plays a script of raw bytes, and a client that may talk to it."""
+"""A real server on 127.0.0.1 that plays a script of raw bytes, and a client that may connect to
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Peer:
         self._writer = writer
 
     async def request(self) -> bytes:
-        """The next request, its body included. Raises IncompleteReadError when the client is gone."""
+        """Return the next request with its body. Raises IncompleteReadError at the client's end."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         for line in head.lower().split(b"\r\n"):
             if line.startswith(b"content-length:"):
@@ -37,7 +38,7 @@ class Peer:
         return head
 
     async def some(self) -> bytes:
-        """What has come. Raises IncompleteReadError when the client is gone."""
+        """Return the received data. Raises IncompleteReadError at the client's end."""
         if data := await self._reader.read(65_536):
             return data
         raise asyncio.IncompleteReadError(b"", None)
@@ -55,7 +56,7 @@ class Peer:
         self._writer.close()
 
     def end(self) -> None:
-        """Say no more, and still hear."""
+        """Close this direction only."""
         self._writer.write_eof()
 
     def reset(self) -> None:
@@ -71,7 +72,7 @@ Script = Callable[[Peer], Awaitable[None]]
 
 
 class Web:
-    """What the server has seen."""
+    """The requests and connections that the server has received."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -133,7 +134,8 @@ async def serve(
 
 
 def answering(*responses: bytes) -> Script:
-    """Answers each request on a connection with the next response, then waits for the client."""
+    """Return a script that answers each request with the next response, then waits for the
+    client."""
 
     async def script(peer: Peer) -> None:
         for response in responses:
@@ -145,7 +147,7 @@ def answering(*responses: bytes) -> Script:
 
 
 def closing(response: bytes) -> Script:
-    """Answers one request, and closes."""
+    """Return a script that answers one request, and closes."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -182,6 +184,11 @@ async def client(**changes: Any) -> AsyncIterator[Client]:
         await made.close()
         await resolver.close()
         clock.stop()
+
+
+def is_reused(exchange: Exchange) -> bool:
+    """Return whether the connection had served an earlier exchange."""
+    return exchange.times.dialled is None
 
 
 async def fetch(

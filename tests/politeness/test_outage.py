@@ -1,4 +1,4 @@
-"""Many hosts failing at once: whose fault it is, and what follows."""
+"""Many hosts fail at once: whose fault it is, and what follows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from krowlspider.politeness.outage import (
     WINDOW,
     Fault,
     OutageWatch,
-    State,
     Verdict,
     block_of,
 )
@@ -51,13 +50,15 @@ def fail(
     now: float = 0.0,
     *,
     prefix: str = "h",
-    tells: bool = True,
+    is_evidence: bool = True,
     domain: str = "",
     block: str = "",
 ) -> list[Verdict]:
-    """As many hosts fail, each once."""
+    """Let this many hosts fail, each once."""
     return [
-        watch.failed(f"{prefix}{number}.test", kind, now, tells=tells, domain=domain, block=block)
+        watch.failed(
+            f"{prefix}{number}.test", kind, now, is_evidence=is_evidence, domain=domain, block=block
+        )
         for number in range(count)
     ]
 
@@ -65,7 +66,7 @@ def fail(
 def in_outage(now: float = 0.0) -> OutageWatch:
     watch = OutageWatch()
     fail(watch, HOSTS, now=now)
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
     return watch
 
 
@@ -76,40 +77,40 @@ def kinds_of_fetching(error: type[FetchError] = FetchError) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("fault", [NETWORK, RESOLVER])
-def test_every_kind_is_one_that_fetching_knows_and_of_one_sort_only(fault: Fault) -> None:
+def test_every_kind_is_of_a_fetch_error_and_of_one_sort(fault: Fault) -> None:
     every = [*fault.suspect, *fault.certain, *fault.refuted_by]
     assert set(every) <= set(kinds_of_fetching())
     assert len(every) == len(set(every))
 
 
 @pytest.mark.parametrize("kind", SUSPECT)
-def test_an_outage_begins_when_so_many_hosts_fail_and_none_answers(kind: str) -> None:
+def test_outage_begins_when_many_hosts_fail_and_none_answers(kind: str) -> None:
     watch = OutageWatch()
     assert fail(watch, HOSTS, kind) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
 
 
-def test_fewer_hosts_suffice_for_what_no_host_can_cause() -> None:
+def test_fewer_hosts_suffice_for_certain_failures() -> None:
     verdicts = fail(OutageWatch(), HOSTS_CERTAIN, "network_down")
     assert verdicts == [Verdict.COUNT] * (HOSTS_CERTAIN - 1) + [Verdict.BEGIN]
 
 
-def test_one_failure_suffices_when_no_name_server_is_there() -> None:
+def test_one_failure_suffices_without_name_servers() -> None:
     assert fail(OutageWatch(), 1, "dns_down") == [Verdict.BEGIN]
 
 
-def test_hosts_that_were_dead_before_prove_nothing_and_are_forgiven_with_the_others() -> None:
+def test_dead_hosts_prove_nothing_and_are_forgiven() -> None:
     watch = OutageWatch()
     for number in range(3 * HOSTS):
-        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, tells=False)
+        verdict = watch.failed(f"old{number}.test", "connect_timeout", 0.0, is_evidence=False)
         assert verdict is Verdict.COUNT
     assert fail(watch, HOSTS, "connect_timeout")[-1] is Verdict.BEGIN
     assert watch.struck["old0.test"] == 1
 
 
 @pytest.mark.parametrize("common", [{"domain": "evil.test"}, {"block": "203.0.113.0/24"}])
-def test_hosts_of_one_owner_are_no_outage_however_many(common: dict[str, str]) -> None:
-    """The subdomains of a domain, or the domains of an address block, that answered before."""
+def test_hosts_of_one_owner_are_no_outage(common: dict[str, str]) -> None:
+    """Subdomains of one domain, or domains in one address block, that answered before."""
     watch = OutageWatch()
     assert set(fail(watch, 10 * HOSTS, **common)) == {Verdict.COUNT}
     # With all of them there is one owner more than those.
@@ -129,17 +130,18 @@ def test_many_blocks_of_one_domain_are_no_outage() -> None:
         assert verdict is Verdict.COUNT
 
 
-def test_what_proves_nothing_does_not_displace_what_does() -> None:
-    """A page of links to hosts that do not answer, while our own network goes."""
+def test_other_failures_do_not_displace_evidence() -> None:
+    """A page links to hosts that do not answer, while our own network fails."""
     watch = OutageWatch()
     fail(watch, HOSTS - 1)
-    assert set(fail(watch, 3 * NOTED, prefix="dead", tells=False)) == {Verdict.COUNT}
+    assert set(fail(watch, 3 * NOTED, prefix="dead", is_evidence=False)) == {Verdict.COUNT}
     assert len(watch) == NOTED
     assert fail(watch, 1, prefix="last") == [Verdict.BEGIN]
 
 
-def test_hosts_that_fail_at_one_moment_just_after_an_answer_are_no_outage() -> None:
-    """Requests that were left hanging together end together, between two answers of others."""
+def test_failures_just_after_an_answer_are_no_outage() -> None:
+    """Requests that one owner leaves unanswered time out together, between two answers of
+    others."""
     watch = OutageWatch()
     watch.succeeded(100.0)
     assert set(fail(watch, 2 * HOSTS, now=100.0 + QUIET - 0.1)) == {Verdict.COUNT}
@@ -156,25 +158,25 @@ def test_hosts_that_fail_at_one_moment_just_after_an_answer_are_no_outage() -> N
         ("fd00::1", ""),
     ],
 )
-def test_a_public_address_has_a_block_and_one_of_an_intranet_none(address: str, block: str) -> None:
+def test_only_a_public_address_has_a_block(address: str, block: str) -> None:
     assert block_of(address) == block
 
 
-def test_an_outage_that_is_given_up_is_over_and_takes_as_many_failures_to_begin_again() -> None:
+def test_outage_given_up_is_over_and_the_count_begins_anew() -> None:
     watch = in_outage()
     watch.give_up()
-    assert watch.state is State.UP
+    assert not watch.is_out
     assert watch.open(0.0)
     assert fail(watch, HOSTS) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_what_is_a_hosts_own_doing_neither_makes_an_outage_nor_ends_one(kind: str) -> None:
+def test_failures_of_a_host_alone_do_not_count(kind: str) -> None:
     watch = OutageWatch()
     assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
     watch = in_outage()
     assert set(fail(watch, 10 * HOSTS, kind)) == {Verdict.COUNT}
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
 
 
 def test_one_host_that_fails_for_ever_is_no_outage() -> None:
@@ -197,7 +199,7 @@ def test_failures_just_within_the_window_do() -> None:
 
 
 @pytest.mark.parametrize("kind", [None, *sorted(NETWORK.refuted_by)])
-def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_anew(
+def test_reached_host_starts_the_count_anew(
     kind: str | None,
 ) -> None:
     watch = OutageWatch()
@@ -210,17 +212,17 @@ def test_an_answer_or_what_only_a_host_that_was_reached_can_do_starts_the_count_
 
 
 @pytest.mark.parametrize("kind", sorted(NETWORK.refuted_by))
-def test_a_host_that_was_reached_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
+def test_reached_host_ends_an_outage_and_keeps_its_strike(kind: str) -> None:
     watch = in_outage()
     assert watch.failed("a.test", kind, 1.0) is Verdict.END
-    assert watch.state is State.UP
+    assert not watch.is_out
 
 
 def test_the_first_answer_ends_an_outage() -> None:
     watch = in_outage()
     assert not watch.open(1.0)
     assert watch.succeeded(0.0)
-    assert watch.state is State.UP
+    assert not watch.is_out
     assert watch.open(1.0)
     assert not watch.succeeded(0.0)
 
@@ -245,9 +247,7 @@ def test_without_an_outage_everything_goes_out() -> None:
         watch.sent(5.0)
 
 
-def test_strikes_counted_before_an_outage_was_noticed_are_told_and_the_last_is_not_among_them() -> (
-    None
-):
+def test_struck_has_the_failures_counted_before() -> None:
     watch = OutageWatch()
     fail(watch, HOSTS - 2)
     fail(watch, 2)
@@ -256,7 +256,7 @@ def test_strikes_counted_before_an_outage_was_noticed_are_told_and_the_last_is_n
     assert watch.struck == struck | {"h0.test": 2, "h1.test": 2, "late0.test": 1}
 
 
-def test_strikes_of_the_host_that_brought_the_outage_are_told_but_for_the_one_forgiven() -> None:
+def test_struck_leaves_out_the_failure_that_is_forgiven() -> None:
     watch = OutageWatch()
     fail(watch, 2, "network_down")
     fail(watch, 1, "network_down")
@@ -293,11 +293,11 @@ def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
     late = 100.0 + PATIENCE
     assert watch.failed("b.test", "connect_timeout", late) is Verdict.COUNT
     assert watch.failed("b.test", "dns_down", late) is Verdict.FORGIVE
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
 
 
-def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
-    """They are struck one a probe, after a wait of minutes, until the last is parked."""
+def test_crawl_with_dead_hosts_alone_ends() -> None:
+    """Each probe counts against a host, after a wait of minutes, until the last host is parked."""
     watch, now, probes = OutageWatch(), 0.0, 0
     strikes = dict.fromkeys((f"dead{number}.test" for number in range(50)), 0)
     while left := [host for host, count in strikes.items() if count < 10]:
@@ -314,7 +314,7 @@ def test_a_crawl_of_which_only_dead_hosts_are_left_comes_to_its_end() -> None:
     assert now < PATIENCE + (len(strikes) * 10 + HOSTS) * PROBE_EVERY
 
 
-def test_the_watch_of_the_resolver_looks_at_nothing_else() -> None:
+def test_resolver_watch_ignores_other_failures() -> None:
     watch = OutageWatch(RESOLVER)
     assert set(fail(watch, 2 * HOSTS, "connect_timeout")) == {Verdict.COUNT}
     fail(watch, HOSTS - 1, "dns_timeout")
@@ -331,10 +331,10 @@ NUMBERS = st.integers(0, 200)
 @given(
     st.lists(st.lists(st.tuples(NUMBERS, KINDS, st.floats(0, 10)), max_size=HOSTS - 1), max_size=20)
 )
-def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses(
+def test_crawl_with_answers_never_pauses(
     runs: list[list[tuple[int, str, float]]],
 ) -> None:
-    """``runs``: what fails between two answers, fewer than an outage takes."""
+    """``runs`` are the failures between two answers, fewer than an outage takes."""
     watch, now = OutageWatch(), 0.0
     for run in runs:
         for number, kind, wait in run:
@@ -350,7 +350,7 @@ def test_however_many_hosts_are_dead_a_crawl_with_an_answer_between_never_pauses
     kinds=st.lists(st.sampled_from([*SUSPECT, *CERTAIN]), min_size=HOSTS, max_size=HOSTS),
     seconds=st.floats(0, WINDOW),
 )
-def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_the_first_answer(
+def test_crawl_pauses_when_all_fail_and_goes_on_with_an_answer(
     before: list[tuple[int, str]], kinds: list[str], seconds: float
 ) -> None:
     watch, now = OutageWatch(), 0.0
@@ -358,9 +358,9 @@ def test_when_all_fail_the_crawl_pauses_within_so_many_hosts_and_goes_on_with_th
         watch.failed(f"{number}.test", kind, now)
     for number, kind in enumerate(kinds):
         watch.failed(f"new{number}.test", kind, seconds * number / HOSTS)
-    assert watch.state is State.OUTAGE
+    assert watch.is_out
     assert watch.succeeded(seconds)
-    assert watch.state is State.UP
+    assert not watch.is_out
     assert watch.open(seconds)
 
 
@@ -377,13 +377,13 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.floats(0, 2 * WINDOW), EVENTS), max_size=200))
-def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
+def test_memory_is_bounded_and_verdicts_report_changes(
     events: list[tuple[float, tuple[str, int, str, bool]]],
 ) -> None:
     watch, now = OutageWatch(), 0.0
     for wait, (event, *values) in events:
         now += wait
-        before, verdict, ended = watch.state, None, False
+        before, verdict, ended = watch.is_out, None, False
         if event == "succeeded":
             ended = watch.succeeded(now)
         elif event == "sent":
@@ -392,11 +392,11 @@ def test_whatever_happens_memory_is_bounded_and_the_verdicts_tell_every_change(
             number, kind, _ = values
             verdict = watch.failed(f"{number}.test", kind, now)
             ended = verdict is Verdict.END
-        changes = {(State.UP, State.OUTAGE): (True, False), (State.OUTAGE, State.UP): (False, True)}
-        told = (verdict is Verdict.BEGIN, ended)
-        assert told == changes.get((before, watch.state), (False, False))
+        changes = {(False, True): (True, False), (True, False): (False, True)}
+        begun_or_ended = (verdict is Verdict.BEGIN, ended)
+        assert begun_or_ended == changes.get((before, watch.is_out), (False, False))
         assert len(watch) <= HOSTS
         assert len(watch.struck) <= HOSTS
         assert all(watch.struck.values())
-        assert watch.open(now) or watch.state is State.OUTAGE
+        assert watch.open(now) or watch.is_out
         assert watch.open(now + PROBE_EVERY)

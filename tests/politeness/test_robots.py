@@ -1,4 +1,5 @@
-"""What is read of a robots.txt, and its records on disk; test_robots_rules.py has what rules mean."""
+"""Reading of robots.txt, and its records on disk. The meaning of rules is in
+test_robots_rules.py."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def allowed(text: str | bytes, path: str) -> bool:
         (999, Ruling.RETRY),
     ],
 )
-def test_only_a_site_that_denies_having_rules_has_none(status: int, ruling: Ruling) -> None:
+def test_status_has_the_ruling_of_rfc_9309(status: int, ruling: Ruling) -> None:
     assert judge(status) is ruling
 
 
@@ -111,7 +112,7 @@ def test_a_crawl_delay_is_that_of_our_group() -> None:
     assert rules(text + "User-agent: krowlspider\nDisallow: /a").crawl_delay is None
 
 
-def test_sitemaps_are_those_of_all_groups_and_of_none() -> None:
+def test_sitemaps_belong_to_no_group() -> None:
     text = "Sitemap: https://a/1\nUser-agent: x\nDisallow: /\nsitemap:https://a/2 #\nSitemap:\n"
     assert rules(text).sitemaps == ["https://a/1", "https://a/2"]
 
@@ -128,17 +129,17 @@ def test_sitemaps_are_given_as_written() -> None:
 
 @pytest.mark.parametrize("blank", [b"\xa0", "\N{NO-BREAK SPACE} \x85".encode(), b"\t\v #"])
 def test_a_sitemap_line_of_blanks_names_none(blank: bytes) -> None:
-    """As a relative reference it would be the home page."""
+    """As a relative reference it would name the home page."""
     assert rules(b"Sitemap: " + blank).sitemaps == []
 
 
 def padded(size: int, last: bytes) -> bytes:
-    """A robots.txt of ``size`` bytes and ``last`` after them."""
+    """Return a robots.txt of ``size`` bytes, then ``last``."""
     head = b"User-agent: *\nDisallow: /a\n"
     return head + b"#" * (size - len(head) - 1) + b"\n" + last
 
 
-def test_what_is_past_500_kib_is_not_read() -> None:
+def test_bytes_past_500_kib_are_not_read() -> None:
     late = b"Disallow: /b\n"
     assert not allowed(padded(BODY_MAX - len(late), late), "/b")
     assert allowed(padded(BODY_MAX, late), "/b")

@@ -1,8 +1,7 @@
-"""The same answers as Google's own parser gives, but for the differences listed here.
+"""The same results as Google's own parser, except for the differences listed here.
 
-Its rules are what site owners test their robots.txt with. The URLs are in the spelling that it asks
-for, with escapes in upper case.
-"""
+Site owners test their robots.txt with its rules. The URLs are spelt as it requires, with escapes in
+upper case."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ def googles(body: bytes, path: str) -> bool:
 
 
 class Difference(NamedTuple):
-    """A robots.txt and a path, whether we may fetch it, which Google answers otherwise, and why."""
+    """A robots.txt and a path, whether we may fetch it although Google's result differs, and
+    why."""
 
     body: str | bytes
     path: str
@@ -49,7 +49,8 @@ DIFFERENCES = {
         EVERYONE + "Disallow: /%62%61%7A",
         "/baz",
         False,
-        "RFC 9309, section 2.2.2: they are unescaped before the comparison. Google compares them as they stand.",
+        "RFC 9309, section 2.2.2: they are unescaped before the comparison."
+        " Google compares them as they stand.",
     ),
     "escaped letters of a URL": Difference(
         EVERYONE + "Disallow: /baz", "/%62az", False, "The same."
@@ -77,7 +78,8 @@ DIFFERENCES = {
         EVERYONE + "Disallow: /a b",
         "/a%20b",
         False,
-        "RFC 9309, section 2.2.2: what a URL cannot have is escaped. Google escapes only what is not ASCII.",
+        "RFC 9309, section 2.2.2: characters that no URL has are escaped."
+        " Google escapes only those beyond ASCII.",
     ),
     "text in Latin-1": Difference(
         (EVERYONE + "Disallow: /\u00e9").encode("latin-1"),
@@ -104,8 +106,8 @@ DIFFERENCES = {
         EVERYONE + "Crawl-delay: 5\n\nUser-agent: BadBot\nDisallow: /",
         "/a",
         True,
-        "Google, which has no crawl delay, takes it for an unknown line, so that everyone shares the rules of BadBot."
-        " To who reads it the group is complete. RFC 9309, section 2.2.4, is with Google.",
+        "Google has no crawl delay and ignores the line, so everyone shares the rules of BadBot."
+        " For a reader the group is complete. RFC 9309, section 2.2.4, agrees with Google.",
     ),
     "a request rate": Difference(
         EVERYONE + "Request-rate: 1/5\n\nUser-agent: BadBot\nDisallow: /", "/a", True, "The same."
@@ -132,7 +134,8 @@ DIFFERENCES = {
         EVERYONE + "#\n" * 256_000 + "Disallow: /a",
         "/a",
         True,
-        "RFC 9309, section 2.5: at least 500 KiB are read. Google's parser leaves the cut to its caller.",
+        "RFC 9309, section 2.5: at least 500 KiB are read."
+        " Google's parser leaves the cut to its caller.",
     ),
 }
 
@@ -169,7 +172,7 @@ def test_the_table_of_rules_differs_where_it_is_explained(name: str) -> None:
     assert (googles(body, path) is not allowed) is (name in SHOWN)
 
 
-def test_what_the_table_shows_is_explained() -> None:
+def test_every_difference_in_the_table_is_explained() -> None:
     assert set(SHOWN) <= set(RULES)
     assert set(SHOWN.values()) <= set(DIFFERENCES)
 
@@ -219,12 +222,13 @@ UNKNOWN = st.sampled_from(
         *("User-agent", "x", ":", "Disallow / for all", "Disallow /a", "Allow\t/a", "Allow *"),
     ]
 )
+AGENT_NAMES = st.sampled_from(["User-agent", "user agent", "Useragents"])
 LINES = st.one_of(
-    st.builds("{}{}{}{}".format, st.sampled_from(["User-agent", "user agent", "Useragents"]), COLONS, AGENTS, ENDS),
+    st.builds("{}{}{}{}".format, AGENT_NAMES, COLONS, AGENTS, ENDS),
     st.builds("{}{}{}{}".format, RULE_NAMES, COLONS, PATTERNS, ENDS),
     st.builds("{}{}{}{}".format, RULE_NAMES, COLONS, PATTERNS, ENDS),
     st.builds("{}{}".format, st.sampled_from(["", "", " ", "\t"]), UNKNOWN),
-)  # fmt: skip
+)
 FILES = st.builds(
     lambda mark, agent, lines, end: (mark + end.join([f"User-agent: {agent}", *lines])).encode(),
     st.sampled_from(["", "", "\ufeff"]),
@@ -243,10 +247,10 @@ def test_generated_files_get_the_same_answers(body: bytes, paths: list[str]) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(FILES, PATTERNS.map(str.encode), st.data())
-def test_what_a_rule_says_of_itself_is_the_same(
+def test_rule_matches_its_own_text_in_both(
     body: bytes, pattern: bytes, data: st.DataObject
 ) -> None:
-    """Paths drawn at random match few of the longer patterns: this one is made from a pattern."""
+    """Random paths match few of the longer patterns, so this path is made from a pattern."""
     text = pattern.decode().removesuffix("$")
     assume(text.startswith("/"))
     path = text.replace("*", data.draw(st.sampled_from(["", "a", "/b", "%C3%A9"])))

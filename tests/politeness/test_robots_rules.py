@@ -1,4 +1,4 @@
-"""What rules mean: RFC 9309 by its sections, and the mistakes of those who write them."""
+"""The meaning of rules: RFC 9309 by its sections, and common mistakes of authors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reading a robots.txt is linear work in its bytes, and a verdict bounded work, whatever it
-says."""
+"""Reading a robots.txt takes time linear in its bytes, and a verdict takes bounded time, for any
+content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERDICT_MAX = 20.0
 
 
 def cpu(job: Callable[[], object]) -> float:
-    """Seconds of CPU that a call takes, the best of three."""
+    """Return the CPU seconds of a call, the best of three."""
     times = []
     for _ in range(3):
         start = time.thread_time()
@@ -38,7 +38,7 @@ def reading(body: bytes) -> float:
 
 
 def verdict(rules: RobotsRules, path: str) -> float:
-    """In ms."""
+    """Return the milliseconds of a verdict."""
     return 1000 * cpu(lambda: rules.allowed(f"https://example.com/{path}"[:2048]))
 
 
@@ -47,7 +47,7 @@ def repeated(unit: bytes, size: int) -> bytes:
 
 
 def numbered(unit: bytes, size: int, head: bytes = b"User-agent: *\n") -> bytes:
-    """Lines in which %d is a number, so that no two are the same."""
+    """Return lines in which %d is a number, so that no two are equal."""
     line = len(unit % 99_999)
     return (head + b"".join(unit % number for number in range(size // line + 1)))[:size]
 
@@ -122,8 +122,8 @@ def test_any_body_is_read_in_linear_time(parts: list[tuple[bytes, int]], times: 
 
 @pytest.mark.parametrize("length", [3, 4, 8, 16, 64, 128, 256, 512, 1024])
 @pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
-def test_texts_that_nearly_match_are_looked_for_in_bounded_time(length: int, place: float) -> None:
-    """What finds a text compares it at every place of the path, nearly to its end."""
+def test_texts_that_nearly_match_take_bounded_time(length: int, place: float) -> None:
+    """The search compares the text at every place of the path, nearly to its end."""
     at = int(place * (length - 1))
     near = b"a" * at + b"b" + b"a" * (length - at - 1)
     rules = RobotsRules.parse(numbered(b"allow:*%b*%%d\n" % near, BODY_MAX), AGENT)
@@ -150,8 +150,8 @@ def test_any_verdict_takes_bounded_time(
     assert verdict(rules, "".join(text * count for text, count in path)) < VERDICT_MAX
 
 
-def test_a_record_is_kept_and_read_again_in_linear_time() -> None:
-    """Of four characters by chance, the compression that is usual takes ten times as long."""
+def test_record_is_encoded_and_decoded_in_linear_time() -> None:
+    """On four random characters the usual compression level takes ten times as long."""
     body = bytes(random.Random(1).choices(b"abcd", k=BODY_MAX))
 
     def keep() -> None:

@@ -10,7 +10,7 @@ import json
 import shutil
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.table import CHECKERS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from krowlspider.archive.write.writer import _Order
     from tests.support.simulated_loop import Script
     from tests.support.simulated_web import SimulatedWeb
 
@@ -33,13 +34,13 @@ class _Writer(WarcWriter):
 
     at_work = 0
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, *, last: bool = False) -> None:
         self.at_work += len(self._waiting)
-        super()._hand_over()
+        super()._hand_over(last=last)
 
-    def _settle(self, outcomes: list[Callable[[], None]], size: int) -> None:
+    def _settle(self, outcomes: list[tuple[_Order, Any, Exception | None]]) -> None:
         self.at_work -= len(outcomes)
-        super()._settle(outcomes, size)
+        super()._settle(outcomes)
 
 
 class SimulatedJob(Job):

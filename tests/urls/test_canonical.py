@@ -41,7 +41,7 @@ QUERIES = st.lists(PARAMETERS, max_size=6).map("&".join)
         ("https://www.example.com//a/", "https://www.example.com//a/"),
     ],
 )
-def test_a_url_is_normalised_as_browsers_do_and_no_further(url: str, normal: str) -> None:
+def test_url_is_normalised_as_by_browsers(url: str, normal: str) -> None:
     assert normalise(url) == normal
 
 
@@ -64,7 +64,7 @@ def test_a_url_is_normalised_as_browsers_do_and_no_further(url: str, normal: str
         "http://exa\ud800mple.com/",
     ],
 )
-def test_what_is_no_plain_http_url_is_refused(url: str) -> None:
+def test_other_urls_are_refused(url: str) -> None:
     assert normalise(url) is None
 
 
@@ -91,7 +91,7 @@ def test_an_unreadable_base_gives_nothing() -> None:
     assert normalise("/a", "not a base") is None
 
 
-def test_hrefs_in_bulk_keep_their_order_and_lose_repeats_and_refused_ones() -> None:
+def test_hrefs_in_bulk_keep_order_and_lose_repeats() -> None:
     hrefs = ["z", "a", "mailto:x", "./z", "http://[bad", "a#1", "a#2", "b\ud800", "/", "a"]
     assert normalise_all(hrefs, "https://example.com/") == [
         "https://example.com/z",
@@ -106,7 +106,7 @@ def test_an_unreadable_base_of_hrefs_raises() -> None:
 
 
 @given(st.text() | st.text("ht:/?#@[].%\\a1 ").map("http:".__add__))
-def test_normalising_twice_changes_nothing_and_one_by_one_equals_in_bulk(text: str) -> None:
+def test_normalising_is_idempotent_and_equal_in_bulk(text: str) -> None:
     normal = normalise(text, BASE)
     assert normalise_all([text], BASE) == ([] if normal is None else [normal])
     if normal is not None:
@@ -150,9 +150,7 @@ def test_normalising_twice_changes_nothing_and_one_by_one_equals_in_bulk(text: s
         (f"https://h/a?id={MD5}", f"https://h/a?id={MD5}"),
     ],
 )
-def test_identity_ignores_tracking_session_ids_and_the_order_of_names_alone(
-    url: str, known_as: str
-) -> None:
+def test_identity_ignores_tracking_sessions_and_order(url: str, known_as: str) -> None:
     assert identity(url) == known_as
 
 
@@ -173,8 +171,8 @@ def test_identity_ignores_tracking_session_ids_and_the_order_of_names_alone(
         f"pages={MD5}",
     ],
 )
-def test_what_only_looks_like_a_session_id_chooses_the_page(parameter: str) -> None:
-    """A talk by its title, a GUID of a document, a file by its SHA-1 or SHA-256."""
+def test_similar_parameters_are_no_session_ids(parameter: str) -> None:
+    """For example a talk by its title, a document by its GUID, a file by its SHA-1 or SHA-256."""
     name, _, value = parameter.partition("=")
     other = f"{name}={value.translate(str.maketrans('0i', '1e'))}"
     assert other != parameter
@@ -183,7 +181,7 @@ def test_what_only_looks_like_a_session_id_chooses_the_page(parameter: str) -> N
 
 
 def by_name(query: str) -> dict[str, list[str]]:
-    """The parameters of a query that count, as a server could tell them apart."""
+    """Return the parameters of a query that a server can distinguish."""
     found: dict[str, list[str]] = {}
     for part in query.split("&"):
         name, _, value = part.partition("=")
@@ -197,7 +195,7 @@ def by_name(query: str) -> dict[str, list[str]]:
 @example("", "utm_source=1")
 @example("a=1&a=2", "a=2&a=1")
 @example("a&b", "b&a")
-def test_two_queries_are_one_exactly_when_no_server_could_tell_them_apart(a: str, b: str) -> None:
+def test_identities_are_equal_only_for_equal_queries(a: str, b: str) -> None:
     same = identity(f"https://h/?{a}") == identity(f"https://h/?{b}")
     assert same == (by_name(a) == by_name(b))
 
@@ -212,7 +210,7 @@ def test_identity_is_its_own_identity(path: str, query: str) -> None:
 
 
 @given(PATHS, QUERIES)
-def test_a_session_id_anywhere_makes_no_other_page(path: str, query: str) -> None:
+def test_session_id_anywhere_changes_no_identity(path: str, query: str) -> None:
     plain = identity(f"https://h/{path};v/x?{query}")
     assert identity(f"https://h/{path};jsessionid=7A;v/x?{query}") == plain
     assert identity(f"https://h/{path};v/x?{query}&sid={MD5}") == identity(

@@ -26,9 +26,7 @@ from krowlspider.urls.host import _SUFFIXES, authority_of, domain_of, host_of
         ("http://[::1]:8080/", "[::1]:8080", "http://[::1]:8080"),
     ],
 )
-def test_a_host_has_its_port_but_no_scheme_and_an_authority_has_both(
-    url: str, host: str, authority: str
-) -> None:
+def test_host_has_its_port_and_authority_its_scheme(url: str, host: str, authority: str) -> None:
     assert host_of(url) == host
     assert authority_of(url) == authority
 
@@ -37,7 +35,7 @@ def test_a_host_has_its_port_but_no_scheme_and_an_authority_has_both(
     "url",
     ["", "example.com", "example.com/", "ftp://example.com/", "https://example.com", "https:///x"],
 )
-def test_what_is_no_normalised_url_raises(url: str) -> None:
+def test_other_text_raises(url: str) -> None:
     with pytest.raises(ValueError, match="normalised"):
         host_of(url)
     with pytest.raises(ValueError, match="normalised"):
@@ -46,8 +44,8 @@ def test_what_is_no_normalised_url_raises(url: str) -> None:
 
 @given(st.text("ab.:[]1/?#@\\"))
 @example(".:1")
-def test_every_normalised_url_has_a_host_and_begins_with_its_authority(text: str) -> None:
-    """But for a root dot: a name with and without it is one host, and one robots.txt speaks for it."""
+def test_normalised_url_begins_with_its_authority(text: str) -> None:
+    """Except a root dot: a name with it and without it is one host with one robots.txt."""
     url = normalise(f"http://{text}")
     if url is not None:
         assert authority_of(url) == f"http://{host_of(url)}"
@@ -83,9 +81,7 @@ RULES = sorted(_SUFFIXES.tlds)
     st.one_of(st.sampled_from(RULES), st.sampled_from([rule for rule in RULES if rule[0] in "*!"])),
 )
 @settings(max_examples=500)
-def test_the_short_way_to_a_domain_leads_where_the_whole_list_does(
-    labels: list[str], rule: str
-) -> None:
+def test_fast_path_gives_the_domain_of_the_whole_list(labels: list[str], rule: str) -> None:
     host = ".".join([*labels, rule.replace("*.", "any.").lstrip("!")])
     found = _SUFFIXES.extract_str(host)
     assert domain_of(host) == (found.top_domain_under_public_suffix or host)
@@ -115,7 +111,7 @@ def test_an_address_or_a_name_without_registry_is_its_own_domain(host: str, doma
 
 
 def test_the_suffix_list_is_read_without_network_or_cache_folder() -> None:
-    """A fresh interpreter whose sockets and folders fail still finds domains."""
+    """A new interpreter whose sockets and folders fail still finds domains."""
     code = """
 import os, socket
 def refuse(*a, **k): raise OSError("refused")

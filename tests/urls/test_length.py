@@ -1,5 +1,5 @@
-"""References are refused by their length before they are parsed; no reference of an honest page
-is."""
+"""References are refused by their length before they are parsed; those of honest pages are not
+refused."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_two_thousand_marks_are_refused_in_a_millisecond() -> None:
     assert seconds(lambda: normalise(url)) < 0.001
 
 
-def test_costly_hosts_are_refused_in_seeds_messages_and_imports() -> None:
+def test_costly_hosts_are_refused_in_seeds_and_messages() -> None:
     url = f"http://{cjk(1500)}/"
 
     def refused() -> None:
@@ -160,22 +160,22 @@ def test_the_worst_hosts_of_ten_thousand_links_are_bounded(host: Callable[[int],
     assert seconds(lambda: normalise_all(hrefs, URL)) < LIMIT
 
 
-def test_what_a_page_names_too_long_is_counted_apart() -> None:
+def test_references_too_long_are_counted_apart() -> None:
     hrefs = ["/1", "mailto:x", "/" + "x" * REFERENCE_MAX, f"http://{cjk(300)}/", "/2"]
     page = read_page("".join(f'<a href="{href}">' for href in hrefs).encode(), URL, "utf-8")
     assert page.links == ["https://example.com/1", "https://example.com/2"]
     assert (page.refused, page.oversize) == (1, 2)
 
 
-def test_what_came_of_a_reference_may_be_read_again() -> None:
-    """Else a page that is tried again would be refused."""
+def test_url_of_a_parsed_reference_fits() -> None:
+    """Otherwise a retried page would be refused."""
     for host in (cjk(AUTHORITY_MAX), "x" * 5000, "㌖" * AUTHORITY_MAX):
         url = normalise(f"https://{host}/")
         assert url is not None
         assert normalise(url) == url
 
 
-def test_no_url_is_queued_that_would_not_be_read_again() -> None:
+def test_no_url_is_queued_that_does_not_fit() -> None:
     scope = Scope(
         max_depth=0, allow=(), deny=(), same_host=False, same_domain=False, max_url_length=0
     )

@@ -22,7 +22,7 @@ def test_a_host_is_a_name_and_maybe_a_port(host: str, name: str, port: int | Non
 
 
 def test_the_ports_that_browsers_block_are_blocked() -> None:
-    """All of the Fetch standard's table."""
+    """The whole table of the Fetch standard."""
     assert len(BLOCKED) == 83
     assert all(is_blocked(f"a.test:{port}") for port in BLOCKED)
     for host in ("a.test", "a.test:80", "a.test:443", "a.test:8080", "a.test:6379", "[::25]"):

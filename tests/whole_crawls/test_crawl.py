@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider import __version__
-from krowlspider.archive.index.lookup import read_record
+from krowlspider.archive.reading import read_record
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.folder import FolderSite, folder_oracle

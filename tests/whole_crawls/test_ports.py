@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from krowlspider.fetch.ports import PORTS_MAX
+from krowlspider.fetch.guard import PORTS_MAX
 from tests.cluster.servers import redis_server
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import AT_ONCE

@@ -11,31 +11,25 @@ digest of its entity, which its record omits: a revisit has that digest, and rea
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from krowlspider.archive.disk import sync_directory
-from krowlspider.archive.index.lookup import header, parse_record
+from krowlspider.archive.disk import write_durably
 from krowlspider.archive.index.surt import surt
-from krowlspider.archive.members import read_member
 from krowlspider.archive.payloads.digests import ALGORITHMS, digest
-from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.payloads.payload import header, payload_of
+from krowlspider.archive.reading import Advance, Location, Member, ignore, read_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from fastwarc.warc import WarcRecord
 
 WARC = ".warc.gz"
 INDEX = ".cdxj"
-_DRAFT = ".new"
 # The media type of a revisit in an index line.
 REVISIT = "warc/revisit"
 
@@ -46,7 +40,7 @@ _PARAMETERS = re.compile(r"[;\s]")
 _NOT_DIGIT = re.compile("[^0-9]")
 # The missing digits of a shortened date (WARC 1.1 allows "2026-01"): those of its earliest moment.
 _EARLIEST = "00000101000000"
-_OF_NOTHING = frozenset(digest(b"", algorithm) for algorithm in ALGORITHMS)
+_EMPTY_DIGESTS = frozenset(digest(b"", algorithm) for algorithm in ALGORITHMS)
 # A text as JSON; faster than encoding a whole object.
 _quoted = json.encoder.encode_basestring_ascii
 
@@ -71,63 +65,48 @@ class IndexLine:
     @property
     def is_bare(self) -> bool:
         """Return whether this is a 200 without payload, as to HEAD; no line holds the method."""
-        return self.status == "200" and self.digest in _OF_NOTHING
+        return self.status == "200" and self.digest in _EMPTY_DIGESTS
 
 
-def line(
-    *,
-    url: str,
-    date: str,
-    mime: str,
-    status: str,
-    digest: str,
-    length: int,
-    offset: int,
-    filename: str,
-) -> str:
-    """Return the line of a capture, with its line break.
+def line(place: Location, *, url: str, date: str, mime: str, status: str, digest: str) -> str:
+    """Return the line of the capture at ``place``, with its line break.
 
-    ``date`` is the WARC-Date. ``mime`` is the value of Content-Type, or REVISIT. ``length`` is the
-    bytes of the gzip member at ``offset``. An empty ``mime``, ``status`` or ``digest`` is omitted.
+    ``date`` is the WARC-Date. ``mime`` is the value of Content-Type, or REVISIT. An empty ``mime``,
+    ``status`` or ``digest`` is omitted.
     """
-    said = f'"url": {_quoted(url)}'
+    values = f'"url": {_quoted(url)}'
     if kind := _PARAMETERS.split(mime, maxsplit=1)[0].lower():
-        said += f', "mime": {_quoted(kind)}'
+        values += f', "mime": {_quoted(kind)}'
     if status:
-        said += f', "status": {_quoted(status)}'
+        values += f', "status": {_quoted(status)}'
     # The revisit of an answer 304 has no payload of its own to match, so it has no digest.
     if digest and (mime, status) != (REVISIT, "304"):
-        said += f', "digest": {_quoted(digest)}'
-    said += f', "length": "{length}", "offset": "{offset}", "filename": {_quoted(filename)}'
-    return f"{key_of(url)} {timestamp(date)} {{{said}}}\n"
+        values += f', "digest": {_quoted(digest)}'
+    file, offset, length = place
+    values += f', "length": "{length}", "offset": "{offset}", "filename": {_quoted(file)}'
+    return f"{key_of(url)} {timestamp(date)} {{{values}}}\n"
 
 
 def key_of(url: str) -> str:
-    """Return the `surt` key of ``url`` without blanks, because a blank ends the key in a line.
-
-    The `surt` of an invalid URL may hold blanks.
-    """
+    """Return the `surt` key of ``url``; a blank would end it in a line, so blanks are escaped."""
     return surt(url).replace(" ", "%20")
 
 
 def parse(line: bytes) -> IndexLine:
-    """Return the values of an index line, ours or another tool's.
-
-    :raises ValueError: it is not a line of an index
-    """
-    key, time, values = line.decode().split(" ", 2)
-    said = json.loads(values)
+    """Return the values of an index line, ours or another tool's. Raises ValueError."""
+    key, time, text = line.decode().split(" ", 2)
+    values = json.loads(text)
     try:
         return IndexLine(
             key=key,
             timestamp=time,
-            url=said["url"],
-            mime=said.get("mime", ""),
-            status=said.get("status", ""),
-            digest=said.get("digest", ""),
-            length=int(said["length"]),
-            offset=int(said["offset"]),
-            filename=said["filename"],
+            url=values["url"],
+            mime=values.get("mime", ""),
+            status=values.get("status", ""),
+            digest=values.get("digest", ""),
+            length=int(values["length"]),
+            offset=int(values["offset"]),
+            filename=values["filename"],
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a line of an index: {line[:200]!r}") from error
@@ -144,32 +123,25 @@ def index_path(warc: Path) -> Path:
     return warc.with_name(warc.name.removesuffix(WARC) + INDEX)
 
 
-def index_file(warc: Path, told: Callable[[int], object] | None = None) -> Iterator[str]:
+def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
     """Yield the index lines of a finished file, in the order of its records.
 
-    ``told`` is called with each member's length in bytes. One record at a time is in memory.
-
-    :raises RecordError: the file is broken
-    :raises OSError: the file cannot be read
+    ``advance`` is called with each member's length in bytes. Raises RecordError and OSError.
     """
     with warc.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        offset = 0
-        while offset < size:
-            content = BytesIO()
-            length = read_member(stream, offset, content.write)
-            record = parse_record(content.getvalue(), offset)
-            said = index_record(record, record.reader.read(), offset, length, warc.name)
-            if said is not None:
-                yield said
-            offset += length
-            if told is not None:
-                told(length)
+        for member in read_members(stream, advance):
+            if text := member_line(member, warc.name):
+                yield text
 
 
-def index_record(
-    record: WarcRecord, block: bytes, offset: int, length: int, filename: str
-) -> str | None:
+def member_line(member: Member, filename: str) -> str | None:
+    """Return what `record_line` returns for the record in a member. Raises RecordError."""
+    record = member.record()
+    place = Location(filename, member.offset, member.length)
+    return record_line(record, record.reader.read(), place)
+
+
+def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None:
     """Return the index line of a record with the block ``block``.
 
     None for a record of a kind that is not indexed, or without URL or date.
@@ -177,8 +149,8 @@ def index_record(
     fields = record.headers
     kind, content = fields.get("WARC-Type"), fields.get("Content-Type") or ""
     # Early versions of wget write the URL in angle brackets, one reading of WARC 1.0.
-    url, date = (fields.get("WARC-Target-URI") or "").strip("<>") or None, fields.get("WARC-Date")
-    if kind not in _INDEXED or url is None or date is None:
+    url, date = (fields.get("WARC-Target-URI") or "").strip("<>"), fields.get("WARC-Date")
+    if kind not in _INDEXED or not url or date is None:
         return None
     if kind in {"resource", "metadata"} and content == _ABOUT_RECORDS:
         return None
@@ -187,68 +159,23 @@ def index_record(
     mime = header(block, "Content-Type") if http else content
     claimed = fields.get("WARC-Payload-Digest")
     if claimed is None and kind != "revisit":
-        payload = payload_of(block) if http else block
-        claimed = digest(payload, _algorithm(fields.get("WARC-Block-Digest")))
+        # The payload gets a digest of the kind that the block has.
+        sha256 = (fields.get("WARC-Block-Digest") or "").startswith("sha256:")
+        claimed = digest(payload_of(block) if http else block, "sha256" if sha256 else "sha1")
     return line(
+        place,
         url=url,
         date=date,
         mime=REVISIT if kind == "revisit" else mime,
         status=status[1].decode() if status else "",
         digest=claimed or "",
-        length=length,
-        offset=offset,
-        filename=filename,
     )
 
 
-def _algorithm(block_digest: str | None) -> str:
-    """Return the algorithm of a record's digests; ``sha1`` without a block digest."""
-    return "sha256" if block_digest and block_digest.startswith("sha256:") else "sha1"
+def write_index(warc: Path, lines: Iterable[str]) -> None:
+    """Write the sorted ``lines`` durably as the index of the file whose final name is ``warc``.
 
-
-def write_index(warc: Path, lines: Iterable[str]) -> Path:
-    """Write the index of the file whose final name is ``warc`` durably, and return its path.
-
-    ``lines`` must be sorted.
-
-    :raises OSError: it could not be written durably; an earlier index or the whole new one stands
+    :raises OSError: it was not written; an earlier index or the whole new one stands
     """
-    path = index_path(warc)
-    with written_durably(path) as file:
+    with write_durably(index_path(warc)) as file:
         file.writelines(each.encode() for each in lines)
-    return path
-
-
-@contextmanager
-def written_durably(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file to write; on exit its content and its name, ``path``, are durable.
-
-    Before that ``path`` is unchanged, so it never holds half a file.
-
-    :raises OSError: the file or its name could not be made durable
-    """
-    # Two processes may write the same file: each has its own draft.
-    draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
-    try:
-        with draft.open("wb") as file:
-            # Locked until it has its name: an unlocked draft is that of a dead process.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def remove_drafts(directory: Path) -> None:
-    """Remove the drafts of indexes that dead processes left; those of living processes stay.
-
-    Raises OSError.
-    """
-    for draft in directory.glob(f"*{INDEX}.*{_DRAFT}"):
-        with suppress(FileNotFoundError, BlockingIOError), draft.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            draft.unlink()

@@ -1,71 +1,93 @@
-"""Read one record at a given offset, and a header of its HTTP message."""
+"""Find the captures of a URL in sorted indexes, and the original of a revisit."""
 
 from __future__ import annotations
 
-import re
-from io import BytesIO
+import os
+from bisect import bisect_left
+from itertools import takewhile
 from typing import TYPE_CHECKING, BinaryIO
 
-from fastwarc.warc import ArchiveIterator
-
-from krowlspider.archive.errors import RecordError
-from krowlspider.archive.members import read_member
+from krowlspider.archive.index.cdxj import REVISIT, key_of, timestamp
+from krowlspider.archive.index.indexes import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from fastwarc.warc import WarcRecord
+    from krowlspider.archive.index.cdxj import IndexLine
 
-_RECORD_END = b"\r\n\r\n"
-_HEAD_END = re.compile(rb"\n\r?\n")
-_FOLD = re.compile(rb"\r?\n[ \t]+")
+# Sorts after every line, because lines are ASCII.
+_AFTER_ALL = b"\xff"
 
 
-def read_record(path: Path, offset: int) -> tuple[dict[str, str], bytes]:
-    """Return the WARC fields and the block of the record at ``offset``.
+def captures_of(indexes: Iterable[Path], url: str) -> list[IndexLine]:
+    """Return the captures whose URL has the key of ``url``, oldest first."""
+    key = key_of(url)
+    found = (line for index in indexes for line in lines_with(index, f"{key} "))
+    return sorted(found, key=lambda line: (line.timestamp, line.filename, line.offset))
 
-    The names of the fields are spelt as in the record.
 
-    :raises RecordError: no whole record begins there
-    :raises OSError: the file cannot be read
+def lines_with(index: Path, beginning: str) -> Iterator[IndexLine]:
+    """Yield the lines of a sorted index that start with ``beginning``, found by binary search.
+
+    :raises ArchiveError: one of these lines is broken
+    :raises OSError: the index cannot be read
     """
-    with path.open("rb") as stream:
-        return record_at(stream, offset)
+    wanted = beginning.encode()
+    with index.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        first = bisect_left(range(size), wanted, key=lambda at: _line_from(file, at))
+        _seek_line(file, first)
+        yield from parsed(index, takewhile(lambda line: line.startswith(wanted), file))
 
 
-def record_at(stream: BinaryIO, offset: int) -> tuple[dict[str, str], bytes]:
-    """Return and raise the same as `read_record`, for an open file."""
-    content = BytesIO()
-    read_member(stream, offset, content.write)
-    record = parse_record(content.getvalue(), offset)
-    return record.headers.to_dict(), record.reader.read()
+def _line_from(file: BinaryIO, offset: int) -> bytes:
+    _seek_line(file, offset)
+    return file.readline() or _AFTER_ALL
 
 
-def parse_record(content: bytes, offset: int) -> WarcRecord:
-    """Return the one record in ``content``, the member at ``offset``; its block is not read yet.
+def _seek_line(file: BinaryIO, offset: int) -> None:
+    """Go to the first line that begins at ``offset`` or after it."""
+    file.seek(max(offset - 1, 0))
+    if offset:
+        file.readline()
 
-    fastwarc accepts any bytes after a block, so they are checked here.
 
-    :raises RecordError: the member is not exactly one record
+def original_of(
+    indexes: Iterable[Path], revisit: IndexLine, fields: Mapping[str, str]
+) -> IndexLine | None:
+    """Return the capture that holds a revisit's payload; None if it is not in the indexes.
+
+    ``fields`` are those of the revisit's record. Dates in indexes are in whole seconds, so the
+    digest selects among captures of one second. A revisit for an answer 304 names no original. It
+    stands for the last response with status 200 not after it, if possible one with a payload: an
+    answer to GET, not to HEAD.
     """
-    try:
-        record = next(iter(ArchiveIterator(BytesIO(content), parse_http=False)), None)
-    except OSError as error:
-        raise RecordError(offset, f"not a WARC record: {error}") from error
-    if record is None:
-        raise RecordError(offset, "the member is empty")
-    block = content.find(_RECORD_END) + len(_RECORD_END)
-    if content[block + record.content_length :] != _RECORD_END:
-        raise RecordError(offset, f"Content-Length {record.content_length} does not fit the block")
-    return record
+    target, date = fields.get("WARC-Refers-To-Target-URI"), fields.get("WARC-Refers-To-Date")
+    found = [line for line in captures_of(indexes, target or revisit.url) if line.mime != REVISIT]
+    if target:
+        found = [
+            line
+            for line in found
+            if (not date or line.timestamp == timestamp(date))
+            and may_be_same(line.digest, revisit.digest)
+        ]
+        # Prefer an equal digest to a missing one, then the same URL to another with the same key.
+        return max(
+            found,
+            key=lambda line: (line.digest == revisit.digest, line.url == target),
+            default=None,
+        )
+    before = [
+        line
+        for line in found
+        if (line.url, line.status) == (revisit.url, "200") and line.timestamp <= revisit.timestamp
+    ]
+    return max(before, key=lambda line: (not line.is_bare, line.timestamp), default=None)
 
 
-def header(message: bytes, name: str) -> str:
-    """Return the value of the first header ``name`` in an HTTP message, folds undone.
-
-    Empty without such a header.
-    """
-    end = _HEAD_END.search(message)
-    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
-    found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
-    return _FOLD.sub(b" ", found[1]).strip().decode("latin-1") if found else ""
+def may_be_same(one: str, other: str) -> bool:
+    """Return whether two payloads may be equal: only digests of one algorithm disprove it."""
+    if not one or not other or one.partition(":")[0] != other.partition(":")[0]:
+        return True
+    return one == other

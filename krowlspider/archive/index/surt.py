@@ -67,10 +67,7 @@ def surt(url: str) -> str:
 
 
 def _key(url: bytes) -> str:
-    """Return the key of any URL.
-
-    :raises ValueError: the port is invalid
-    """
+    """Return the key of any URL. Raises ValueError for an invalid port."""
     url = _LINE_BREAK.sub(b"", url.strip())
     if not url:
         return "-"
@@ -98,10 +95,7 @@ def _key(url: bytes) -> str:
 
 
 def _name_and_port(authority: bytes) -> tuple[bytes, int]:
-    """Return the name and the port of a host; 0 without a port.
-
-    :raises ValueError: the port is not a number up to 65535
-    """
+    """Return the name and the port of a host; 0 without a port. Raises ValueError."""
     name = authority.rstrip(b":").rpartition(b"@")[2]
     before, bracket, inside = name.partition(b"[")
     if bracket:
@@ -147,10 +141,7 @@ def _reversed(host: str) -> str:
 
 
 def _normal_path(path: bytes) -> bytes:
-    """Return the path with "." and ".." resolved and single slashes.
-
-    A ".." without a segment before it stays.
-    """
+    """Return the path with "." and ".." resolved and single slashes; a leading ".." stays."""
     kept: list[bytes] = []
     for segment in path.split(b"/")[1:]:
         if segment == b".." and kept:

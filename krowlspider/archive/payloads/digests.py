@@ -6,7 +6,7 @@ import hashlib
 from base64 import b32encode
 
 ALGORITHMS = ("sha1", "sha256")
-# Two letters for each ten bits: faster than `b32encode`.
+# Two letters for each ten bits: faster than `b32encode`, for the four digests of each page.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
 
@@ -18,13 +18,9 @@ def raw_digest(content: bytes, algorithm: str) -> bytes:
 
 
 def label(raw: bytes, algorithm: str) -> str:
-    """Return the value of a WARC field for the digest ``raw``.
-
-    It is ``sha1:`` and 32 letters, or ``sha256:`` and 56 characters, padded by RFC 4648.
-    """
+    """Return the value of a WARC field for the 20 or 32 bytes ``raw``."""
     if len(raw) != 20:
         return f"{algorithm}:{b32encode(raw).decode()}"
-    # Written out, because a loop is slower.
     of, n = _PAIRS, int.from_bytes(raw)
     return (
         f"{algorithm}:"
@@ -36,14 +32,10 @@ def label(raw: bytes, algorithm: str) -> str:
 
 
 def digest(content: bytes, algorithm: str = "sha1") -> str:
-    """Return the labelled digest of ``content``."""
     return label(raw_digest(content, algorithm), algorithm)
 
 
 def has_digest(content: bytes, claimed: str) -> bool:
-    """Return whether ``claimed`` is the labelled digest of ``content``.
-
-    False for an algorithm that is not in ALGORITHMS.
-    """
+    """Return whether ``claimed`` is the labelled digest of ``content``, by one of ALGORITHMS."""
     algorithm = claimed.partition(":")[0]
     return algorithm in ALGORITHMS and claimed == digest(content, algorithm)

@@ -42,11 +42,16 @@ def without_head(message: bytes) -> bytes:
     return message[end.end() :] if end is not None else b""
 
 
-def is_plain(message: bytes, payload: bytes) -> bool:
-    """Return whether every reader finds this payload in the message.
+def header(message: bytes, name: str) -> str:
+    """Return the value of the first header ``name``, folds undone; empty without such a header."""
+    end = _HEAD_END.search(message)
+    field = rb"\n%b[ \t]*:((?:[^\r\n]|\r?\n[ \t]|\r(?!\n))*)" % re.escape(name.encode())
+    found = re.compile(field, re.IGNORECASE).search(message, 0, end.end() if end else len(message))
+    return _FOLD.sub(b" ", found[1]).strip().decode("latin-1") if found else ""
 
-    That needs a regular head and no transfer coding.
-    """
+
+def is_plain(message: bytes, payload: bytes) -> bool:
+    """Return whether every reader finds this payload: behind a regular head, without coding."""
     end = message.find(b"\r\n\r\n")
     return (
         end != -1
@@ -54,23 +59,6 @@ def is_plain(message: bytes, payload: bytes) -> bool:
         and len(message) == end + 4 + len(payload)
         and message.endswith(payload)
     )
-
-
-class _Codings:
-    """Collects the transfer codings of a head, in order; httptools calls `on_header`."""
-
-    __slots__ = ("blank", "found")
-
-    def __init__(self) -> None:
-        self.found: list[bytes] = []
-        # Whether a blank stood before a colon: the parser accepts that, the fetcher refuses it.
-        self.blank = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.blank |= name.endswith(b" ")
-        if name.lower() == b"transfer-encoding":
-            # Empty elements of a list are ignored (RFC 9110, 5.6.1).
-            self.found += [coding for part in value.lower().split(b",") if (coding := part.strip())]
 
 
 def _is_chunked(head: bytes) -> bool:
@@ -81,11 +69,23 @@ def _is_chunked(head: bytes) -> bool:
     return codings[-1:] == [b"chunked"]
 
 
-def _parsed(head: bytes) -> list[bytes] | None:
-    """Return the codings that the fetcher's parser finds; None if it refuses the head.
+class _Codings:
+    """Collects the transfer codings of a head, in order; httptools calls `on_header`."""
 
-    It refuses the head of every request.
-    """
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+        # Whether a blank stood before a colon: the parser accepts that, the fetcher refuses it.
+        self.blank = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.blank |= name.endswith(b" ")
+        if name.lower() == b"transfer-encoding":
+            # Empty elements of a list are ignored (RFC 9110, 5.6.1).
+            self.found += filter(None, map(bytes.strip, value.lower().split(b",")))
+
+
+def _parsed(head: bytes) -> list[bytes] | None:
+    """Return the codings that the fetcher's parser finds; None for a head that it refuses."""
     codings = _Codings()
     parser = HttpResponseParser(codings)
     # The fetcher's own leniencies, so that both refuse the same heads.

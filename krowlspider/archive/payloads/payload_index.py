@@ -17,18 +17,15 @@ import plyvel
 from krowlspider.errors import error_text, lacks_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
-# Bytes. LevelDB holds two such buffers while it writes one out, besides the filters and indexes of
-# its tables; the tables are mapped files.
+# Bytes. LevelDB holds two such buffers while it writes one out; its tables are mapped files.
 WRITE_BUFFER = 4 * 1024 * 1024
 BLOCK_CACHE = 2 * 1024 * 1024
-# Bits a key of the Bloom filter. Most payloads are new, and 99 of 100 look-ups of a new one then
-# read no table. An iterator would read a block of every level.
+# Bits a key of the Bloom filter: most look-ups of a new payload, as most are, then read no table.
 FILTER_BITS = 10
-# Bytes. One thread of LevelDB merges all tables, the frontier's too; small tables occupy it for a
-# short time.
+# Bytes. One thread of LevelDB merges all tables, the frontier's too: small ones occupy it shortly.
 TABLE_SIZE = 2 * 1024 * 1024
 
 # Names of generations: numbers with leading zeros, so that they sort by age.
@@ -50,13 +47,9 @@ class Original:
 
 
 class _Generation:
-    """Entries that are removed together: one LevelDB in a folder of its own.
+    """Entries that are removed together: one LevelDB. Each method raises plyvel.Error or OSError.
 
-    ``count`` is written with the entries and is never below their number. It may be above: a digest
-    that is put again counts again.
-
-    :raises plyvel.Error: LevelDB failed; raised by each method
-    :raises OSError: the disk failed; raised by each method
+    ``count`` is at least the number of entries: a digest that is put again counts again.
     """
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
@@ -70,7 +63,6 @@ class _Generation:
             lru_cache_size=BLOCK_CACHE,
             bloom_filter_bits=FILTER_BITS,
             max_file_size=TABLE_SIZE,
-            # Saves disk space and written bytes, for a slightly slower hit.
             compression="snappy",
         )
         self.count = int(self._db.get(_COUNT, b"0", verify_checksums=True))
@@ -83,7 +75,6 @@ class _Generation:
         return Original(url, date)
 
     def put(self, entries: list[tuple[bytes, Original]]) -> None:
-        """Write the entries and the new count in one batch."""
         count = self.count + len(entries)
         batch = self._db.write_batch()
         for digest, original in entries:
@@ -103,18 +94,17 @@ class _Generation:
 class PayloadIndex:
     """An index of at most ``most`` payloads, 2 or more, in ``folder``. Calls block.
 
-    One process at a time may use the folder, and in it one thread at a time. A digest, or the key
-    that stands for it, has 8 bytes or more.
+    One thread of one process at a time may use the folder. A digest, or the key that stands for it,
+    has 8 bytes or more.
 
     There are two generations. New entries go into the newer one. When that holds half of ``most``,
     the older is destroyed and a new one begun. An entry found in the older generation is copied
     into the newer, so payloads that keep coming are not forgotten. A ``most`` lower than at the
     last start holds once the old generations are gone.
 
-    Each failure is counted in ``failed_count``; the first is passed to ``warn`` as a message. A
-    damaged generation is destroyed. When the disk is full, or no generation can be begun, `find`
-    finds only what was added since the last `sync`. Added entries are then lost, until a `sync` at
-    which the disk takes them.
+    The first failure is passed to ``warn`` as a message. A damaged generation is destroyed. When
+    the disk is full, or no generation can be begun, `find` finds only what was added since the last
+    `sync`, and added entries are lost, until a `sync` at which the disk takes them.
     """
 
     def __init__(self, folder: Path, *, most: int, warn: Callable[[str], object]) -> None:
@@ -151,11 +141,7 @@ class PayloadIndex:
         self._added[digest] = original
 
     def sync(self) -> None:
-        """Write the added entries; they then survive the end of the process.
-
-        Call it only when the records of the entries are durable: an entry must not outlive its
-        record.
-        """
+        """Write the added entries. Their records must be durable, so that no entry outlives one."""
         if self._stalled:
             self._open()
         entries = list(self._added.items())
@@ -169,13 +155,12 @@ class PayloadIndex:
                 self._begin()
 
     def clear(self) -> None:
-        """Remove all entries and generations."""
         self._added = {}
         while self._generations:
             self._generations.pop().destroy()
 
     def close(self) -> None:
-        """Close the files; entries added after the last `sync` are not written."""
+        """Close the files without a `sync`."""
         for generation in self._generations:
             generation.close()
         self._generations = []
@@ -223,20 +208,20 @@ class PayloadIndex:
                 if lacks_room(error):
                     self._stall(folder, error)
                     return
-                self._tell(folder, error)
+                self._count_failure(folder, error)
                 _remove(folder)
 
     def _stall(self, folder: Path, error: Exception) -> None:
-        self._tell(folder, error)
+        self._count_failure(folder, error)
         self.close()
         self._stalled = True
 
     def _lose(self, generation: _Generation, error: Exception) -> None:
-        self._tell(generation.folder, error)
+        self._count_failure(generation.folder, error)
         self._generations.remove(generation)
         generation.destroy()
 
-    def _tell(self, folder: Path, error: Exception) -> None:
+    def _count_failure(self, folder: Path, error: Exception) -> None:
         self.failed_count += 1
         if self.failed_count == 1:
             self._warn(
@@ -249,7 +234,7 @@ def forget_others(folder: Path, archive: Path) -> None:
 
     No revisit may refer to records that were removed by hand or moved to another folder.
     """
-    there = any(True for _ in archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
+    there = any(archive.glob("*.warc.gz*")) or (archive / _UPLOADED).exists()
     try:
         known = (folder / _PLACE).read_text()
     except OSError:
@@ -275,7 +260,7 @@ def _identity(archive: Path) -> str:
 
 def _paths(folder: Path) -> list[Path]:
     """Return the paths of the generations, oldest first. Raises OSError."""
-    entries: Iterable[Path] = folder.iterdir() if folder.is_dir() else ()
+    entries = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in entries if _NAME.fullmatch(path.name))
 
 

@@ -10,40 +10,30 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.errors import RecordError
-from krowlspider.archive.index.cdxj import (
-    REVISIT,
-    index_path,
-    index_record,
-    key_of,
-    parse,
-    timestamp,
-)
-from krowlspider.archive.index.indexes import indexes_in, may_be_same, merged
-from krowlspider.archive.index.lookup import parse_record
-from krowlspider.archive.members import read_member
+from krowlspider.archive.index import cdxj
+from krowlspider.archive.index.indexes import indexes_in, merged
+from krowlspider.archive.index.lookup import lines_with, may_be_same
 from krowlspider.archive.payloads.digests import has_digest
 from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.reading import Advance, Location, ignore, read_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
     from fastwarc.warc import WarcRecord
 
     from krowlspider.archive.index.cdxj import IndexLine
+    from krowlspider.archive.reading import Member
 
 # More problems are counted, but not kept: those of a broken disk would fill the memory.
 _PROBLEMS_KEPT = 1000
 _NEEDED = ("WARC-Type", "WARC-Record-ID", "WARC-Date", "Content-Length")
-# The value in an index line: inside other text the quotation marks would be escaped.
-_A_REVISIT = f'"{REVISIT}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,119 +61,116 @@ class CheckReport:
     warning_count: int = 0
     warnings: list[Problem] = field(default_factory=list)
 
-    def add(self, problem: Problem) -> None:
+    def add(self, file: str, offset: int, what: str) -> None:
         """Count a problem, and keep it if it is among the first thousand."""
         self.problem_count += 1
         if len(self.problems) < _PROBLEMS_KEPT:
-            self.problems.append(problem)
+            self.problems.append(Problem(file, offset, what))
 
-    def warn(self, warning: Problem) -> None:
+    def warn(self, file: str, offset: int, what: str) -> None:
         """Count a warning, and keep it if it is among the first thousand."""
         self.warning_count += 1
         if len(self.warnings) < _PROBLEMS_KEPT:
-            self.warnings.append(warning)
+            self.warnings.append(Problem(file, offset, what))
 
 
-def check_folder(directory: Path, told: Callable[[int], object] | None = None) -> CheckReport:
-    """Check every finished WARC file in ``directory``.
+def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
+    """Check every finished WARC file in ``directory``. Raises OSError.
 
-    ``told`` is called with each member's length in bytes. Memory holds a record, about 100 bytes
-    for each capture of one file, and the whole of one unsorted index. A file that was uploaded and
-    removed in the meantime is skipped.
-
-    :raises OSError: a file cannot be read
+    ``advance`` is called with each member's length in bytes. Memory holds a record, about 100 bytes
+    for each capture of one file, and the whole of one index. A file that was uploaded and removed
+    in the meantime is skipped.
     """
-    report = CheckReport(open_files=len(list(directory.glob(f"*.warc.gz{OPEN}"))))
+    report = CheckReport(open_files=len(list(directory.glob(f"*{cdxj.WARC}{OPEN}"))))
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
-        scratch, runs = Path(name), []
-        for path in sorted(directory.glob("*.warc.gz")):
-            try:
-                references = check_file(path, report, told)
-            except FileNotFoundError:
-                continue
-            if references:
-                runs.append(scratch / path.name)
-                runs[-1].write_bytes(b"".join(sorted(references)))
-        indexes = indexes_in(directory)
-        for away in indexes.away:
-            _check_lines(index_path(directory / away), None, report)
-        if runs:
-            wholes = _wholes([_in_order(index, scratch) for index in indexes.there], scratch)
-            _check_references(merged(runs, scratch), wholes, report)
+        scratch = Path(name)
+        with (scratch / "revisits").open("w+b") as revisits:
+            for path in sorted(directory.glob(f"*{cdxj.WARC}")):
+                try:
+                    with path.open("rb") as stream:
+                        report.files += 1
+                        _FileCheck(path, report, revisits).run(stream, advance)
+                except FileNotFoundError:
+                    continue
+            indexes = indexes_in(directory)
+            for away in indexes.away:
+                _check_lines(cdxj.index_path(directory / away), None, report)
+            if revisits.tell():
+                revisits.seek(0)
+                _check_revisits(revisits, _originals(indexes.there, scratch), report)
     return report
 
 
-def check_file(
-    path: Path, report: CheckReport, told: Callable[[int], object] | None = None
-) -> list[bytes]:
-    """Check one file and add its problems to ``report``; a broken member ends the check.
-
-    ``told`` is called with each member's length in bytes. Return a line for each revisit: key and
-    time of its original, then a JSON list of the revisit's digest, offset and file name.
-
-    :raises OSError: the file cannot be read
-    """
-    check = _FileCheck(path.name, report)
-    offset = 0
-    with path.open("rb") as stream:
-        report.files += 1
-        size = os.fstat(stream.fileno()).st_size
-        if not size:
-            check.problem(0, "the file is empty")
-        while offset < size:
-            content = BytesIO()
-            try:
-                length = read_member(stream, offset, content.write)
-            except RecordError as error:
-                check.problem(offset, error.reason)
-                return check.references
-            check.member(content.getvalue(), offset, length)
-            offset += length
-            if told is not None:
-                told(length)
-    _check_index(path, check.captures, report)
-    return check.references
-
-
 class _FileCheck:
-    """The check of one file.
+    """The check of one file and its index.
 
-    ``captures`` holds the `_essence` of each capture, ``references`` the lines that `check_file`
-    returns.
+    ``revisits`` gets a line for each revisit: a JSON list of key and time of its original, then the
+    revisit's digest, offset and file name.
     """
 
-    def __init__(self, name: str, report: CheckReport):
-        self._name = name
+    def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO):
+        self._path = path
         self._report = report
-        self.captures: set[int] = set()
-        self.references: list[bytes] = []
+        self._revisits = revisits
+        # The `_essence` of each capture.
+        self._captures: set[int] = set()
 
-    def problem(self, offset: int, what: str) -> None:
-        self._report.add(Problem(self._name, offset, what))
+    def run(self, stream: BinaryIO, advance: Advance) -> None:
+        """Check the open file; a broken member ends the check."""
+        if not os.fstat(stream.fileno()).st_size:
+            self._problem(0, "the file is empty")
+        try:
+            for member in read_members(stream, advance):
+                self._check_member(member)
+        except RecordError as error:
+            self._problem(error.offset, error.reason)
+        else:
+            self._check_index()
 
-    def member(self, content: bytes, offset: int, length: int) -> None:
-        """Check the record that a member holds."""
+    def _problem(self, offset: int, what: str) -> None:
+        self._report.add(self._path.name, offset, what)
+
+    def _check_member(self, member: Member) -> None:
         self._report.records += 1
         try:
-            record = parse_record(content, offset)
+            record = member.record()
         except RecordError as error:
-            self.problem(offset, error.reason)
+            self._problem(error.offset, error.reason)
             return
         for name in _NEEDED:
             if name not in record.headers:
-                self.problem(offset, f"no {name}")
+                self._problem(member.offset, f"no {name}")
         if "WARC-Block-Digest" in record.headers and not record.verify_block_digest():
-            self.problem(offset, "the block does not have its digest")
+            self._problem(member.offset, "the block does not have its digest")
         block = record.reader.read()
-        line = index_record(record, block, offset, length, self._name)
-        said = None if line is None else parse(line.encode())
-        if said is not None:
-            self.captures.add(_essence(said))
+        text = cdxj.record_line(
+            record, block, Location(self._path.name, member.offset, member.length)
+        )
+        line = None if text is None else cdxj.parse(text.encode())
+        if line is not None:
+            self._captures.add(_essence(line))
         if record.headers.get("WARC-Type") == "revisit":
             # The payload of a revisit is in another record.
-            self.references += _references(record, said.digest if said else "", offset, self._name)
+            self._note_revisit(record, line.digest if line else "", member.offset)
         elif not _has_payload_digest(record, block):
-            self.problem(offset, "the payload does not have its digest")
+            self._problem(member.offset, "the payload does not have its digest")
+
+    def _note_revisit(self, record: WarcRecord, digest: str, offset: int) -> None:
+        url = record.headers.get("WARC-Refers-To-Target-URI")
+        date = record.headers.get("WARC-Refers-To-Date")
+        if url and date:
+            values = [cdxj.key_of(url), cdxj.timestamp(date), digest, offset, self._path.name]
+            self._revisits.write(json.dumps(values).encode() + b"\n")
+
+    def _check_index(self) -> None:
+        index = cdxj.index_path(self._path)
+        if not index.exists():
+            self._report.warn(index.name, 0, "there is no such index")
+            return
+        size = _check_lines(index, self._captures, self._report)
+        if self._captures:
+            what = f"{len(self._captures):,} captures have no line"
+            self._report.warn(index.name, size, what)
 
 
 def _has_payload_digest(record: WarcRecord, block: bytes) -> bool:
@@ -198,28 +185,6 @@ def _essence(line: IndexLine) -> int:
     return hash((line.key, line.timestamp, line.url, line.length, line.offset, line.filename))
 
 
-def _references(revisit: WarcRecord, digest: str, offset: int, name: str) -> Iterator[bytes]:
-    url = revisit.headers.get("WARC-Refers-To-Target-URI")
-    date = revisit.headers.get("WARC-Refers-To-Date")
-    if url and date:
-        # JSON, because a file name may hold blanks.
-        yield f"{key_of(url)} {timestamp(date)} {json.dumps([digest, offset, name])}\n".encode()
-
-
-def _check_index(path: Path, captures: set[int], report: CheckReport) -> None:
-    """Check that each line of a file's index leads to a capture, and each capture has a line.
-
-    Removes from ``captures`` those that have a line.
-    """
-    index = index_path(path)
-    if not index.exists():
-        report.warn(Problem(index.name, 0, "there is no such index"))
-        return
-    size = _check_lines(index, captures, report)
-    if captures:
-        report.warn(Problem(index.name, size, f"{len(captures):,} captures have no line"))
-
-
 def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) -> int:
     """Check that lines are sorted and that each leads to a capture; return the bytes of the index.
 
@@ -228,73 +193,47 @@ def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) ->
     """
     last, offset = b"", 0
     with index.open("rb") as file:
-        for line in file:
-            if line < last:
-                report.add(Problem(index.name, offset, "a line is not in its sorted place"))
-            if not _leads(line, captures) and line != last:
-                report.add(Problem(index.name, offset, "a line leads to no such capture"))
-            last = line
-            offset += len(line)
+        for text in file:
+            if text < last:
+                report.add(index.name, offset, "a line is not in its sorted place")
+            line = _valid(text)
+            leads = line is not None and (captures is None or _essence(line) in captures)
+            if not leads and text != last:
+                report.add(index.name, offset, "a line leads to no such capture")
+            elif captures is not None and line is not None:
+                captures.discard(_essence(line))
+            last = text
+            offset += len(text)
     return offset
 
 
-def _leads(line: bytes, captures: set[int] | None) -> bool:
+def _valid(text: bytes) -> IndexLine | None:
+    """Return the parsed line of an index, or None if it is broken."""
     try:
-        found = _essence(parse(line))
+        return cdxj.parse(text)
     except ValueError:
-        return False
-    if captures is None:
-        return True
-    leads = found in captures
-    captures.discard(found)
-    return leads
+        return None
 
 
-def _in_order(index: Path, scratch: Path) -> Path:
-    """Return the index, or a sorted copy of an unsorted one, which is in the report already."""
-    with index.open("rb") as file:
-        if all(one <= other for one, other in pairwise(file)):
-            return index
-        file.seek(0)
-        copy = scratch / index.name
-        copy.write_bytes(b"".join(sorted(line.rstrip(b"\n") + b"\n" for line in file)))
-    return copy
+def _originals(indexes: list[Path], scratch: Path) -> Path:
+    """Return a sorted index of the captures in all ``indexes`` but revisits and broken lines."""
+    parts = []
+    for index in indexes:
+        part = scratch / index.name
+        with index.open("rb") as file:
+            lines = (text for text in file if (line := _valid(text)) and line.mime != cdxj.REVISIT)
+            part.write_bytes(b"".join(sorted(text.rstrip(b"\n") + b"\n" for text in lines)))
+        parts.append(part)
+    originals = scratch / "originals"
+    with originals.open("wb") as file:
+        file.writelines(merged(parts, scratch))
+    return originals
 
 
-def _wholes(indexes: list[Path], scratch: Path) -> Iterator[bytes]:
-    """Yield the index lines of captures that are not revisits, sorted."""
-    with TemporaryDirectory(dir=scratch) as parts:
-        yield from (line for line in merged(indexes, Path(parts)) if _A_REVISIT not in line)
-
-
-def _check_references(
-    references: Iterator[bytes], wholes: Iterator[bytes], report: CheckReport
-) -> None:
-    """Check that the original of each revisit is in the indexes; else warn.
-
-    Both ``references`` and ``wholes`` must be sorted by key and time.
-    """
-    seen, there = b"", set[str]()
-    whole = next(wholes, None)
-    for reference in references:
-        key, time, said = reference.split(b" ", 2)
-        digest, offset, file = json.loads(said)
-        wanted = b"%b %b " % (key, time)
-        if wanted != seen:
-            seen, there = wanted, set()
-        while whole is not None and (whole < wanted or whole.startswith(wanted)):
-            there |= _digests(whole) if whole.startswith(wanted) else set()
-            whole = next(wholes, None)
-        if not any(may_be_same(each, digest) for each in there):
-            report.warn(Problem(file, offset, "what this revisit stands for is not there"))
-
-
-def _digests(line: bytes) -> set[str]:
-    """Return the digest of a line, as a set; the digest is an empty text if the line has none.
-
-    The set is empty for a broken line, which is in the report already.
-    """
-    try:
-        return {parse(line).digest}
-    except ValueError:
-        return set()
+def _check_revisits(revisits: BinaryIO, originals: Path, report: CheckReport) -> None:
+    """Warn of each revisit whose payload is in none of the ``originals``."""
+    for text in revisits:
+        key, time, digest, offset, file = json.loads(text)
+        found = lines_with(originals, f"{key} {time} ")
+        if not any(may_be_same(line.digest, digest) for line in found):
+            report.warn(file, offset, "what this revisit stands for is not there")

@@ -12,30 +12,32 @@ import json
 import os
 import re
 import time
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from krowlspider.archive.index.cdxj import index_path, timestamp, written_durably
+from krowlspider.archive.disk import write_durably
+from krowlspider.archive.index.cdxj import index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
-from krowlspider.archive.index.lookup import header, record_at
-from krowlspider.archive.payloads.payload import payload_of
+from krowlspider.archive.payloads.payload import header, payload_of
+from krowlspider.archive.reading import Advance, ignore, read_member
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.page.links import read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from typing import IO
+    from collections.abc import Iterable, Iterator, Sequence
 
-    # Begins a step of a name and a size in bytes; yields a function of the bytes of each part.
-    Watch = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
-    # Returns a payload's body without these content codings; raises ValueError if it has others.
-    Decode = Callable[[bytes, str], bytes]
+# Begins a step of a name and a size in bytes.
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+# Returns a payload's body without these content codings; raises ValueError if it has others.
+Decode = Callable[[bytes, str], bytes]
 
 VERSION = "1.1.1"
 # Index lines compressed together, as in the ``wacz`` package; a reader fetches one such block.
@@ -62,7 +64,7 @@ def pack(
     software: str,
     created: float,
     decode: Decode,
-    watch: Watch,
+    progress: Progress,
 ) -> Packed:
     """Pack finished files, each with its index beside it, durably into ``out``.
 
@@ -80,11 +82,12 @@ def pack(
     packed = Packed()
     with (
         TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch,
-        written_durably(out) as file,
+        write_durably(out) as file,
         ZipFile(file, "w") as archive,
         Path(scratch, "pages").open("w+b") as pages,
     ):
         package = _Package(archive, created)
+        _write_json(pages, {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"})
         for warc in warcs:
             try:
                 stream = warc.open("rb")
@@ -92,13 +95,16 @@ def pack(
                 continue
             # An open file may be removed: its content stays readable.
             with stream:
-                with watch(warc.name, os.fstat(stream.fileno()).st_size) as told:
-                    package.copy(f"archive/{warc.name}", stream, told)
-                packed.pages += _list_pages(warc, stream, pages, decode, watch)
+                with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
+                    package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
+                packed.pages += _list_pages(warc, stream, pages, decode, progress)
             packed.warcs.append(warc)
         indexes = [index_path(warc) for warc in packed.warcs]
-        _pack_index(package, merged(indexes, Path(scratch)), watch, indexes)
-        _pack_pages(package, pages)
+        size = sum(index.stat().st_size for index in indexes)
+        with progress("index", size) as advance:
+            _pack_index(package, merged(indexes, Path(scratch)), advance)
+        pages.seek(0)
+        package.add("pages/pages.jsonl", _pieces(pages))
         package.finish(software)
     return packed
 
@@ -112,26 +118,21 @@ class _Package:
         self._resources: list[dict[str, object]] = []
         self._names: set[str] = set()
 
-    @contextmanager
-    def entry(self, path: str, *, packed: bool) -> Iterator[_Hashed]:
-        """Yield a stream to write an entry of any size; on exit list it as a resource."""
-        with self._archive.open(self._info(path, packed=packed), "w", force_zip64=True) as stream:
-            hashed = _Hashed(stream)
-            yield hashed
+    def add(self, path: str, pieces: Iterable[bytes], *, store: bool = False) -> None:
+        """Write an entry, compressed unless ``store``, and list it as a resource."""
+        digest, size = hashlib.sha256(), 0
+        info = self._info(path, ZIP_STORED if store else ZIP_DEFLATED)
+        with self._archive.open(info, "w", force_zip64=True) as stream:
+            for piece in pieces:
+                stream.write(piece)
+                digest.update(piece)
+                size += len(piece)
         name = _NOT_IN_NAME.sub("-", Path(path).name.lower())
         if name in self._names:
             name = f"{len(self._names)}-{name}"
         self._names.add(name)
-        self._resources.append(
-            {"name": name, "path": path, "hash": hashed.digest, "bytes": hashed.size}
-        )
-
-    def copy(self, path: str, source: BinaryIO, told: Callable[[int], object]) -> None:
-        """Store a file unchanged; ``told`` is called with the bytes of each piece."""
-        with self.entry(path, packed=False) as target:
-            while piece := source.read(_PIECE):
-                target.write(piece)
-                told(len(piece))
+        labelled = f"sha256:{digest.hexdigest()}"
+        self._resources.append({"name": name, "path": path, "hash": labelled, "bytes": size})
 
     def finish(self, software: str) -> None:
         """Write ``datapackage.json``, the list of the resources, and its digest."""
@@ -144,74 +145,52 @@ class _Package:
         }
         text = json.dumps(package, indent=2).encode()
         digest = {"path": "datapackage.json", "hash": _sha256(text)}
-        for path, content in (
-            ("datapackage.json", text),
-            ("datapackage-digest.json", json.dumps(digest, indent=2).encode()),
-        ):
-            self._archive.writestr(self._info(path, packed=True), content)
+        self._archive.writestr(self._info("datapackage.json"), text)
+        text = json.dumps(digest, indent=2).encode()
+        self._archive.writestr(self._info("datapackage-digest.json"), text)
 
-    def _info(self, path: str, *, packed: bool) -> ZipInfo:
+    def _info(self, path: str, compression: int = ZIP_DEFLATED) -> ZipInfo:
         info = ZipInfo(path, self._moment[:6])
-        info.compress_type = ZIP_DEFLATED if packed else ZIP_STORED
+        info.compress_type = compression
         info.external_attr = 0o644 << 16
         return info
 
 
-class _Hashed:
-    """The stream of an entry, with the size in bytes and the digest of all that was written."""
-
-    def __init__(self, stream: IO[bytes]):
-        self._stream = stream
-        self._hash = hashlib.sha256()
-        self.size = 0
-
-    def write(self, content: bytes) -> None:
-        self._stream.write(content)
-        self._hash.update(content)
-        self.size += len(content)
-
-    @property
-    def digest(self) -> str:
-        return f"sha256:{self._hash.hexdigest()}"
+def _pieces(stream: BinaryIO, advance: Advance = ignore) -> Iterator[bytes]:
+    for piece in iter(partial(stream.read, _PIECE), b""):
+        yield piece
+        advance(len(piece))
 
 
-def _pack_index(
-    package: _Package, lines: Iterator[bytes], watch: Watch, indexes: Iterable[Path]
-) -> None:
-    """Write the lines in blocks, each a gzip member, and a list of the blocks (ZipNum).
-
-    The list holds the key and time of the first line of each block.
-    """
-    size = sum(index.stat().st_size for index in indexes)
+def _pack_index(package: _Package, lines: Iterator[bytes], advance: Advance) -> None:
+    """Write the lines in blocks, each a gzip member, and a list of their first lines (ZipNum)."""
     meta = {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}
-    blocks = [f"!meta 0 {json.dumps(meta)}\n"]
-    with package.entry("indexes/index.cdx.gz", packed=False) as entry, watch("index", size) as told:
-        while block := _some(lines):
+    places = [f"!meta 0 {json.dumps(meta)}\n"]
+
+    def members() -> Iterator[bytes]:
+        offset = 0
+        while block := list(islice(lines, _BLOCK)):
             member = gzip.compress(b"".join(block), mtime=0)
-            values = {"offset": entry.size, "length": len(member), "digest": _sha256(member)}
+            place = {"offset": offset, "length": len(member), "digest": _sha256(member)}
             first = block[0].decode().partition("{")[0]
-            blocks.append(f"{first}{json.dumps(values)}\n")
-            entry.write(member)
-            told(sum(map(len, block)))
-    with package.entry("indexes/index.idx", packed=True) as entry:
-        entry.write("".join(blocks).encode())
+            places.append(f"{first}{json.dumps(place)}\n")
+            offset += len(member)
+            yield member
+            advance(sum(map(len, block)))
+
+    package.add("indexes/index.cdx.gz", members(), store=True)
+    package.add("indexes/index.idx", ["".join(places).encode()])
 
 
-def _some(lines: Iterator[bytes]) -> list[bytes]:
-    return [line for line, _ in zip(lines, range(_BLOCK), strict=False)]
-
-
-def _list_pages(warc: Path, stream: BinaryIO, out: BinaryIO, decode: Decode, watch: Watch) -> int:
-    """Write a file's HTML pages with titles to ``out``, in the order of their records.
-
-    Return the number of pages.
-    """
+def _list_pages(
+    warc: Path, stream: BinaryIO, out: BinaryIO, decode: Decode, progress: Progress
+) -> int:
+    """Write a file's HTML pages, by the order of their records, to ``out``; return their number."""
     pages = _pages_of(index_path(warc))
-    with watch(f"pages of {warc.name}", sum(page[1] for page in pages)) as told:
+    with progress(f"pages of {warc.name}", sum(page[1] for page in pages)) as advance:
         for offset, length, url, stamp in pages:
-            page = _page(url, stamp, title_of(stream, offset, url, decode))
-            out.write(f"{json.dumps(page)}\n".encode())
-            told(length)
+            _write_json(out, _page(url, stamp, _title(stream, offset, url, decode)))
+            advance(length)
     return len(pages)
 
 
@@ -225,15 +204,6 @@ def _pages_of(index: Path) -> list[tuple[int, int, str, str]]:
         )
 
 
-def _pack_pages(package: _Package, pages: BinaryIO) -> None:
-    head = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-    pages.seek(0)
-    with package.entry("pages/pages.jsonl", packed=True) as entry:
-        entry.write(f"{json.dumps(head)}\n".encode())
-        while piece := pages.read(_PIECE):
-            entry.write(piece)
-
-
 def _page(url: str, stamp: str, title: str) -> dict[str, str]:
     full = timestamp(stamp)
     date = f"{full[:4]}-{full[4:6]}-{full[6:8]}"
@@ -245,22 +215,20 @@ def _page(url: str, stamp: str, title: str) -> dict[str, str]:
     return page | ({"title": title} if title else {})
 
 
-def title_of(stream: BinaryIO, offset: int, url: str, decode: Decode) -> str:
-    """Return the title of the page whose record is at ``offset``.
-
-    Empty if it has no title, cannot be decoded, or has an invalid URL.
-
-    :raises RecordError: the record is broken
-    :raises OSError: the file cannot be read
-    """
-    _, message = record_at(stream, offset)
-    known = normalise(url)
+def _title(stream: BinaryIO, offset: int, url: str, decode: Decode) -> str:
+    """Return a page's title; empty without one, if it cannot be decoded, or for an invalid URL."""
+    message = read_member(stream, offset).record().reader.read()
+    base = normalise(url)
     try:
         body = decode(payload_of(message), header(message, "Content-Encoding"))
     except ValueError:
         return ""
     charset = _CHARSET.search(header(message, "Content-Type"))
-    return read_page(body, known, charset[1] if charset else None).title if known else ""
+    return read_page(body, base, charset[1] if charset else None).title if base else ""
+
+
+def _write_json(file: BinaryIO, values: dict[str, str]) -> None:
+    file.write(f"{json.dumps(values)}\n".encode())
 
 
 def _sha256(content: bytes) -> str:

@@ -8,8 +8,8 @@ import json
 import os
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import sync_directory
 from krowlspider.archive.errors import ArchiveError
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from krowlspider.archive.upload.upload import Destination, LocalFile
+    from krowlspider.archive.upload.destination import Destination
+    from krowlspider.archive.upload.plan import LocalFile
 
 NOTES = "uploaded.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class UploadedFile:
+@dataclass(frozen=True)
+class UploadNote:
     """One note: which version of a file (bytes, epoch ns) is at ``url`` in the store ``endpoint``.
 
-    ``etag`` is that of the object. None means that the upload had only begun, where no object was
-    before: an object found there later is ours.
+    ``etag`` is None if the upload had only begun: an object found there later is ours.
     """
 
     name: str
@@ -42,22 +42,21 @@ class UploadedFile:
 class UploadLog:
     """The notes of one folder; one process at a time holds them, from `open` to `close`.
 
-    Each note is a line that is appended and synced, and never changed. The last line of a file
-    counts. A line that a dying process cut is ignored; at worst a file is then compared with its
-    object again.
+    Each note is a line that is appended and synced. The last line of a file counts. A line that a
+    dying process cut is ignored; at worst a file is then compared with its object again.
     """
 
     def __init__(self, folder: Path, destination: Destination) -> None:
         self._folder = folder
         self._destination = destination
-        self._notes: dict[str, UploadedFile] = {}
+        self._notes: dict[str, UploadNote] = {}
         self._descriptor: int | None = None
         # Several threads add notes, and a failed one is cut off the end of the file.
         # The lock also keeps `close` from closing the file during a write.
         self._one_at_a_time = threading.Lock()
 
     def open(self) -> None:
-        """Lock and read the notes; make the file if it is missing. Does nothing if they are open.
+        """Lock and read the notes; make the file if it is missing. Idempotent.
 
         :raises ArchiveError: another process holds them
         :raises OSError: they cannot be read or made
@@ -71,24 +70,29 @@ class UploadLog:
         new = not path.exists()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            _lock(descriptor, self._folder)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if new:
                 sync_directory(self._folder)
             content = path.read_bytes()
             if content and not content.endswith(b"\n"):
                 os.write(descriptor, b"\n")
+            self.read()
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise ArchiveError(f"another process uploads the files in {self._folder}") from error
         except BaseException:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
-        self._take(content)
 
     def read(self) -> None:
         """Read the notes without locking them; none if the file is missing. Raises OSError."""
-        self._take(_content(self._folder))
-
-    def _take(self, content: bytes) -> None:
-        self._notes = {note.name: note for note in _parse(content) if self._is_ours(note)}
+        place = self._destination
+        self._notes = {
+            note.name: note
+            for note in _notes_in(self._folder)
+            if (note.url, note.endpoint) == (place.url(note.name), place.endpoint)
+        }
 
     def close(self) -> None:
         """Unlock the notes, after a line that is being written is durable. Blocks."""
@@ -97,54 +101,37 @@ class UploadLog:
                 descriptor, self._descriptor = self._descriptor, None
                 os.close(descriptor)
 
-    def of(self, file: LocalFile) -> UploadedFile | None:
+    def of(self, file: LocalFile) -> UploadNote | None:
         """Return the note of this version of a file; None if it is not uploaded."""
-        note = self._notes.get(file.name)
-        same = note is not None and (note.size, note.mtime_ns) == (file.size, file.mtime_ns)
-        return note if same and note is not None and note.etag is not None else None
+        note = self.last(file.name)
+        if note is None or note.etag is None:
+            return None
+        return note if (note.size, note.mtime_ns) == (file.size, file.mtime_ns) else None
 
-    def began(self, file: LocalFile) -> bool:
-        """Return whether an upload of the file has begun and is not noted as finished."""
-        note = self._notes.get(file.name)
-        return note is not None and note.etag is None
-
-    def knows(self, name: str) -> bool:
-        """Return whether an upload of a file of this name has at least begun."""
-        return name in self._notes
+    def last(self, name: str) -> UploadNote | None:
+        """Return the last note of any version of a file, also of an upload that had only begun."""
+        return self._notes.get(name)
 
     def add(self, file: LocalFile, etag: str | None) -> None:
         """Note durably that a file is uploaded, or without ``etag`` that its upload has begun.
 
         :raises OSError: the line could not be written, or the notes are closed; nothing is noted
         """
-        url = self._destination.url(file.name)
-        note = UploadedFile(
-            file.name, file.size, file.mtime_ns, etag, url, self._destination.endpoint
-        )
+        place = self._destination
+        url = place.url(file.name)
+        note = UploadNote(file.name, file.size, file.mtime_ns, etag, url, place.endpoint)
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = json.dumps(asdict(note) | {"time": moment}).encode() + b"\n"
         with self._one_at_a_time:
             if self._descriptor is None:
                 raise OSError(errno.EBADF, "closed", str(self._folder / NOTES))
-            _append(self._descriptor, _line(note))
+            _append(self._descriptor, line)
             self._notes[file.name] = note
-
-    def _is_ours(self, note: UploadedFile) -> bool:
-        there = self._destination
-        return (note.url, note.endpoint) == (there.url(note.name), there.endpoint)
 
 
 def uploaded(folder: Path) -> dict[str, str]:
-    """Return the object's URL for each file name that was uploaded from ``folder``.
-
-    Of several objects of one file, the last counts. Raises OSError.
-    """
-    return {note.name: note.url for note in _parse(_content(folder)) if note.etag is not None}
-
-
-def _content(folder: Path) -> bytes:
-    try:
-        return (folder / NOTES).read_bytes()
-    except FileNotFoundError:
-        return b""
+    """Return the URL of the last object of each file name that was uploaded. Raises OSError."""
+    return {note.name: note.url for note in _notes_in(folder) if note.etag is not None}
 
 
 def _append(descriptor: int, line: bytes) -> None:
@@ -160,24 +147,15 @@ def _append(descriptor: int, line: bytes) -> None:
         raise
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+def _notes_in(folder: Path) -> Iterator[UploadNote]:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ArchiveError(f"another process uploads the files in {folder}") from error
-
-
-def _line(note: UploadedFile) -> bytes:
-    said: dict[str, Any] = {name: getattr(note, name) for name in UploadedFile.__slots__}
-    said["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return json.dumps(said).encode() + b"\n"
-
-
-def _parse(content: bytes) -> Iterator[UploadedFile]:
+        content = (folder / NOTES).read_bytes()
+    except FileNotFoundError:
+        return
     for line in content.splitlines():
         try:
-            said = json.loads(line)
-            yield UploadedFile(**{name: said[name] for name in UploadedFile.__slots__})
+            values = json.loads(line)
+            yield UploadNote(**{name: values[name] for name in UploadNote.__dataclass_fields__})
         except (ValueError, TypeError, KeyError):
             # The process died while it wrote this line.
             continue

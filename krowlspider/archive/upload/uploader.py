@@ -12,21 +12,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.upload.notes import UploadLog
+from krowlspider.archive.upload.parts import FILES_AT_ONCE
+from krowlspider.archive.upload.plan import LocalFile, UploadPlan, is_finished
 from krowlspider.archive.upload.store import Bucket, BucketError, Stored, local_etag
-from krowlspider.archive.upload.upload import (
-    FILES_AT_ONCE,
-    Blame,
-    LocalFile,
-    Progress,
-    UploadPlan,
-    is_finished,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.archive.upload.upload import Destination
+    from krowlspider.archive.upload.destination import Destination
 
 logger = logging.getLogger(__name__)
 
@@ -37,55 +31,50 @@ _LOOK = 5.0
 PATIENCE = 60.0
 
 
-class NotOursError(Exception):
-    """Another object stands in the place of a WARC file. It is not overwritten."""
-
-
-class SpoiledError(Exception):
-    """The object in the bucket differs from the bytes that were sent."""
+class WrongObjectError(Exception):
+    """The object in the bucket is another than the file. The object of a WARC file is kept."""
 
 
 @dataclass(slots=True)
 class UploadStats:
-    """Counts since the start: files verified in the bucket and noted, their bytes, failed tries."""
+    """Counts since the start: files verified in the bucket and noted, their bytes, failed tries.
+
+    ``waiting`` is the number of files not uploaded yet, as of the last look at the folder.
+    """
 
     files: int = 0
     bytes: int = 0
     failed: int = 0
+    waiting: int = 0
 
 
 class Uploader:
     """Uploads the finished files of ``folder``, and changed ones again, from `open` to `close`.
 
-    A file counts as uploaded when its object has the same size and the expected ETag. That is the
-    MD5 of the bytes read from the disk, in S3's form for parts if there are several. If the ETag
-    differs, as with encryption by KMS, the object is read back and compared byte for byte. Then the
-    file is noted. With ``delete`` a WARC file is removed after that; its index stays.
+    A file counts as uploaded when its object has the same size and the expected ETag, that of the
+    bytes read from the disk. If the ETag differs, as with encryption by KMS, the object is read
+    back and compared. Then the file is noted. With ``delete`` a WARC file is removed after that;
+    its index stays. ``look`` is the seconds between two looks at the folder.
 
     A process may die anywhere. It leaves an object, which the next start finds, or parts alone,
-    which S3 removes by a lifecycle rule. ``look`` is the seconds between two looks at the folder.
-    Everything runs on the event loop.
+    which S3 removes by a lifecycle rule.
     """
 
     def __init__(
         self, folder: Path, destination: Destination, *, delete: bool, look: float = _LOOK
     ) -> None:
         self._folder = folder
-        self.destination = destination
+        self._destination = destination
         self._delete = delete
         self._look_every = look
         self._bucket = Bucket(destination)
         self._notes = UploadLog(folder, destination)
         self._plan = UploadPlan()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Times at which the folder was last looked at, and the store last took something.
         self._looked = -inf
-        self._progress = Progress()
+        self._moved = -inf
         self.stats = UploadStats()
-
-    @property
-    def waiting(self) -> int:
-        """The number of files not uploaded yet, as of the last look at the folder."""
-        return self._plan.waiting
 
     async def open(self) -> None:
         """Lock and read the notes.
@@ -109,23 +98,23 @@ class Uploader:
         await self._bucket.check()
 
     async def finish(
-        self, patience: float = PATIENCE, told: Callable[[], None] = lambda: None
+        self, patience: float = PATIENCE, report: Callable[[], None] = lambda: None
     ) -> int:
         """Upload the finished files and return how many are left.
 
-        Files are left when the store has taken nothing for too long. That is ``patience`` seconds,
-        plus the time that the parts in flight need on the slowest uplink. ``told`` is called after
-        each step.
+        It ends early when the store has taken nothing for ``patience`` seconds, plus the time that
+        the parts in flight need on the slowest uplink: the client reports a part only when it has
+        arrived. ``report`` is called after each step.
         """
         self._plan.forgive()
-        self._move()
+        self._note_progress()
         await self._look()
         while self._plan.waiting:
-            left = self._progress.until(patience) - time.monotonic()
+            left = self._moved + patience + self._plan.time_in_flight - time.monotonic()
             if left <= 0:
                 break
             await self.step(at_most=left)
-            told()
+            report()
         return self._plan.waiting
 
     async def close(self) -> None:
@@ -142,12 +131,14 @@ class Uploader:
         Returns when an upload has ended, one may be retried, or the next look at the folder is due;
         at the latest after ``at_most`` seconds. Uploads in flight continue between two steps.
         """
-        now = time.monotonic()
-        if now - self._looked >= self._look_every:
+        if time.monotonic() - self._looked >= self._look_every:
             await self._look()
-        while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(time.monotonic())):
+        now = time.monotonic()
+        while len(self._tasks) < FILES_AT_ONCE and (file := self._plan.take(now)):
             self._tasks.add(asyncio.create_task(self._upload(file)))
-        wait = self._wait(at_most)
+        wait = min(at_most, max(0.0, self._looked + self._look_every - now))
+        if len(self._tasks) < FILES_AT_ONCE:
+            wait = min(wait, self._plan.wait(now))
         if not self._tasks:
             await asyncio.sleep(wait)
             return
@@ -156,14 +147,6 @@ class Uploader:
         )
         for task in done:
             task.result()
-
-    def _wait(self, at_most: float) -> float:
-        """Return the seconds until there is work besides the uploads in flight."""
-        now = time.monotonic()
-        times = [at_most, max(0.0, self._looked + self._look_every - now)]
-        if len(self._tasks) < FILES_AT_ONCE and (due := self._plan.wait(now)) is not None:
-            times.append(due)
-        return min(times)
 
     async def _look(self) -> None:
         self._looked = time.monotonic()
@@ -174,123 +157,101 @@ class Uploader:
             return
         names = {file.name for file in found}
         self._plan.see(file for file in found if self._wants(file, names))
+        self.stats.waiting = self._plan.waiting
 
     def _wants(self, file: LocalFile, names: set[str]) -> bool:
-        """Return whether a file must be uploaded or removed; ``names`` are all files in the folder.
-
-        An index without a WARC file, here or noted, is skipped. It is merged of several indexes, or
-        its WARC file is still open.
-        """
-        if file.warc not in names and not self._notes.knows(file.warc):
+        """Return whether a file must be uploaded or removed; ``names`` are those in the folder."""
+        # An index without a WARC file is merged of several, or its WARC file is still open.
+        if file.warc not in names and self._notes.last(file.warc) is None:
             return False
-        return self._notes.of(file) is None or self._goes(file)
+        return self._notes.of(file) is None or self._is_removed(file)
 
-    def _goes(self, file: LocalFile) -> bool:
+    def _is_removed(self, file: LocalFile) -> bool:
         """Return whether a file is removed after its upload. An index stays: it finds captures."""
         return self._delete and file.is_warc
 
     async def _upload(self, file: LocalFile) -> None:
         try:
-            await self._settle(file)
-        except BucketError as error:
-            self._failed(file, Blame.STORE, error)
-        except (SpoiledError, NotOursError, OSError) as error:
-            self._failed(file, Blame.FILE, error)
+            await self._upload_noted(file)
+        except (BucketError, WrongObjectError, OSError) as error:
+            self._fail(file, error)
         else:
             if self._plan.down:
-                logger.info("%s takes files again", self.destination.url())
+                logger.info("%s takes files again", self._destination.url())
             self._plan.done(file)
-            self._move()
+            self.stats.waiting = self._plan.waiting
+            self._note_progress()
 
-    def _failed(self, file: LocalFile, blame: Blame, error: Exception) -> None:
+    def _fail(self, file: LocalFile, error: Exception) -> None:
         self.stats.failed += 1
-        known = self._plan.down
-        wait = self._plan.failed(file, blame, time.monotonic())
-        if blame is Blame.FILE:
+        by_store, known = isinstance(error, BucketError), self._plan.down
+        wait = self._plan.failed(file, time.monotonic(), by_store=by_store)
+        if not by_store:
             logger.error("%s is not uploaded, again in %.0f s: %s", file.name, wait, error)
         elif not known:
             logger.warning(
                 "%s takes no files, which wait in %s and are tried again: %s",
-                self.destination.url(),
+                self._destination.url(),
                 self._folder,
                 error,
             )
 
-    async def _settle(self, file: LocalFile) -> None:
+    async def _upload_noted(self, file: LocalFile) -> None:
+        """Upload a file and note it, unless its object is noted and still there; then remove it."""
         path = self._folder / file.name
         note = self._notes.of(file)
         if note is None or await self._bucket.head(file.name) != (note.size, note.etag):
-            # Not noted, or the noted object has changed or gone since.
             stored = await self._store(file, path)
             await asyncio.to_thread(self._notes.add, file, stored.etag)
             self.stats.files += 1
             self.stats.bytes += file.size
-        if self._goes(file):
+        if self._is_removed(file):
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _store(self, file: LocalFile, path: Path) -> Stored:
         """Upload a file if its object is missing or outdated, verify the object and return it.
 
-        :raises NotOursError: another object stands in the place of a WARC file
-        :raises SpoiledError: the object is not what was sent
-        :raises BucketError: the store failed
-        :raises OSError: the file cannot be read, or the notes cannot be written
+        Raises WrongObjectError, BucketError and OSError.
         """
         stored = await self._bucket.head(file.name)
         if stored is not None:
             expected = await asyncio.to_thread(local_etag, path, file.size)
             if await self._is_same(file, path, stored, expected):
                 return stored
-            if file.is_warc and not self._notes.began(file):
-                raise NotOursError(
-                    f"{self.destination.url(file.name)} is there and differs: remove one of them"
+            last = self._notes.last(file.name)
+            if file.is_warc and (last is None or last.etag is not None):
+                # No upload of ours had begun.
+                raise WrongObjectError(
+                    f"{self._destination.url(file.name)} is there and differs: remove one of them"
                 )
         await asyncio.to_thread(self._notes.add, file, None)
-        with self._progress.of(file):
-            expected = await self._bucket.put(path, file.size, self._move)
+        expected = await self._bucket.put(path, file.size, self._note_progress)
         stored = await self._bucket.head(file.name)
         if stored is None or not await self._is_same(file, path, stored, expected):
-            raise SpoiledError(f"{self.destination.url(file.name)} is not what was sent")
+            raise WrongObjectError(f"{self._destination.url(file.name)} is not what was sent")
         return stored
 
     async def _is_same(self, file: LocalFile, path: Path, stored: Stored, etag: str) -> bool:
-        if stored.size != file.size:
-            return False
-        if stored.etag == etag:
-            return True
-        with self._progress.of(file):
-            return await self._bucket.equals(path, file.size, self._move)
+        if stored.size != file.size or stored.etag == etag:
+            return stored.size == file.size
+        return await self._bucket.equals(path, file.size, self._note_progress)
 
-    def _move(self) -> None:
-        self._progress.moved(time.monotonic())
+    def _note_progress(self) -> None:
+        """Note that the store took or returned a part or a file. Any thread may call it."""
+        self._moved = time.monotonic()
 
 
 def finished_files(folder: Path) -> list[LocalFile]:
-    """Return the finished WARC files and indexes in a folder, none if it does not exist.
-
-    Blocks. Raises OSError.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            names = [each for each in entries if is_finished(each.name)]
-            return [_seen(each) for each in names if each.is_file(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
-
-
-def _seen(entry: os.DirEntry[str]) -> LocalFile:
-    stat = entry.stat(follow_symlinks=False)
-    return LocalFile(entry.name, stat.st_size, stat.st_mtime_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class UploadReport:
-    """Counts of `upload_folder`: files uploaded, their bytes, failed tries, files left."""
-
-    files: int
-    bytes: int
-    failed: int
-    left: int
+    """Return the finished files and indexes in a folder, if it exists. Blocks. Raises OSError."""
+    found = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if is_finished(entry.name) and entry.is_file(follow_symlinks=False):
+                # It may be gone by now.
+                with suppress(FileNotFoundError):
+                    stat = entry.stat(follow_symlinks=False)
+                    found.append(LocalFile(entry.name, stat.st_size, stat.st_mtime_ns))
+    return found
 
 
 def upload_folder(
@@ -299,30 +260,25 @@ def upload_folder(
     *,
     delete: bool = False,
     patience: float = PATIENCE,
-    told: Callable[[UploadStats, int], None] = lambda _stats, _left: None,
-) -> UploadReport:
+    report: Callable[[UploadStats], None] = lambda _: None,
+) -> UploadStats:
     """Upload the finished files of ``folder`` that are not noted, and return the counts. Blocks.
 
-    Ends as `Uploader.finish` does: all files are uploaded, or the store takes nothing for
-    ``patience`` seconds. ``told`` is called with the counts and the number of files left after each
-    step.
+    Ends as `Uploader.finish` does. ``report`` is called with the counts after each step.
 
     :raises ArchiveError: another process uploads from the folder
     :raises BucketError: the bucket does not exist, cannot be reached, or may not be listed
     :raises OSError: the notes cannot be read or made
     """
-    uploader = Uploader(folder, destination, delete=delete)
-    return asyncio.run(_upload_all(uploader, patience, told))
 
+    async def upload() -> UploadStats:
+        uploader = Uploader(folder, destination, delete=delete)
+        await uploader.open()
+        try:
+            await uploader.check()
+            await uploader.finish(patience, lambda: report(uploader.stats))
+        finally:
+            await uploader.close()
+        return uploader.stats
 
-async def _upload_all(
-    uploader: Uploader, patience: float, told: Callable[[UploadStats, int], None]
-) -> UploadReport:
-    stats = uploader.stats
-    await uploader.open()
-    try:
-        await uploader.check()
-        left = await uploader.finish(patience, lambda: told(stats, uploader.waiting))
-    finally:
-        await uploader.close()
-    return UploadReport(stats.files, stats.bytes, stats.failed, left)
+    return asyncio.run(upload())

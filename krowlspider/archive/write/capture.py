@@ -1,23 +1,32 @@
-"""The objects handed to the archive, and the location of a written record."""
+"""The objects handed to the archive."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Wire(NamedTuple):
+    """How the messages of a capture travelled.
+
+    ``address`` is the peer's IP address as text, ``version`` that of HTTP. ``tls`` is the protocol
+    and the cipher by OpenSSL's names, None for plain HTTP.
+    """
+
+    address: str
+    version: str = "1.1"
+    tls: tuple[str, str] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Capture:
     """One HTTP exchange as it was on the wire.
 
-    ``identity`` is the WARC-Record-ID of the response. ``url`` is the fetched URL, escaped,
-    without whitespace. ``request_bytes`` and ``response_bytes`` are verbatim. The first ``head``
-    bytes of the response are status line, headers and the blank line. ``payload`` is the entity:
-    after transfer decoding, before content decoding. ``status`` is the HTTP status code.
-    ``media_type`` is the value of Content-Type, ``""`` without one. ``address`` is the peer's IP
-    address as text. ``started`` is in seconds since the epoch. ``truncated`` is the reason why the
-    response is not whole: ``"length"``, ``"time"``, ``"disconnect"``; ``""`` for a whole one.
-    ``version`` is the HTTP version. ``tls`` is the protocol and the cipher by OpenSSL's names, None
-    for plain HTTP.
+    ``identity`` is the WARC-Record-ID of the response. ``url`` is escaped, without whitespace. The
+    first ``head`` bytes of the response are status line, headers and the blank line. ``payload`` is
+    the entity: after transfer decoding, before content decoding. ``media_type`` is the value of
+    Content-Type, ``""`` without one. ``started`` is in seconds since the epoch. ``truncated`` is
+    ``""``, or why the response is not whole: ``"length"``, ``"time"``, ``"disconnect"``.
     """
 
     identity: str
@@ -28,11 +37,9 @@ class Capture:
     payload: bytes
     status: int
     media_type: str
-    address: str
     started: float
     truncated: str
-    version: str = "1.1"
-    tls: tuple[str, str] | None = None
+    wire: Wire
 
     @property
     def size(self) -> int:
@@ -44,9 +51,8 @@ class Capture:
 class FetchNote:
     """A note about a fetch, for a metadata record.
 
-    ``fields`` are names and values, those of WARC 1.1, section 6.6, and the crawler's own.
-    ``concurrent`` is the identity of the fetch's response, None without one. ``started`` is in
-    seconds since the epoch.
+    ``fields`` are those of WARC 1.1, section 6.6, and the crawler's own. ``concurrent`` is the
+    identity of the fetch's response. ``started`` is in seconds since the epoch.
     """
 
     url: str
@@ -64,21 +70,9 @@ class FetchNote:
 class NameAnswer:
     """The answer of the DNS for a name, for a resource record.
 
-    ``addresses`` are IP addresses as text, each with its time to live in seconds. ``started`` is in
-    seconds since the epoch.
+    ``addresses`` are each with its time to live, ``started`` since the epoch, in seconds.
     """
 
     name: str
     started: float
     addresses: list[tuple[str, float]]
-
-    size = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a record lies: the final name of its file, its first byte, its compressed length."""
-
-    file: str
-    offset: int
-    length: int

@@ -9,8 +9,7 @@ import xxhash
 
 from krowlspider.archive.payloads.digests import label, raw_digest
 from krowlspider.archive.payloads.payload_index import Original
-from krowlspider.archive.write.randomness import RandomIds
-from krowlspider.archive.write.records import record_id, warc_date
+from krowlspider.archive.write.records import new_id, warc_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +23,9 @@ _NOT_MODIFIED = 304
 
 @dataclass(slots=True, eq=False)
 class Composed:
-    """The gzip members of a capture.
+    """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
-    ``first`` holds the response or revisit record, ``request`` the request record. ``payload`` is
-    the labelled digest of the payload. ``new`` is the key to add to the payload index, or None.
+    ``payload`` is its labelled digest. ``new`` is the key to add to the payload index, or None.
     """
 
     first: bytes
@@ -55,30 +53,28 @@ class Composer:
         self._compress = compress
         self._payloads = payloads
         self._seed = seed
-        self._ids = RandomIds()
 
     def compose(self, capture: Capture, maker: RecordMaker) -> Composed:
-        """Return the compressed records of a capture.
-
-        :raises ValueError: the capture cannot be a record
-        """
+        """Return the compressed records of a capture. Raises ValueError if it cannot be one."""
         raw = raw_digest(capture.payload, self._algorithm)
         payload = label(raw, self._algorithm)
-        key = new = None
-        if self._payloads is not None and capture.payload and not capture.truncated:
+        key = original = None
+        unchanged = False
+        if self._payloads is not None:
+            unchanged = capture.status == _NOT_MODIFIED
             # No key for a truncated payload, which no other equals, nor for an empty one.
-            key = self._key(capture, raw)
-        unchanged = self._payloads is not None and capture.status == _NOT_MODIFIED
-        original = self._payloads.find(key) if self._payloads is not None and key else None
+            if capture.payload and not capture.truncated:
+                key = self._key(capture, raw)
+                original = self._payloads.find(key)
         if original is not None:
             first = maker.revisit(capture, payload, original)
         elif unchanged:
             first = maker.not_modified(capture)
         else:
             first = maker.response(capture, payload)
-            new = key
-        request = maker.request(capture, record_id(self._ids.take()))
-        revisit = original is not None or unchanged
+        revisit = unchanged or original is not None
+        request = maker.request(capture, new_id())
+        new = None if revisit else key
         return Composed(self._compress(first), self._compress(request), revisit, payload, new)
 
     def _key(self, capture: Capture, raw: bytes) -> bytes:

@@ -21,12 +21,9 @@ _SMALL = 2048
 
 
 def compressor(name: str) -> Callable[[bytes], bytes]:
-    """Return a function that compresses bytes to one gzip member.
+    """Return a function that compresses bytes to one gzip member; other threads run meanwhile.
 
-    ``name`` is ``isal-0`` to ``isal-3``, or ``zlib-ng-1`` to ``zlib-ng-9``. Other threads run while
-    either compresses.
-
-    :raises ValueError: any other name
+    :raises ValueError: ``name`` is not one of COMPRESSIONS
     """
     found = COMPRESSIONS.fullmatch(name)
     if found is None:

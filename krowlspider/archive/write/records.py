@@ -1,4 +1,4 @@
-"""Build WARC/1.1 records as bytes (ISO 28500:2017). Pure: the caller passes ids and dates.
+"""Build WARC/1.1 records as bytes (ISO 28500:2017). Pure but for `new_id`.
 
 No value in a field holds a control character: it is made here, is a digest, or passes `_line` or a
 stricter check. So data from the network cannot begin a field or a record.
@@ -6,6 +6,7 @@ stricter check. So data from the network cannot begin a field or a record.
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.payload import is_plain
-from krowlspider.archive.write.tls_names import cipher_suite, protocol
+from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from krowlspider.archive.payloads.payload_index import Original
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, Wire
 
 # UTC, but naive: an aware datetime would write its offset, and more slowly.
 _EPOCH = datetime(1970, 1, 1)
@@ -30,8 +31,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _URI = re.compile(r"[!-~]{1,16384}")
 # WARC 1.1, 4, "token": no control characters and no separators.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-# An IPv4 address in the form that `ip_address` writes; matching it is faster than parsing it.
-_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")
+# Addresses remembered as they stand in fields; about 150 bytes each.
+_ADDRESSES = 4096
 # WARC 1.1, 5.13: the reasons for truncation that a crawler can know.
 _TRUNCATED = frozenset({"length", "time", "disconnect"})
 # WARC 1.1, 6.7.2 and 6.7.3: the profiles of a revisit.
@@ -58,12 +59,16 @@ def record_id(entropy: bytes) -> str:
     )
 
 
+def new_id() -> str:
+    return record_id(os.urandom(16))
+
+
 # One capture needs its date four times: two records, the payload index and the index line.
 @lru_cache(maxsize=2)
 def warc_date(epoch: float) -> str:
     """Return the WARC-Date, in UTC with microseconds, of a time in seconds since the epoch.
 
-    :raises ValueError: the time is not a number or lies outside the years 1 to 9999
+    :raises ValueError: it is not a number or outside the years 1 to 9999
     """
     try:
         moment = _EPOCH + timedelta(seconds=epoch)
@@ -73,27 +78,23 @@ def warc_date(epoch: float) -> str:
 
 
 def info_block(fields: Mapping[str, str]) -> bytes:
-    """Return the block of a warcinfo record: ``fields``, then the format it conforms to.
-
-    :raises ValueError: a name is not a token, or a value holds a control character
-    """
+    """Return the block of a warcinfo record. Raises ValueError for a field that would break it."""
     return _fields_block([*(dict(fields) | _FORMAT).items()])
 
 
 class RecordMaker:
-    """Builds the records of one file as bytes.
+    """Builds the records of the file whose warcinfo record has the id ``info``.
 
-    ``info`` is the id of the file's warcinfo record, ``algorithm`` that of the digests. Each method
-    raises ValueError for a value that no record may hold: a URL, an address, a truncation reason.
+    ``algorithm`` is that of the digests. Each method raises ValueError for a value that no record
+    may hold: a URL, an address, a truncation reason.
     """
 
     def __init__(self, info: str, algorithm: str):
         self._info = info
         self._algorithm = algorithm
-        # The fields that both records of a capture share, and the values they were made of.
-        # The second record reuses the fields of the first.
-        self._common = ""
-        self._said: object = None
+        # The shared fields of the last capture, and the values they were made of.
+        self._shared = ""
+        self._made_of: tuple[str, float, Wire] | None = None
 
     def warcinfo(self, block: bytes, *, date: str, filename: str) -> bytes:
         """Return the warcinfo record that begins the file ``filename``."""
@@ -105,22 +106,20 @@ class RecordMaker:
         """Return the response record of a capture; ``payload`` is its labelled payload digest.
 
         WARC-Payload-Digest is written only where every reader finds the same payload. For a chunked
-        response the standard digests the entity, warcio the chunks. Tools also disagree where an
-        irregular head ends. There any digest would make one tool call the record broken; the block
-        digest still protects it.
+        response the standard digests the entity, other tools the chunks, and they disagree where an
+        irregular head ends. There any digest would make one tool call the record broken.
         """
-        head = self._exchanged("response", capture, capture.identity)
+        head = self._capture_fields("response", capture, capture.identity)
         if is_plain(capture.response_bytes, capture.payload):
             head += f"WARC-Payload-Digest: {payload}\r\n"
-        if capture.truncated:
-            head += f"WARC-Truncated: {_reason(capture.truncated)}\r\n"
+        if reason := capture.truncated:
+            if reason not in _TRUNCATED:
+                raise ValueError(f"not a reason for truncation: {reason!r}")
+            head += f"WARC-Truncated: {reason}\r\n"
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def revisit(self, capture: Capture, payload: str, original: Original) -> bytes:
-        """Return the revisit record of a capture whose payload ``original`` holds.
-
-        Its block is the head of the response alone (WARC 1.1, 6.7.2).
-        """
+        """Return the revisit record of a capture whose payload ``original`` holds (6.7.2)."""
         fields = [
             ("WARC-Profile", _IDENTICAL),
             ("WARC-Payload-Digest", payload),
@@ -129,25 +128,19 @@ class RecordMaker:
             # 6.7.2 requires it of a block without its payload.
             ("WARC-Truncated", "length"),
         ]
-        head = self._exchanged("revisit", capture, capture.identity) + _lines(fields)
+        head = self._capture_fields("revisit", capture, capture.identity) + _lines(fields)
         return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
 
     def not_modified(self, capture: Capture) -> bytes:
-        """Return the revisit record of an answer 304 (WARC 1.1, 6.7.3).
-
-        It names no original record: the condition of the request may refer to any earlier answer.
-        """
-        head = self._exchanged("revisit", capture, capture.identity)
+        """Return the revisit record of a 304, which may refer to any earlier answer (6.7.3)."""
+        head = self._capture_fields("revisit", capture, capture.identity)
         head += _line("WARC-Profile", _NOT_MODIFIED)
         return self._record(head, _RESPONSE, capture.response_bytes)
 
     def request(self, capture: Capture, identity: str) -> bytes:
-        """Return the request record of a capture.
-
-        WARC-Concurrent-To stands on this record only; WARC 1.1, 5.7 reads it in both directions. So
-        a file cut between the two records names no record that is missing.
-        """
-        head = self._exchanged("request", capture, identity)
+        head = self._capture_fields("request", capture, identity)
+        # On this record only; WARC 1.1, 5.7 reads it in both directions. So a file cut between the
+        # two records names no record that is missing.
         head += _line("WARC-Concurrent-To", capture.identity)
         # The crawler's own requests have CRLF line ends and no transfer coding.
         if body := capture.request_bytes.partition(b"\r\n\r\n")[2]:
@@ -168,23 +161,13 @@ class RecordMaker:
         head += f"WARC-Payload-Digest: {self._digest(block)}\r\n"
         return self._record(head, DNS, block)
 
-    def _exchanged(self, kind: str, capture: Capture, identity: str) -> str:
-        """Return the first fields of a record of one message of the exchange."""
-        said = (capture.url, capture.started, capture.address, capture.version, capture.tls)
-        if said != self._said:
-            self._common = self._wire(capture)
-            self._said = said
-        return _named(kind, identity) + self._common
-
-    def _wire(self, capture: Capture) -> str:
-        lines = self._about(capture.url, capture.started)
-        lines += f"WARC-IP-Address: {_address(capture.address)}\r\n"
-        lines += _line("WARC-Protocol", f"http/{capture.version}")
-        if capture.tls is not None:
-            version, cipher = capture.tls
-            lines += _line("WARC-Protocol", protocol(version))
-            lines += _line("WARC-Cipher-Suite", cipher_suite(cipher))
-        return lines
+    def _capture_fields(self, kind: str, capture: Capture, identity: str) -> str:
+        """Return the fields that the records of a capture share; the second record reuses them."""
+        made_of = (capture.url, capture.started, capture.wire)
+        if made_of != self._made_of:
+            self._shared = self._about(capture.url, capture.started) + _wire_lines(capture.wire)
+            self._made_of = made_of
+        return _named(kind, identity) + self._shared
 
     def _about(self, url: str, started: float) -> str:
         return (
@@ -197,7 +180,7 @@ class RecordMaker:
         return digest(content, self._algorithm)
 
     def _record(self, head: str, content: str, block: bytes) -> bytes:
-        """Return a whole record: the lines ``head``, the fields about the block, the block."""
+        """Return a whole record; ``head`` are the lines before the fields about the block."""
         about = (
             f"WARC/1.1\r\n{head}"
             f"WARC-Block-Digest: {self._digest(block)}\r\n"
@@ -213,10 +196,7 @@ def dns_uri(name: str) -> str:
 
 
 def dns_lines(answer: NameAnswer) -> bytes:
-    """Return a DNS answer as lines of a master file (RFC 4027), one for each address.
-
-    :raises ValueError: an address is not an IP address
-    """
+    """Return a DNS answer as lines of a master file (RFC 4027). Raises ValueError."""
     name = answer.name.rstrip(".")
     return "".join(
         f"{name}.\t{ttl:.0f}\tIN\t{'AAAA' if ':' in address else 'A'}\t{_address(address)}\r\n"
@@ -229,21 +209,26 @@ def is_uri(text: str) -> bool:
     return _URI.fullmatch(text) is not None
 
 
+def _wire_lines(wire: Wire) -> str:
+    lines = f"WARC-IP-Address: {_address(wire.address)}\r\n"
+    lines += _line("WARC-Protocol", f"http/{wire.version}")
+    if wire.tls is not None:
+        protocol, cipher = wire.tls
+        lines += _line("WARC-Protocol", tls_protocol(protocol))
+        lines += _line("WARC-Cipher-Suite", cipher_suite(cipher))
+    return lines
+
+
 def _uri(url: str) -> str:
-    if not _URI.fullmatch(url):
+    if not is_uri(url):
         raise ValueError(f"not an escaped URI of at most 16384 bytes: {url[:200]!r}")
     return url
 
 
+@lru_cache(maxsize=_ADDRESSES)
 def _address(text: str) -> str:
     # Drop the zone (fe80::1%eth0): it means something on this machine only, and may hold anything.
-    return text if _IPV4.fullmatch(text) else str(ip_address(text.partition("%")[0]))
-
-
-def _reason(truncated: str) -> str:
-    if truncated not in _TRUNCATED:
-        raise ValueError(f"not a reason for truncation: {truncated!r}")
-    return truncated
+    return str(ip_address(text.partition("%")[0]))
 
 
 def _fields_block(fields: list[tuple[str, str]]) -> bytes:

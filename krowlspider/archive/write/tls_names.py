@@ -11,7 +11,7 @@ _BEFORE_1_3 = re.compile(
 )
 
 
-def protocol(name: str) -> str:
+def tls_protocol(name: str) -> str:
     """Return the value of WARC-Protocol: ``tls/1.3`` for ``TLSv1.3`` (IIPC, WARC-Protocol 1.0)."""
     return "tls/" + (name.removeprefix("TLSv") if "." in name else "1.0")
 

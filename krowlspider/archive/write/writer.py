@@ -8,13 +8,13 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider.archive.disk import lock_directory, make_directory
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
 from krowlspider.archive.tools.mend import MendReport, mend_folder
-from krowlspider.archive.write.series import SeriesOptions, WarcSeries, WriterStats
+from krowlspider.archive.write.series import WarcSeries
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
@@ -22,14 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
-    from krowlspider.archive.write.capture import Capture, FetchNote, Location, NameAnswer
-
-__all__ = ["SeriesOptions", "WarcWriter", "WriterStats"]
+    from krowlspider.archive.reading import Location
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer
+    from krowlspider.archive.write.series import SeriesOptions, WriterStats
 
 _T = TypeVar("_T")
-# Orders that the thread reports to the loop with one wake-up. Larger batches would let `full` lag
-# behind what the thread has written.
-_BATCH = 64
 # Orders handed to the thread at a time, and the seconds that they wait for more at most.
 # Each wake-up of the thread costs two thread switches and a wait for Python's lock.
 _AT_ONCE = 32
@@ -50,13 +47,11 @@ class _Order:
 class WarcWriter:
     """Writes captures to WARC files in ``directory``, in the order in which they are handed in.
 
-    The writer is `full` when ``queue_bytes`` bytes wait in memory. It owns ``payloads`` from now on
-    and closes it.
+    The writer is `full` when ``queue_bytes`` bytes wait in memory. It closes ``payloads``.
 
     On a full disk the writer is ``stalled``: it retries every second, and new captures wait. This
-    ends when there is room, or with `give_up`. Any other disk failure is final. From then on every
-    future and `sync` raise ArchiveError, so nothing more can be acknowledged. The open file stays
-    as it is, and the next start mends it.
+    ends when there is room, or with `give_up`. Any other disk failure is final: from then on every
+    future and `sync` raise ArchiveError. The open file stays as it is, and the next start mends it.
 
     :raises ValueError: the options cannot be used
     """
@@ -79,7 +74,8 @@ class WarcWriter:
         self._queued = 0
         self._waiting: list[_Order] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._orders: SimpleQueue[list[_Order] | None] = SimpleQueue()
+        # Orders for the thread, and whether they are the last.
+        self._orders: SimpleQueue[tuple[list[_Order], bool]] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         # A daemon thread: the process may end without `close`; the next start then mends the files.
         self._thread = threading.Thread(target=self._run, name="warc-writer", daemon=True)
@@ -89,9 +85,7 @@ class WarcWriter:
         self._cause: Exception | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> MendReport:
-        """Make the directory, mend the files that dead processes left open in it, start the thread.
-
-        Blocks while it reads each open file, so call it before the crawl.
+        """Make the directory, mend the files of dead processes in it, start the thread. Blocks.
 
         :raises ArchiveError: another living writer uses the directory, or a mended file's name
             could not be made durable
@@ -117,19 +111,19 @@ class WarcWriter:
     def write(self, capture: Capture) -> asyncio.Future[Location]:
         """Hand a capture in; never blocks. The future returns where the response record lies.
 
-        A written capture is not durable before the next `sync`. The future raises CaptureRefused
-        when this capture cannot be a record, and ArchiveError when the archive has failed.
+        The capture is durable after the next `sync`. The future raises CaptureRefused when this
+        capture cannot be a record, and ArchiveError when the archive has failed.
 
         :raises ArchiveError: the writer is not open
         """
         return self._order(partial(self._series.append, capture), capture.size)
 
     def note(self, note: FetchNote) -> asyncio.Future[None]:
-        """Hand in a note on a fetch. The future returns None; the errors are those of `write`."""
+        """Hand in a note on a fetch. Raises the errors of `write`."""
         return self._order(partial(self._series.note, note), note.size)
 
     def name(self, answer: NameAnswer) -> asyncio.Future[None]:
-        """Hand in a DNS answer. The future returns None; the errors are those of `write`."""
+        """Hand in a DNS answer. Raises the errors of `write`."""
         return self._order(partial(self._series.name, answer))
 
     async def sync(self) -> None:
@@ -155,26 +149,22 @@ class WarcWriter:
             return
         self.give_up()
         if self._closed is None:
-            self._closed = self._order(self._series.close, at_once=True)
-            self._orders.put(None)
+            self._closed = self._order(self._series.close, at_once=True, last=True)
         try:
             await asyncio.shield(self._closed)
         finally:
             if self._closed.done():
                 self._thread.join()
-                self._unlock()
+                if self._lock is not None:
+                    os.close(self._lock)
+                    self._lock = None
 
     def give_up(self) -> None:
         """Stop waiting for room: from now on a full disk is a failure."""
         self._given_up.set()
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def _order(
-        self, act: Callable[[], _T], size: int = 0, *, at_once: bool = False
+        self, act: Callable[[], _T], size: int = 0, *, at_once: bool = False, last: bool = False
     ) -> asyncio.Future[_T]:
         if self._loop is None or self._closed is not None:
             raise ArchiveError("the archive is not open")
@@ -182,22 +172,28 @@ class WarcWriter:
         self._queued += size
         self._waiting.append(_Order(act, future, size))
         if at_once or len(self._waiting) >= _AT_ONCE:
-            self._hand_over()
+            self._hand_over(last=last)
         elif self._timer is None:
             self._timer = self._loop.call_later(_WAIT, self._hand_over)
         return future
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, *, last: bool = False) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        self._orders.put(waiting)
+        self._orders.put((waiting, last))
 
-    def _settle(self, outcomes: list[Callable[[], None]], size: int) -> None:
-        self._queued -= size
-        for outcome in outcomes:
-            outcome()
+    def _settle(self, outcomes: list[tuple[_Order, Any, Exception | None]]) -> None:
+        for order, result, error in outcomes:
+            self._queued -= order.size
+            # The task that awaited it may have been cancelled, and the future with it.
+            if order.future.done():
+                continue
+            if error is None:
+                order.future.set_result(result)
+            else:
+                order.future.set_exception(error)
 
     # The methods below run in the thread.
 
@@ -205,47 +201,29 @@ class WarcWriter:
         assert self._loop is not None
         last = False
         while not last:
-            batch, last = self._next_batch()
-            outcomes = [self._serve(order) for order in batch]
+            orders, last = self._orders.get()
+            outcomes = [self._serve(order) for order in orders]
             if last:
                 # A file is still open only after a failure, which the futures have raised.
                 with suppress(OSError):
                     self._series.abandon()
                 if self._payloads is not None:
                     self._payloads.close()
-            self._loop.call_soon_threadsafe(
-                self._settle, outcomes, sum(order.size for order in batch)
-            )
+            self._loop.call_soon_threadsafe(self._settle, outcomes)
 
-    def _next_batch(self) -> tuple[list[_Order], bool]:
-        """Wait for orders, take those queued behind them, and return them all.
-
-        The second value is whether these orders are the last.
-        """
-        batch: list[_Order] = []
-        orders = self._orders.get()
-        while orders is not None:
-            batch += orders
-            if len(batch) >= _BATCH:
-                return batch, False
-            try:
-                orders = self._orders.get_nowait()
-            except Empty:
-                return batch, False
-        return batch, True
-
-    def _serve(self, order: _Order) -> Callable[[], None]:
+    def _serve(self, order: _Order) -> tuple[_Order, Any, Exception | None]:
+        """Make the order's call; return its result, or the error that its future raises."""
         if self._cause is None:
             try:
-                return partial(_resolve, order.future, self._act(order))
+                return order, self._act(order), None
             except CaptureRefused as error:
-                return partial(_reject, order.future, error)
+                return order, None, error
             except Exception as error:  # noqa: BLE001
                 # Catch every error: if the thread died of it, all futures would wait for ever.
                 self._cause = error
         failure = ArchiveError(f"the archive takes nothing more: {self._cause!r}")
         failure.__cause__ = self._cause
-        return partial(_reject, order.future, failure)
+        return order, None, failure
 
     def _act(self, order: _Order) -> Any:
         """Return the result of the order's call; retry it while the disk is full.
@@ -264,14 +242,3 @@ class WarcWriter:
             else:
                 self.stalled = False
                 return result
-
-
-def _resolve(future: asyncio.Future[_T], result: _T) -> None:
-    # The task that awaited it may have been cancelled, and the future with it.
-    if not future.done():
-        future.set_result(result)
-
-
-def _reject(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)

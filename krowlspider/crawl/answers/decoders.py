@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch.http.decode import Decoding
 
 if TYPE_CHECKING:
-    from krowlspider.fetch.memory import Held
+    from krowlspider.fetch.memory import FetchMemory
     from krowlspider.frontier.work_mark import WorkMark
 
 # CPU seconds for which a body is decoded on the event loop. The step under way is finished, so the
@@ -35,11 +35,11 @@ class Decoders:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     async def decode(
-        self, page: bytes, body: bytes, encodings: bytes, cap: int, held: Held
+        self, page: bytes, body: bytes, encodings: bytes, cap: int, memory: FetchMemory
     ) -> bytes:
         """Return the body of a page without its content codings.
 
-        ``page`` is the page's mark (`page_mark`). From now on ``held`` counts the decoded body.
+        ``page`` is the page's mark (`page_mark`). From now on ``memory`` counts the decoded body.
         ``cap`` is the most bytes that a coding may yield.
 
         :raises TooLarge: as of `Decoding`
@@ -48,13 +48,13 @@ class Decoders:
         decoding = Decoding(body, encodings, cap)
         if not self._mark.during(page, decoding.run, _ON_LOOP):
             loop = asyncio.get_running_loop()
-            if held.must_wait(cap):
+            if memory.must_wait(cap):
                 room = loop.create_future()
-                held.wait(cap, partial(_grant, room))
+                memory.wait(cap, partial(_grant, room))
                 await room
-            held.become(held.size + cap)
+            memory.resize(memory.size + cap)
             await loop.run_in_executor(self._thread, self._thread_mark.during, page, decoding.run)
-        held.become(len(decoding.body))
+        memory.resize(len(decoding.body))
         return decoding.body
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class HostFeedback:
             # The status is throttling, although the body could not be read.
             named = {name.lower(): value for name, value in reversed(answer.headers)}
             retry_after = named.get(b"retry-after")
-            self._throttled(in_flight, answer.status, answer.latency, retry_after)
+            self._throttled(in_flight, answer.status, answer.times.latency, retry_after)
         elif is_answer(error):
             in_flight.must_wait(rule.after_answer(rate, latency))
         elif kind == NameNotFound.kind:

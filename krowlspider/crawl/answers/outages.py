@@ -13,7 +13,6 @@ from krowlspider.politeness.outage import (
     RESOLVER,
     SILENCE,
     OutageWatch,
-    State,
     Verdict,
     block_of,
 )
@@ -85,13 +84,15 @@ class Outages:
                 host.name,
                 kind,
                 now,
-                tells=self._is_evidence(host, kind),
+                is_evidence=self._is_evidence(host, kind),
                 domain=domain,
                 block=block_of(host.shares.address[1:]) if host.shares.address else "",
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
             # An outage of the name servers alone pauses nothing.
-            self._resolver.failed(host.name, kind, now, tells=not host.rate.errors, domain=domain),
+            self._resolver.failed(
+                host.name, kind, now, is_evidence=not host.rate.errors, domain=domain
+            ),
         ]
         if kind in NETWORK.certain:
             self._asked = now
@@ -106,7 +107,7 @@ class Outages:
     @property
     def paused(self) -> bool:
         """Return whether no host answers: then `next_probe` returns when a request may go out."""
-        return self._network.state is State.OUTAGE
+        return self._network.is_out
 
     def next_probe(self) -> float:
         """Return the seconds until a request may go out during an outage; 0 for now.

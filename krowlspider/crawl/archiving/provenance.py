@@ -108,7 +108,7 @@ class Provenance:
         fields = _provenance(in_flight, meta, whole=self._of_fetches) if has_fields else []
         if self._of_fetches:
             fields += _times(exchange)
-        return FetchNote(exchange.url, exchange.started, fields, identity)
+        return FetchNote(exchange.url, exchange.times.started, fields, identity)
 
     def failed(
         self,
@@ -184,11 +184,11 @@ def _times(exchange: Exchange) -> list[tuple[str, str]]:
     ``fetchTimeMs`` is that of WARC 1.1, section 6.6; the others are parts of it. A reused
     connection has no times for DNS, TCP and TLS.
     """
-    times = {"fetchTimeMs": exchange.duration, "firstByteTimeMs": exchange.latency}
-    if not exchange.reused:
-        dialled = exchange.dialled
+    found = exchange.times
+    times = {"fetchTimeMs": found.duration, "firstByteTimeMs": found.latency}
+    if (dialled := found.dialled) is not None:
         times |= {"dnsTimeMs": dialled.name, "connectTimeMs": dialled.connect}
-        times |= {"tlsTimeMs": dialled.tls} if exchange.tls is not None else {}
+        times |= {"tlsTimeMs": dialled.tls} if exchange.peer.tls is not None else {}
     return [(name, f"{seconds * 1000:.3f}") for name, seconds in times.items()]
 
 

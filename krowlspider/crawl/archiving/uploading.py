@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from krowlspider.archive.upload.upload import Destination
+    from krowlspider.archive.upload.destination import Destination
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class CrawlUpload:
             await uploader.open()
         except (ArchiveError, OSError) as error:
             await self._count_waiting()
-            self._log_left(uploader.waiting, f" ({error})")
+            self._log_left(uploader.stats.waiting, f" ({error})")
             return
         logger.info(
             "Uploading the last files, as long as %s takes any within %.0f s", self._url, patience
@@ -128,7 +128,7 @@ class CrawlUpload:
                 "krowl/upload/files_count": stats.files,
                 "krowl/upload/bytes_count": stats.bytes,
                 "krowl/upload/failed_count": stats.failed,
-                "krowl/upload/waiting": self._uploader.waiting,
+                "krowl/upload/waiting": stats.waiting,
             }
         )
 

@@ -61,9 +61,9 @@ class LocalNames:
     def find(self, name: str) -> list[str] | None:
         """Return the addresses of ``name`` (lower case, no root dot); None: ask the DNS.
 
-        IPv4 addresses come first.
+        IPv4 addresses come first: a node without IPv6 must not try IPv6 first.
         """
-        overridden = self._overridden(name)
+        overridden = self._overridden(name) if self._overrides else None
         if overridden is not None:
             return overridden
         bare = _without_brackets(name)
@@ -72,29 +72,15 @@ class LocalNames:
         if name == "localhost" or name.endswith(".localhost"):
             return ["127.0.0.1", "::1"]  # RFC 6761, section 6.3: no DNS query
         found = self._hosts.get(name)
-        return None if found is None else ipv4_first(found)
+        return None if found is None else sorted(found, key=lambda address: ":" in address)
 
     def _overridden(self, name: str) -> list[str] | None:
-        if not self._overrides:
-            return None
-        exact = self._overrides.get(name)
-        if exact is not None:
-            return exact
+        found = self._overrides.get(name)
         _, dot, suffix = name.partition(".")
-        while dot:
-            wild = self._overrides.get("*." + suffix)
-            if wild is not None:
-                return wild
+        while found is None and dot:
+            found = self._overrides.get("*." + suffix)
             _, dot, suffix = suffix.partition(".")
-        return None
-
-
-def ipv4_first(addresses: list[str]) -> list[str]:
-    """Return the addresses in the given order, but IPv4 before IPv6.
-
-    A node without IPv6 must not try IPv6 first.
-    """
-    return sorted(addresses, key=lambda address: ":" in address)
+        return found
 
 
 def _without_brackets(text: str) -> str:

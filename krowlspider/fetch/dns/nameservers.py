@@ -11,17 +11,7 @@ import aiodns
 from aiodns import error
 from pycares import AAAARecordData, ARecordData
 
-from krowlspider.fetch.errors import (
-    EXHAUSTED,
-    FetchError,
-    LocalExhausted,
-    NameFailed,
-    NameMalformed,
-    NameNotFound,
-    NameServerFailed,
-    NameServersDown,
-    NameTimeout,
-)
+from krowlspider.fetch import errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,18 +19,18 @@ if TYPE_CHECKING:
 TRIES = 2
 # Results of c-ares once all servers were tried. NXDOMAIN is from a server that answered, or for
 # .onion from c-ares itself (RFC 7686). REFUSED is from a server that is up, so it is not "down".
-_CLASSES: dict[int, type[FetchError]] = {
-    error.ARES_ENOTFOUND: NameNotFound,
-    error.ARES_EBADNAME: NameMalformed,
-    error.ARES_ESERVFAIL: NameServerFailed,
-    error.ARES_EREFUSED: NameServerFailed,
-    error.ARES_ENOTIMP: NameServerFailed,
-    error.ARES_EFORMERR: NameServerFailed,
-    error.ARES_EBADRESP: NameServerFailed,
-    error.ARES_ETIMEOUT: NameTimeout,
-    error.ARES_ECONNREFUSED: NameServersDown,
-    error.ARES_ENOMEM: LocalExhausted,
-    error.ARES_EFILE: LocalExhausted,
+_CLASSES: dict[int, type[errors.FetchError]] = {
+    error.ARES_ENOTFOUND: errors.NameNotFound,
+    error.ARES_EBADNAME: errors.NameMalformed,
+    error.ARES_ESERVFAIL: errors.NameServerFailed,
+    error.ARES_EREFUSED: errors.NameServerFailed,
+    error.ARES_ENOTIMP: errors.NameServerFailed,
+    error.ARES_EFORMERR: errors.NameServerFailed,
+    error.ARES_EBADRESP: errors.NameServerFailed,
+    error.ARES_ETIMEOUT: errors.NameTimeout,
+    error.ARES_ECONNREFUSED: errors.NameServersDown,
+    error.ARES_ENOMEM: errors.LocalExhausted,
+    error.ARES_EFILE: errors.LocalExhausted,
 }
 # c-ares keeps every answer for its TTL, up to an hour, without a bound, and pycares cannot change
 # that. At 1.2 KB a name, a channel is replaced before its cache passes 25 MB.
@@ -59,24 +49,20 @@ class NameServers:
     """Queries ``servers`` ("address" or "address:port"; empty: those of /etc/resolv.conf).
 
     ``timeout`` is in seconds, for one question and both tries at one server together. The next
-    server is asked after a third of it; c-ares then prefers the server that answered.
+    server is asked after a third of it; c-ares then prefers the server that answered. After
+    ``questions_max`` questions the channel of c-ares is replaced.
     """
 
     def __init__(
-        self,
-        servers: Sequence[str],
-        timeout: float,
-        questions_per_channel: int = QUESTIONS_PER_CHANNEL,
+        self, servers: Sequence[str], timeout: float, questions_max: int = QUESTIONS_PER_CHANNEL
     ) -> None:
         self._servers = list(servers)
         self._timeout = timeout
-        self._questions_per_channel = questions_per_channel
+        self._questions_max = questions_max
         self._channel: _Channel | None = None
 
     async def ask(self, name: str, kind: str) -> list[tuple[str, float]]:
         """Return (address, TTL in seconds) of each record of ``kind``, "A" or "AAAA".
-
-        The list is empty when there are no such records.
 
         :raises NameFailed: the look-up failed; the subclass names the cause
         :raises LocalExhausted: this machine has no memory or socket left
@@ -109,9 +95,9 @@ class NameServers:
 
     def _next_channel(self) -> _Channel:
         channel = self._channel
-        if channel is not None and channel.asked < self._questions_per_channel:
-            return channel
         if channel is not None:
+            if channel.asked < self._questions_max:
+                return channel
             channel.retired = True
         # c-ares doubles its timeout at the second try, so both tries fit in ``timeout``.
         dns = aiodns.DNSResolver(
@@ -124,11 +110,11 @@ class NameServers:
         return self._channel
 
 
-def _class_of(code: int) -> type[FetchError]:
-    found = _CLASSES.get(code, NameFailed)
+def _class_of(code: int) -> type[errors.FetchError]:
+    found = _CLASSES.get(code, errors.NameFailed)
     # When c-ares cannot open a socket, it reports that the server refused or was silent.
-    if found in (NameServersDown, NameTimeout) and not _sockets_left():
-        return LocalExhausted
+    if found in (errors.NameServersDown, errors.NameTimeout) and not _sockets_left():
+        return errors.LocalExhausted
     return found
 
 
@@ -136,5 +122,5 @@ def _sockets_left() -> bool:
     try:
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
     except OSError as e:
-        return e.errno not in EXHAUSTED
+        return e.errno not in errors.EXHAUSTED
     return True

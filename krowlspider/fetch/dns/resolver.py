@@ -12,32 +12,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krowlspider.fetch import errors
 from krowlspider.fetch.dns.hosts_file import LocalNames, parse_hosts
 from krowlspider.fetch.dns.nameservers import NameServers
-from krowlspider.fetch.errors import (
-    FetchError,
-    NameFailed,
-    NameNotFound,
-    NameServerFailed,
-    NameTimeout,
-    NameWithoutAddress,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from krowlspider.fetch.loop_clock import LoopClock
 
+    # Takes a name, and its addresses with their TTLs in seconds.
+    OnAnswer = Callable[[str, list[tuple[str, float]]], None]
+
 # Seconds that addresses are kept. A crawl soon asks again, so short TTLs are raised to a minute; an
 # hour at most, so that a moved site is followed within one.
 POSITIVE_MIN, POSITIVE_MAX = 60.0, 3600.0
 # Seconds to keep a failure, at most the five minutes of RFC 2308, section 7: c-ares hides the
 # zone's TTL (section 5). A timeout may be one lost packet. Others are cheap or not about the name.
-NEGATIVE: dict[type[FetchError], float] = {
-    NameNotFound: 300.0,
-    NameWithoutAddress: 60.0,
-    NameServerFailed: 60.0,
-    NameTimeout: 10.0,
+NEGATIVE: dict[type[errors.FetchError], float] = {
+    errors.NameNotFound: 300.0,
+    errors.NameWithoutAddress: 60.0,
+    errors.NameServerFailed: 60.0,
+    errors.NameTimeout: 10.0,
 }
 # A name may list hundreds of addresses; the dialer tries only three.
 ADDRESSES_KEPT = 8
@@ -48,7 +44,7 @@ HOSTS_FILE = Path("/etc/hosts")
 class _Answer:
     addresses: list[str]
     expires: float
-    failure: type[FetchError] | None = None
+    failure: type[errors.FetchError] | None = None
     reason: str = ""
 
 
@@ -77,7 +73,7 @@ class Resolver:
     "address:port"; empty means those of /etc/resolv.conf. ``cache_size`` is the number of names
     kept; the least recently used is dropped. ``timeout`` is in seconds of ``loop_clock``, for one
     look-up with all its tries. ``clock`` returns monotonic seconds. ``on_answer`` is called with
-    each name that has addresses, and a list of those with their TTLs in seconds.
+    each answer of the DNS that has addresses.
     """
 
     def __init__(
@@ -89,7 +85,7 @@ class Resolver:
         timeout: float,
         loop_clock: LoopClock,
         clock: Callable[[], float] = time.monotonic,
-        on_answer: Callable[[str, list[tuple[str, float]]], None] | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> None:
         hosts = HOSTS_FILE.read_text(errors="replace") if HOSTS_FILE.exists() else ""
         self._local = LocalNames(overrides, parse_hosts(hosts))
@@ -98,10 +94,10 @@ class Resolver:
         self._timeout = timeout
         self._loop_clock = loop_clock
         self._clock = clock
+        self._on_answer = on_answer
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Answer]] = {}
         self.stats = ResolverStats()
-        self._on_answer = on_answer
 
     async def resolve(self, name: str) -> list[str]:
         """Return the addresses of ``name``, IPv4 first, never empty.
@@ -116,7 +112,19 @@ class Resolver:
         if known is not None:
             return known
         name = _bare(name)
-        return _addresses(name, await self._asked(name))
+        task = self._asking.get(name)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._look_up(name))
+            self._asking[name] = task
+        else:
+            self.stats.joined += 1
+        try:
+            # Shielded: a caller that is cancelled must not cancel the look-up for the others.
+            return _addresses(name, await asyncio.shield(task))
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise errors.NameFailed(f"{name}: the resolver was closed") from None
+            raise
 
     def known(self, name: str) -> list[str] | None:
         """Return what `resolve` returns without a query, or None when it has to send one.
@@ -127,21 +135,6 @@ class Resolver:
         local = self._local.find(name)
         if local is not None:
             return list(local)
-        answer = self._remembered(name)
-        return None if answer is None else _addresses(name, answer)
-
-    async def close(self) -> None:
-        """Cancel the look-ups in flight: calls that wait for one raise NameFailed."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._nameservers.close()
-
-    def __len__(self) -> int:
-        return len(self._cache)
-
-    def _remembered(self, name: str) -> _Answer | None:
         answer = self._cache.get(name)
         if answer is None:
             return None
@@ -150,26 +143,15 @@ class Resolver:
             return None
         self._cache.move_to_end(name)
         self.stats.cached += 1
-        return answer
+        return _addresses(name, answer)
 
-    async def _asked(self, name: str) -> _Answer:
-        task = self._ask(name)
-        try:
-            # Shielded: a caller that is cancelled must not cancel the look-up for the others.
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise NameFailed(f"{name}: the resolver was closed") from None
-            raise
-
-    def _ask(self, name: str) -> asyncio.Task[_Answer]:
-        task = self._asking.get(name)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._look_up(name))
-            self._asking[name] = task
-        else:
-            self.stats.joined += 1
-        return task
+    async def close(self) -> None:
+        """Cancel the look-ups in flight: calls that wait for one raise NameFailed."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._nameservers.close()
 
     async def _look_up(self, name: str) -> _Answer:
         begun = self._clock()
@@ -180,28 +162,25 @@ class Resolver:
             self.stats.waited += self._clock() - begun
         if answer.failure is not None:
             self.stats.failures[answer.failure.kind] += 1
-        if answer.failure in (None, NameNotFound, NameWithoutAddress):
+        if answer.failure in (None, errors.NameNotFound, errors.NameWithoutAddress):
             self.stats.answered += 1
         if answer.failure is None or answer.failure in NEGATIVE:
-            self._remember(name, answer)
+            self._cache[name] = answer
+            if len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
         return answer
-
-    def _remember(self, name: str, answer: _Answer) -> None:
-        self._cache[name] = answer
-        if len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
 
     async def _answer(self, name: str) -> _Answer:
         try:
             clock = self._loop_clock
             async with clock.timeout_at(clock.time() + self._timeout):
                 records = await self._records(name)
-        except FetchError as e:
+        except errors.FetchError as e:
             return self._failure(type(e), str(e))
         except TimeoutError:
-            return self._failure(NameTimeout, "no answer in time")
+            return self._failure(errors.NameTimeout, "no answer in time")
         if not records:
-            return self._failure(NameWithoutAddress, "no address")
+            return self._failure(errors.NameWithoutAddress, "no address")
         if self._on_answer is not None:
             self._on_answer(name, records)
         ttl = min(ttl for _, ttl in records)
@@ -209,20 +188,18 @@ class Resolver:
         return _Answer([address for address, _ in records[:ADDRESSES_KEPT]], expires)
 
     async def _records(self, name: str) -> list[tuple[str, float]]:
-        records = await self._question(name, "A")
+        self.stats.questions += 1
+        records = await self._nameservers.ask(name, "A")
         if records:
             return records
+        self.stats.questions += 1
         try:
-            return await self._question(name, "AAAA")
-        except NameNotFound:
+            return await self._nameservers.ask(name, "AAAA")
+        except errors.NameNotFound:
             # The A answer shows that the name exists; some servers err so (RFC 4074, section 4.2).
             return []
 
-    async def _question(self, name: str, kind: str) -> list[tuple[str, float]]:
-        self.stats.questions += 1
-        return await self._nameservers.ask(name, kind)
-
-    def _failure(self, failure: type[FetchError], reason: str) -> _Answer:
+    def _failure(self, failure: type[errors.FetchError], reason: str) -> _Answer:
         return _Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)
 
 

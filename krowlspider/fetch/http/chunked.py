@@ -33,14 +33,8 @@ class _At(Enum):
 class ChunkedDecoder:
     """Takes the bytes of a body as they come, and keeps only the positions of its chunks.
 
-    ``size`` is the number of bytes in the chunks. Their data is also appended to ``pieces``, if a
-    list is passed.
+    ``size`` is the number of bytes in the chunks. Their data is also appended to ``pieces``.
     """
-
-    __slots__ = (
-        *("_at", "_chunks", "_ends", "_fed", "_framing", "_held", "_left", "_pieces"),
-        *("_starts", "size"),
-    )
 
     def __init__(self, pieces: list[bytes] | None = None) -> None:
         self._pieces = pieces
@@ -50,7 +44,9 @@ class ChunkedDecoder:
         self._ends = array("Q")
         self._fed = 0
         self._at = _At.SIZE
-        self._held = b""
+        # The start of a line whose end has not come.
+        self._line_start = b""
+        # Bytes of the current chunk that are still to come.
         self._left = 0
         self._framing = 0
         self._chunks = 0
@@ -75,14 +71,14 @@ class ChunkedDecoder:
                 self._at = _At.DATA_END
             end = data.find(b"\n", at)
             if end < 0:
-                self._held += data[at:]
-                # Each read copies the held bytes, so they must stay few.
-                if len(self._held) > FRAMING_CAP:
+                self._line_start += data[at:]
+                # Each read copies them, so they must stay few.
+                if len(self._line_start) > FRAMING_CAP:
                     raise ProtocolBroken("a chunk extension or trailer without end")
                 self._spend(0)
                 return -1
-            line = self._held + data[at:end]
-            self._held = b""
+            line = self._line_start + data[at:end]
+            self._line_start = b""
             at = end + 1
             self._spend(len(line) + 1)
             self._line(line)
@@ -111,7 +107,7 @@ class ChunkedDecoder:
 
     def _spend(self, count: int) -> None:
         self._framing += count
-        if self._framing + len(self._held) > FRAMING_CAP + FRAMING_PER_BYTE * self.size:
+        if self._framing + len(self._line_start) > FRAMING_CAP + FRAMING_PER_BYTE * self.size:
             raise ProtocolBroken("chunk extensions or trailers without end")
 
     def _line(self, line: bytes) -> None:

@@ -6,13 +6,14 @@ empty blocks of the next.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from time import thread_time
 from typing import TYPE_CHECKING, cast
 
 import brotli
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
-from isal import isal_zlib
+from isal import igzip_lib
 
 from krowlspider.fetch.errors import DecodeFailed, TooLarge
 
@@ -37,11 +38,9 @@ _FIRST = 16 * 1024, 256 * 1024
 _LATER = 256 * 1024, 1024 * 1024
 _DONE = object()
 ZSTD_WINDOW_LOG = 23  # 8 MiB: RFC 9659, what a decoder of this content coding must support
-
-# The stub types the exception class as an instance.
-_DeflateError = cast("type[Exception]", isal_zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib's ``wbits``
+# The stub types the exception class as an instance.
+_ERRORS = (cast("type[Exception]", igzip_lib.error), brotli.error, ZstdError)
 
 
 class Decoding:
@@ -51,8 +50,6 @@ class Decoding:
     ("utf-8", "none"), as browsers leave such a body as it is. ``cap`` is the most bytes that any
     coding may yield. ``clock`` returns the CPU seconds of the calling thread.
     """
-
-    __slots__ = ("_clock", "_cpu_left", "_steps", "body", "sizes")
 
     def __init__(
         self,
@@ -66,7 +63,12 @@ class Decoding:
         self.sizes = _FIRST
         self.body = body
         """The decoded body, once `run` has returned True."""
-        self._steps = self._undo(encodings, cap)
+        self._cap = cap
+        # Of the coding that is being undone: input bytes taken, room for output, and output.
+        self._at = 0
+        self._room = cap
+        self._pieces: list[bytes] = []
+        self._steps = self._undo(encodings)
 
     def run(self, seconds: float = inf) -> bool:
         """Decode for about ``seconds`` CPU seconds; return whether decoding is finished.
@@ -89,23 +91,117 @@ class Decoding:
                 return False
         return True
 
-    def _undo(self, encodings: bytes, cap: int) -> Iterator[None]:
+    def _undo(self, encodings: bytes) -> Iterator[None]:
         for coding in reversed(_codings(encodings)):
-            decoder = _DECODERS.get(coding)
-            if decoder is None:
+            decode = _DECODERS.get(coding)
+            if decode is None:
                 return
             if self.body:
-                layer = _Layer(self, cap)
-                yield from decoder(layer)
-                self.body = layer.join()
+                self._at, self._room, self._pieces = 0, self._cap, []
+                try:
+                    yield from decode(self)
+                except _ERRORS as e:
+                    raise DecodeFailed(f"broken {coding.decode()} data: {e}") from e
+                self.body = b"".join(self._pieces)
+
+    def _gzip(self) -> Iterator[None]:
+        make = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
+        # Data after the last member that is no member is padding, or garbage.
+        return self._streams(make, lambda: self.body.startswith(_GZIP_MAGIC, self._at))
+
+    def _deflate(self) -> Iterator[None]:
+        # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw
+        # deflate.
+        is_zlib = self.body[0] & 0x0F == 8 and int.from_bytes(self.body[:2], "big") % 31 == 0
+        flag = igzip_lib.DECOMP_ZLIB if is_zlib else igzip_lib.DECOMP_DEFLATE
+        return self._stream(igzip_lib.IgzipDecompressor(flag=flag))
+
+    def _brotli(self) -> Iterator[None]:
+        return self._stream(_Brotli())
+
+    def _zstd(self) -> Iterator[None]:
+        options: dict[int, int] = {DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+        return self._streams(partial(ZstdDecompressor, options=options), lambda: not self._is_over)
+
+    def _streams(
+        self, make: Callable[[], _Decompressor], goes_on: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Decode one stream after another while ``goes_on`` returns true."""
+        for _ in range(MEMBERS_CAP):
+            yield from self._stream(make())
+            if not goes_on():
+                return
+            yield
+        raise DecodeFailed(f"more than {MEMBERS_CAP} members")
+
+    def _stream(self, decoder: _Decompressor) -> Iterator[None]:
+        """Decode one stream, up to its end or the end of the input."""
+        data = self._take()
+        while True:
+            # One byte more than fits, to distinguish a body at the cap from one over it.
+            piece = decoder.decompress(data, min(self.sizes[1], self._room + 1))
+            self._add(piece)
+            if decoder.eof:
+                self._at -= len(decoder.unused_data)
+                return
+            data = b""
+            if decoder.needs_input:
+                if self._is_over and not piece:
+                    return
+                data = self._take()
+            yield
+
+    @property
+    def _is_over(self) -> bool:
+        return self._at >= len(self.body)
+
+    def _take(self) -> bytes:
+        piece = self.body[self._at : self._at + self.sizes[0]]
+        self._at += len(piece)
+        return piece
+
+    def _add(self, piece: bytes) -> None:
+        self._room -= len(piece)
+        if self._room < 0:
+            raise TooLarge(f"more than {self._cap} bytes once decoded")
+        if self._at > IDLE_INPUT + INPUT_PER_BYTE * (self._cap - self._room):
+            raise DecodeFailed(f"{self._at} bytes that decode to next to nothing")
+        self._pieces.append(piece)
+
+
+class _Brotli:
+    """A brotli decompressor with the interface of the others."""
+
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._decoder = brotli.Decompressor()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._decoder.is_finished())
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self._decoder.can_accept_more_data())
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        piece: bytes = self._decoder.process(data, output_buffer_limit=max_length)
+        return piece
+
+
+_Decompressor = igzip_lib.IgzipDecompressor | ZstdDecompressor | _Brotli
+_DECODERS: dict[bytes, Callable[[Decoding], Iterator[None]]] = {
+    b"gzip": Decoding._gzip,
+    b"x-gzip": Decoding._gzip,
+    b"deflate": Decoding._deflate,
+    b"br": Decoding._brotli,
+    b"zstd": Decoding._zstd,
+}
 
 
 def decode_body(body: bytes, encodings: bytes, cap: int) -> bytes:
-    """Return the body without its codings.
-
-    :raises TooLarge: as for `Decoding.run`
-    :raises DecodeFailed: as for `Decoding.run`
-    """
+    """Return the body without its codings. Raises the errors of `Decoding.run`."""
     decoding = Decoding(body, encodings, cap)
     decoding.run()
     return decoding.body
@@ -117,152 +213,3 @@ def _codings(encodings: bytes) -> list[bytes]:
     if len(codings) > CODINGS_CAP:
         raise DecodeFailed(f"{len(codings)} content codings, one upon the other")
     return codings
-
-
-class _Layer:
-    """One coding of a body: its input, of which ``at`` bytes are taken, and its output."""
-
-    __slots__ = ("_body", "_cap", "_of", "_pieces", "_room", "at")
-
-    def __init__(self, of: Decoding, cap: int) -> None:
-        self._of = of
-        self._body = of.body
-        self._cap = self._room = cap
-        self._pieces: list[bytes] = []
-        self.at = 0
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether all input is taken."""
-        return self.at >= len(self._body)
-
-    @property
-    def limit(self) -> int:
-        """The most output bytes to take now.
-
-        It allows one byte more than fits, to distinguish a body at the cap from one over it.
-        """
-        return min(self._of.sizes[1], self._room + 1)
-
-    def peek(self, count: int) -> bytes:
-        """Return the next ``count`` bytes of the input without taking them."""
-        return self._body[self.at : self.at + count]
-
-    def take(self) -> bytes:
-        """Take and return the next piece of the input."""
-        window = self._body[self.at : self.at + self._of.sizes[0]]
-        self.at += len(window)
-        return window
-
-    def add(self, piece: bytes) -> None:
-        """Keep a piece of output.
-
-        :raises TooLarge: the output is over the cap
-        :raises DecodeFailed: the output is too little for its input
-        """
-        self._room -= len(piece)
-        if self._room < 0:
-            raise TooLarge(f"more than {self._cap} bytes once decoded")
-        if self.at > IDLE_INPUT + INPUT_PER_BYTE * (self._cap - self._room):
-            raise DecodeFailed(f"{self.at} bytes that decode to next to nothing")
-        self._pieces.append(piece)
-
-    def join(self) -> bytes:
-        return b"".join(self._pieces)
-
-
-def _gzip(layer: _Layer) -> Iterator[None]:
-    for _ in range(MEMBERS_CAP):
-        yield from _inflate(layer, _GZIP)
-        # Data after the last member that is no member is padding, or garbage.
-        if layer.peek(2) != _GZIP_MAGIC:
-            return
-        yield
-    raise DecodeFailed(f"more than {MEMBERS_CAP} gzip members")
-
-
-def _deflate(layer: _Layer) -> Iterator[None]:
-    # "deflate" is the zlib format (RFC 9110, section 8.4.1.2), but some servers send raw deflate.
-    header = layer.peek(2)
-    zlib_header = header[0] & 0x0F == 8 and int.from_bytes(header, "big") % 31 == 0
-    return _inflate(layer, _ZLIB if zlib_header else _RAW)
-
-
-def _inflate(layer: _Layer, wbits: int) -> Iterator[None]:
-    """Decode one stream, up to its end or the end of the input."""
-    decoder = isal_zlib.decompressobj(wbits)
-    data = layer.take()
-    while True:
-        limit = layer.limit
-        try:
-            piece = decoder.decompress(data, limit)
-        except _DeflateError as e:
-            raise DecodeFailed(f"broken deflate data: {e}") from e
-        layer.add(piece)
-        if decoder.eof:
-            layer.at -= len(decoder.unused_data)
-            return
-        data = decoder.unconsumed_tail
-        if not data and len(piece) < limit:
-            if layer.is_over:
-                return
-            data = layer.take()
-        yield
-
-
-def _brotli(layer: _Layer) -> Iterator[None]:
-    decoder = brotli.Decompressor()
-    data = layer.take()
-    while True:
-        try:
-            piece = decoder.process(data, output_buffer_limit=layer.limit)
-        except brotli.error as e:
-            raise DecodeFailed(f"broken brotli data: {e}") from e
-        layer.add(piece)
-        if decoder.is_finished():
-            return
-        data = b""
-        if decoder.can_accept_more_data():
-            if layer.is_over and not piece:
-                return
-            data = layer.take()
-        yield
-
-
-def _zstd(layer: _Layer) -> Iterator[None]:
-    for _ in range(MEMBERS_CAP):
-        yield from _unpack_frame(layer)
-        if layer.is_over:
-            return
-        yield
-    raise DecodeFailed(f"more than {MEMBERS_CAP} zstd frames")
-
-
-def _unpack_frame(layer: _Layer) -> Iterator[None]:
-    """Decode one zstd frame, up to its end or the end of the input."""
-    decoder = ZstdDecompressor(options={DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG})
-    data = layer.take()
-    while True:
-        try:
-            piece = decoder.decompress(data, layer.limit)
-        except ZstdError as e:
-            raise DecodeFailed(f"broken zstd data: {e}") from e
-        layer.add(piece)
-        if decoder.eof:
-            layer.at -= len(decoder.unused_data)
-            return
-        data = b""
-        if decoder.needs_input:
-            if layer.is_over:
-                return
-            data = layer.take()
-        yield
-
-
-_DECODERS: dict[bytes, Callable[[_Layer], Iterator[None]]] = {
-    b"gzip": _gzip,
-    b"x-gzip": _gzip,
-    b"deflate": _deflate,
-    b"br": _brotli,
-    b"zstd": _zstd,
-}

@@ -38,7 +38,6 @@ class Head:
     """A parsed head. ``length`` is that of the body in bytes if ``framing`` is LENGTH, else 0."""
 
     status: int
-    reason: bytes
     version: str
     headers: Headers
     framing: Framing
@@ -47,16 +46,10 @@ class Head:
 
 
 class _Sink:
-    """Collects what httptools parses; httptools sets the names of the callbacks."""
-
-    __slots__ = ("headers", "reason")
+    """Collects the headers; httptools sets the name of the callback."""
 
     def __init__(self) -> None:
         self.headers: Headers = []
-        self.reason = b""
-
-    def on_status(self, reason: bytes) -> None:
-        self.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name, value.strip()))
@@ -65,11 +58,10 @@ class _Sink:
 def parse_head(data: bytes, method: str) -> Head:
     """Parse a whole head, blank line included, of a response to ``method``.
 
-    llhttp refuses heads that browsers accept: a stray line, ``Name : value``, a repeated
-    Content-Length. A refused head is mended once, and its connection is not used again.
-
     :raises ProtocolBroken: the head is invalid or ambiguous
     """
+    # llhttp refuses heads that browsers accept: a stray line, ``Name : value``, a repeated
+    # Content-Length. A refused head is mended once, and its connection is not used again.
     try:
         return _parse(data, method, keep_alive=True)
     except HttpParserError:
@@ -104,7 +96,6 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
     framing, length, clear = _framing(status, sink.headers, method)
     return Head(
         status=status,
-        reason=sink.reason,
         version="1.0" if version == "1.0" else "1.1",
         headers=sink.headers,
         framing=framing,
@@ -116,7 +107,7 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
 def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, bool]:
     """Return how the body ends, its length in bytes, and whether the connection is reusable.
 
-    :raises ProtocolBroken: a transfer coding that was not asked for, or an absurd Content-Length
+    Raises ProtocolBroken.
     """
     lengths: list[bytes] = []
     codings: list[bytes] = []
@@ -140,7 +131,8 @@ def _framing(status: int, headers: Headers, method: str) -> tuple[Framing, int, 
     if lengths:
         if len(lengths[0]) > _LENGTH_DIGITS:
             raise ProtocolBroken(f"a Content-Length of {len(lengths[0])} digits")
-        return Framing.LENGTH, int(lengths[0]), clear and not codings
+        length = int(lengths[0])
+        return Framing.LENGTH if length else Framing.NONE, length, clear and not codings
     return Framing.CLOSE, 0, False
 
 
@@ -152,7 +144,7 @@ def mend(data: bytes) -> bytes:
     """Return the head as a browser reads it.
 
     Folds and stray lines are removed, names trimmed, and equal Content-Length values merged.
-    Different Content-Length values are all kept, so that the parser still refuses them.
+    Different ones are all kept, so that the parser still refuses them.
     """
     status_line, *lines = _FOLD.sub(b" ", data.replace(b"\0", b" ")).splitlines()
     mended = [b" ".join(status_line.split(None, 2))]

@@ -15,36 +15,20 @@ if TYPE_CHECKING:
 class ResponseReader:
     """Takes the bytes that the server sends until ``done``, and keeps them all.
 
-    ``max_size`` caps the body in bytes, as received. Past it TooLarge is raised. What was received
-    is kept: at most one read beyond the cap.
+    ``max_size`` caps the body in bytes, as received; at most one read beyond it is kept.
     """
-
-    __slots__ = (
-        "_chunks",
-        "_interim",
-        "_left",
-        "_max_size",
-        "_method",
-        "_observer",
-        "_pieces",
-        "_raw",
-        "_searched",
-        "_size",
-        "_start",
-        "done",
-        "extra",
-        "head",
-        "head_length",
-    )
 
     def __init__(self, method: str, max_size: int, observer: Observer | None = None) -> None:
         self._method = method
         self._max_size = max_size
         self._observer = observer
+        # The bytes of a head that is not complete, and how many of them hold no end.
         self._start = b""
         self._searched = 0
+        # Bytes of interim responses.
         self._interim = 0
         self._raw: list[bytes] = []
+        # Bytes of a body that is not chunked: received, and still to come by Content-Length.
         self._size = 0
         self._left = 0
         self._chunks: ChunkedDecoder | None = None
@@ -83,7 +67,6 @@ class ResponseReader:
 
         :raises ProtocolBroken: the response is invalid or cannot be framed
         :raises TooLarge: the body is larger than ``max_size``
-        :raises Exception: whatever the observer raises
         """
         if self.done:
             self.extra = True
@@ -93,10 +76,7 @@ class ResponseReader:
             self._find_head(data)
 
     def eof(self) -> None:
-        """Handle the orderly close of the server's side.
-
-        :raises ConnectionLost: the response is not complete
-        """
+        """Handle the orderly close of the server's side. Raises ConnectionLost if it cuts short."""
         if self.done:
             return
         if self.head is None:
@@ -135,18 +115,12 @@ class ResponseReader:
         self._left = head.length
         if head.framing is Framing.CHUNKED:
             self._chunks = ChunkedDecoder(None if self._observer is None else self._pieces)
-        self.done = head.framing is Framing.NONE or (
-            head.framing is Framing.LENGTH and not head.length
-        )
+        self.done = head.framing is Framing.NONE
         self._raw.append(start[:end])
         if self._observer is not None:
             self._observer.headers(head.status, head.headers)
-        if len(start) == end:
-            return
-        if self.done:
-            self.extra = True
-        else:
-            self._body(start[end:])
+        if rest := start[end:]:
+            self.feed(rest)
 
     def _body(self, data: bytes) -> None:
         if self._chunks is not None:

@@ -21,32 +21,23 @@ _HEADERS_KEPT = 64
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port. Requests to the same origin may share a connection.
-
-    The connection pool is keyed by it.
-    """
+    """Requests to the same origin may share a connection. An IPv6 host has no brackets."""
 
     scheme: str
     host: str
-    """As in the URL; an IPv6 address has no brackets."""
     port: int
 
 
 class Target(NamedTuple):
-    """The parts of a URL that a request needs."""
+    """The parts of a URL in a request: ``authority`` is the Host, ``path`` includes the query."""
 
     origin: Origin
     authority: bytes
-    """The Host header: the host, and the port unless it is the scheme's default."""
     path: bytes
-    """Path and query, as on the request line."""
 
 
 def split_target(url: str) -> Target:
-    """Split a WHATWG-normalised http or https URL; user and password are left out.
-
-    :raises ValueError: ``url`` is anything else
-    """
+    """Split a WHATWG-normalised http or https URL. Raises ValueError for anything else."""
     scheme, separator, rest = url.partition("://")
     if scheme not in _PORTS or not separator or _NOT_IN_URL.search(url):
         raise ValueError(f"not a normalised http(s) URL: {url!r}")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 from krowlspider.fetch.errors import TLSFailed
 from krowlspider.fetch.tls.client_hello import offers_finite_field
+from krowlspider.fetch.tls.work import TlsWork
 
 if TYPE_CHECKING:
     from krowlspider.fetch.connection import Connection
@@ -26,13 +26,6 @@ logger = logging.getLogger(__name__)
 _SLICE = 16_384
 # The largest content of a record: RFC 8446, section 5.1.
 _RECORD = 16_384
-# Bytes at which a handshake is cut off, and later as many in a row without content. Certificate
-# chains of the web have 3 to 10 kB.
-BARE_MOST = 32_768
-# CPU seconds that a connection may take, and more for each byte of content: a hundred times an
-# ordinary handshake, and the cost of records of 30 bytes.
-WORK = 0.05
-WORK_BYTE = 50e-9
 _NOTHING = memoryview(b"")
 
 
@@ -40,7 +33,8 @@ class Channel(asyncio.Protocol):
     """The transport of a connection: decrypts what TCP receives, and encrypts what is sent.
 
     The methods from `write` to `get_extra_info` are the transport's part. Those from `pending` to
-    `resume` serve `Slices`. Those from `connection_made` to `connection_lost` are called by TCP.
+    `set_waiting` serve `Slices`. Those from `connection_made` to `connection_lost` are called by
+    TCP.
 
     ``connected`` is the time of ``clock`` at which TCP was connected. ``secured`` is a future that
     ends with the handshake. It fails with OSError (`ssl.SSLError` included), or with TLSFailed for
@@ -50,10 +44,8 @@ class Channel(asyncio.Protocol):
     An end without close_notify is a lost connection: an answer that ends so may be cut (RFC 9112,
     section 9.8).
 
-    A server that causes too much work is cut off with TLSFailed, and logged. The limits are
-    ``BARE_MOST`` bytes without content, and ``WORK`` CPU seconds plus ``WORK_BYTE`` for each byte
-    of content. A server that asks for a key exchange over a finite field is cut off too: that
-    exchange takes up to 0.1 s in a single call.
+    A server that causes too much work (see `TlsWork`) is cut off with TLSFailed, and logged. So is
+    one that asks for a key exchange over a finite field, which takes up to 0.1 s in a single call.
 
     :raises ValueError: OpenSSL rejects the server name
     """
@@ -69,6 +61,7 @@ class Channel(asyncio.Protocol):
         self._clock = clock
         self._connection = connection
         self._slices = slices
+        self.work = TlsWork()
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._in, self._out, server_hostname=server_name)
@@ -76,13 +69,7 @@ class Channel(asyncio.Protocol):
         self._unsent = b""
         # Received bytes that OpenSSL was not given yet.
         self._received = _NOTHING
-        self._bare = 0
-        self._content = 0
-        self._spent = 0.0
-        self._took = 0.0
-        # Reading the CPU clock takes ten times as long, so only channels that are not light use it.
-        self._timer = time.perf_counter
-        self._error: ssl.SSLError | TLSFailed | None = None
+        self._error: Exception | None = None
         # Whether data is passed to the connection.
         self._is_open = False
         # Whether the connection, and whether the slices, have paused reading.
@@ -92,12 +79,10 @@ class Channel(asyncio.Protocol):
         self.secured: asyncio.Future[None] = clock.loop.create_future()
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send data of the connection."""
         self._unsent += data
         self._send()
 
     def abort(self) -> None:
-        """Close at once."""
         self.secured.cancel()
         self._received = _NOTHING
         transport, self._transport = self._transport, None
@@ -105,12 +90,10 @@ class Channel(asyncio.Protocol):
             transport.abort()
 
     def pause_reading(self) -> None:
-        """Stop passing data to the connection until `resume_reading`."""
         self._is_held_back = True
         self._set_reading()
 
     def resume_reading(self) -> None:
-        """Pass data to the connection again."""
         self._is_held_back = False
         if self._received:
             # Not at once: the connection may be handling data just now.
@@ -128,34 +111,24 @@ class Channel(asyncio.Protocol):
         may_go_on = self._is_open or not self.secured.done()
         return bool(self._received) and may_go_on and not self._is_held_back
 
-    @property
-    def is_light(self) -> bool:
-        """Return whether the server has caused little work so far."""
-        return self._spent < WORK / 10 + WORK_BYTE * self._content
-
     def step(self) -> float:
         """Process the next slice; return the seconds it took."""
         piece = self._received[:_SLICE]
         # Not an empty view of it, which would keep the whole buffer alive.
         self._received = self._received[_SLICE:] or _NOTHING
         self._in.write(piece)
-        self._bare += len(piece)
-        self._took = 0.0
+        self.work.bare += len(piece)
+        self.work.step = 0.0
         if self._is_open:
             self._read()
             self._send()
         else:
             self._shake_hands()
-        return self._took
+        return self.work.step
 
-    def pause(self) -> None:
-        """Receive no more until `resume`."""
-        self._is_waiting = True
-        self._set_reading()
-
-    def resume(self) -> None:
-        """Receive again, unless the connection has paused reading."""
-        self._is_waiting = False
+    def set_waiting(self, waiting: bool) -> None:
+        """Receive no more, or receive again unless the connection has paused reading."""
+        self._is_waiting = waiting
         self._set_reading()
 
     def _set_reading(self) -> None:
@@ -174,9 +147,9 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received = memoryview(data)
         if self.pending:
-            self._slices.work(self)
+            self._slices.process(self)
         else:
-            self.pause()
+            self.set_waiting(True)
 
     def eof_received(self) -> None:
         # The server can answer nothing more, whatever this side still has to send.
@@ -194,24 +167,25 @@ class Channel(asyncio.Protocol):
             self._refuse(exc or ConnectionResetError("closed during the handshake"))
 
     def _shake_hands(self) -> None:
-        begun = self._timer()
+        begun = self.work.timer()
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
-            self._charge(begun)
+            self.work.charge(begun)
             hello = self._out.read()
-            if self._bare and offers_finite_field(hello):
-                self._refuse(self._cut_off("it asks for a key exchange over a finite field"))
-            elif excess := self._excess():
-                self._refuse(excess)
+            cause = self.work.excess()
+            if self.work.bare and offers_finite_field(hello):
+                cause = "it asks for a key exchange over a finite field"
+            if cause is not None:
+                self._refuse(_cut_off(self._connection, cause))
             elif hello and self._transport is not None:
                 self._transport.write(hello)
         except ssl.SSLError as error:
             self._send()
             self._refuse(error)
         else:
-            self._charge(begun)
-            self._bare = 0
+            self.work.charge(begun)
+            self.work.add_content(0)
             self._connection.connection_made(cast("asyncio.BaseTransport", self))
             self.secured.set_result(None)
             # The last bytes of the handshake go with the request.
@@ -225,18 +199,18 @@ class Channel(asyncio.Protocol):
 
     def _open(self) -> None:
         self._is_open = True
-        self.resume()
+        self.set_waiting(False)
         if self._in.pending:
             self._read()
         self._send()
-        self._slices.work(self)
+        self._slices.process(self)
 
     def _read(self) -> None:
         """Decrypt the data available and pass it to the connection."""
         parts: list[bytes] = []
         is_over = False
-        error: ssl.SSLError | TLSFailed | None = None
-        begun = self._timer()
+        error: ssl.SSLError | None = None
+        begun = self.work.timer()
         try:
             while part := self._object.read(_RECORD):
                 parts.append(part)
@@ -246,39 +220,19 @@ class Channel(asyncio.Protocol):
             pass
         except ssl.SSLError as e:
             error = e
-        self._charge(begun)
+        self.work.charge(begun)
         if parts:
             content = b"".join(parts)
-            self._bare = 0
-            self._content += len(content)
+            self.work.add_content(len(content))
             self._connection.data_received(content)
         if is_over:
             self._connection.eof_received()
             self.abort()
-        elif error := error or self._excess():
+        elif error is not None:
             self._fail(error)
-
-    def _charge(self, begun: float) -> None:
-        # Capped, because a garbage collection may fall within it.
-        self._took = min(self._timer() - begun, WORK / 2)
-        self._spent += self._took
-        if self._timer is time.perf_counter and not self.is_light:
-            # Wall time may have been spent waiting for the CPU, so measure anew in CPU time.
-            self._timer, self._spent = time.thread_time, 0.0
-
-    def _excess(self) -> TLSFailed | None:
-        """Return the error that the server is cut off with, or None."""
-        if self._bare >= BARE_MOST:
-            return self._cut_off(f"{self._bare} bytes of TLS without content")
-        if self._spent > WORK + WORK_BYTE * self._content:
-            spent = f"{1000 * self._spent:.0f} ms of CPU"
-            return self._cut_off(f"TLS took {spent} for {self._content} bytes of content")
-        return None
-
-    def _cut_off(self, cause: str) -> TLSFailed:
-        host, address = self._connection.origin.host, self._connection.address
-        logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
-        return TLSFailed(cause)
+        elif cause := self.work.excess():
+            self._connection.fault = _cut_off(self._connection, cause)
+            self._fail(self._connection.fault)
 
     def _send(self) -> None:
         try:
@@ -292,10 +246,14 @@ class Channel(asyncio.Protocol):
         if self._out.pending and self._transport is not None:
             self._transport.write(self._out.read())
 
-    def _fail(self, error: ssl.SSLError | TLSFailed) -> None:
+    def _fail(self, error: Exception) -> None:
         # The exchange fails once TCP has ended, never while it is being begun. No new one begins.
         self._error = self._error or error.with_traceback(None)
         self._connection.closed = True
-        if isinstance(error, TLSFailed):
-            self._connection.fault = error
         self.abort()
+
+
+def _cut_off(connection: Connection, cause: str) -> TLSFailed:
+    host, address = connection.origin.host, connection.peer.address
+    logger.warning("Closing the connection to %s at %s: %s", host, address, cause)
+    return TLSFailed(cause)

@@ -8,29 +8,21 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from krowlspider.fetch.tls.work import TlsWork
+
 # CPU seconds of TLS in one turn of the loop, exceeded by one slice at most: some 30 handshakes.
 TURN = 0.02
 
 
 class Sliced(Protocol):
-    """A TLS connection with received bytes, to be processed in slices."""
+    """A `Channel` with received bytes, to be processed in slices."""
+
+    work: TlsWork
 
     @property
-    def pending(self) -> bool:
-        """Return whether there is something to process."""
-
-    @property
-    def is_light(self) -> bool:
-        """Return whether the connection has taken little time so far."""
-
-    def step(self) -> float:
-        """Process one slice; return the CPU seconds it took."""
-
-    def pause(self) -> None:
-        """Stop receiving."""
-
-    def resume(self) -> None:
-        """Receive again."""
+    def pending(self) -> bool: ...
+    def step(self) -> float: ...
+    def set_waiting(self, waiting: bool) -> None: ...
 
 
 class Slices:
@@ -46,30 +38,34 @@ class Slices:
         self._left = TURN
         self._turning = False
 
-    def work(self, channel: Sliced) -> None:
+    def process(self, channel: Sliced) -> None:
         """Process the bytes that a channel has received, now or in later turns of the loop."""
         while channel.pending:
             if self._waiting or self._left <= 0.0:
-                channel.pause()
+                channel.set_waiting(True)
                 self._queue(channel)
                 return
             self._step(channel)
 
     def go_on(self, channel: Sliced) -> None:
         """Process the bytes left over from a channel's last read, then let it receive again."""
-        self.work(channel)
+        self.process(channel)
         if not channel.pending:
-            channel.resume()
+            channel.set_waiting(False)
 
     def _step(self, channel: Sliced) -> None:
         self._left -= channel.step()
         # Not scheduled in each turn: a loop with a callback to run does not sleep.
-        if self._left < TURN / 2 and not self._turning:
+        if self._left < TURN / 2:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._turning:
             self._turning = True
             self._loop.call_soon(self._turn)
 
     def _queue(self, channel: Sliced) -> None:
-        if channel.is_light:
+        if channel.work.is_light:
             self._waiting.appendleft(channel)
         else:
             self._waiting.append(channel)
@@ -84,9 +80,8 @@ class Slices:
                 if channel.pending:
                     self._queue(channel)
                 else:
-                    channel.resume()
+                    channel.set_waiting(False)
         finally:
             # An error in one channel must not stop the others.
-            if self._waiting and not self._turning:
-                self._turning = True
-                self._loop.call_soon(self._turn)
+            if self._waiting:
+                self._schedule()

@@ -32,8 +32,7 @@ _MAYBE_END = re.compile(rb"<(?![A-Za-z!?])")
 def bounded(body: bytes) -> bytes:
     """Return ``body``, or for a very large one a copy that is cut or lacks its needless end tags.
 
-    The result has the links of ``body`` up to the cut. One exception: "</" followed by a letter
-    inside an attribute is changed too.
+    The result has the links of ``body`` up to the cut, but for "</" and a letter in an attribute.
     """
     if len(body) <= _BYTES_SAFE:
         return body

@@ -36,9 +36,9 @@ def read_links(
 ) -> tuple[list[str], str | None]:
     """Return (links, target of ``rel=canonical`` or None) from the Link headers of ``url``.
 
-    All URLs are normalised, and at most MAX_HEADER_LINKS links are returned. Links with
-    ``rel=nofollow`` are left out unless ``follow_nofollow``. Links to a type other than HTML are
-    left out too. A link of another page (``anchor``) is ignored.
+    All URLs are normalised, and at most MAX_HEADER_LINKS links are returned. Left out are links
+    with ``rel=nofollow`` unless ``follow_nofollow``, to a type other than HTML, and of another page
+    (``anchor``).
     """
     hrefs, canonical = [], None
     for href, parameters in _links(headers):
@@ -57,14 +57,11 @@ def read_links(
 
 
 def _links(headers: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the target and the parameters of each link.
-
-    If a parameter is repeated, the first one counts (RFC 8288, section 3.3).
-    """
     for header in headers:
         for href, rest in _LINK.findall(header):
             parameters: dict[str, str] = {}
             for name, quoted, plain in _PARAMETER.findall(rest):
+                # The first of a repeated parameter counts: RFC 8288, section 3.3.
                 parameters.setdefault(name.lower(), quoted or plain)
             yield href, parameters
 
@@ -75,8 +72,8 @@ _PRODUCT = re.compile(r"\*|[a-z_-]+[0-9a-z_-]*")
 def read_robots_tag(headers: Iterable[str], agent: str) -> set[str]:
     """Return the rules of X-Robots-Tag headers for all crawlers and for ``agent``, in lower case.
 
-    ``agent`` is a product token. A name and a colon address the rules that follow in that header to
-    one crawler: ``otherbot: noindex, nofollow``.
+    A name and a colon address the rules that follow in that header to one crawler, by its product
+    token: ``otherbot: noindex, nofollow``.
     """
     rules = set()
     for header in headers:

@@ -29,8 +29,6 @@ MAX_TITLE = 512
 MAX_LANG = 35
 
 _NOFOLLOW = ":not([rel~=nofollow i])"
-
-
 # Columns of a plan that only items need: title, canonical, language. Each column costs time per
 # page, even if nothing is found.
 _DESCRIPTION = ("title::text", "link[rel~=canonical i]::attr(href)", "html::attr(lang)")
@@ -41,8 +39,8 @@ def reading_plan(agent: str, *, follow_nofollow: bool, described: bool = True) -
     """Return the frostwork plan of the texts and attributes that are read from a page.
 
     ``agent`` is the product token that ``<meta name=...>`` may address in addition to "robots".
-    With ``follow_nofollow``, links with ``rel=nofollow`` are read too. Without ``described``, the
-    title, canonical and language of the page are not read.
+    With ``follow_nofollow``, links with ``rel=nofollow`` are read too. Only with ``described`` are
+    the title, canonical and language of the page read.
     """
     followed = f"[href]{'' if follow_nofollow else _NOFOLLOW}::attr(href)"
     return Plan(
@@ -70,13 +68,12 @@ _REFRESH = re.compile(
 class Page:
     """The content of a page that concerns a crawler.
 
-    ``links`` are normalised URLs in document order without repeats. Links with ``rel=nofollow`` are
-    left out unless the plan includes them. ``nofollow`` and ``noindex`` are the prohibitions of the
-    page as a whole. ``base`` is the URL that the links were joined to, ``canonical`` the normalised
-    target of ``rel=canonical``.
+    ``links`` are normalised URLs in document order without repeats. ``nofollow`` and ``noindex``
+    are the prohibitions of the page as a whole. ``base`` is the URL that the links were joined to,
+    ``canonical`` the normalised target of ``rel=canonical``.
 
-    ``refused`` counts links of the page's elements that are no http(s) URL. ``oversize`` counts
-    links too long to be parsed, and ``surplus`` links after the first MAX_LINKS.
+    ``refused`` counts links that are no http(s) URL, ``oversize`` those too long to be parsed, and
+    ``surplus`` those after the first MAX_LINKS.
     """
 
     links: list[str]
@@ -100,8 +97,7 @@ def read_page(body: bytes, url: str, charset: str | None, plan: Plan = _PLAN) ->
     """Return what the HTML of ``url``, a normalised URL, contains; no bytes raise an error.
 
     ``charset`` is the one of the HTTP header. The encoding is found in the order of browsers: byte
-    order mark, header, meta element, UTF-8. A page with very many tags is read up to a bound (see
-    `krowlspider.urls.page.bound`).
+    order mark, header, meta element, UTF-8. A page is read up to a bound on its tags (`bounded`).
     """
     hrefs, refreshes, bases, robots, *description = plan.extract(bounded(body), charset)
     titles, canonicals, langs = description or ([], [], [])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 from xml.parsers import expat
 
@@ -47,24 +46,7 @@ _GZIP = 31  # zlib's ``wbits``
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 # The UTF-8 byte order mark, and whitespace that some generators write before the declaration.
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
-
-
-class Kind(Enum):
-    """The forms of a sitemap."""
-
-    URLSET = "urlset"
-    INDEX = "sitemapindex"
-    FEED = "feed"
-    TEXT = "text"
-
-
-_ROOTS = {
-    "urlset": Kind.URLSET,
-    "sitemapindex": Kind.INDEX,
-    "rss": Kind.FEED,
-    "rdf": Kind.FEED,
-    "feed": Kind.FEED,
-}
+_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})
 # Locations of URLs as (parent, element); the parent excludes the ``loc`` of an image.
 _PAGE = frozenset({("url", "loc"), ("item", "link")})
 _CHILD = ("sitemap", "loc")
@@ -83,21 +65,23 @@ class _Broken(Exception):
 class Sitemap:
     """The content of a sitemap, as far as it has been read.
 
-    ``kind`` is None if the body is no sitemap. ``children`` are the normalised URLs of the sitemaps
-    that it names; `read` yields those of pages. ``found`` counts both, and ``invalid`` the
-    locations that are no http(s) URL. ``size`` is the number of unpacked bytes read.
+    ``kind`` is the name of its root element, or "text"; None if the body is no sitemap.
+    ``children`` are the normalised URLs of the sitemaps that it names; `read` yields those of
+    pages. ``found`` counts both, and ``invalid`` the locations that are no http(s) URL. ``size`` is
+    the number of unpacked bytes read.
 
     ``truncated`` is True if a limit was reached. ``error`` is the reason why reading stopped early,
     or None. The URLs read before still count.
     """
 
-    kind: Kind | None = None
+    kind: str | None = None
     children: list[str] = field(default_factory=list)
     found: int = 0
     invalid: int = 0
     size: int = 0
     truncated: bool = False
     error: str | None = None
+    _pages: list[str] = field(default_factory=list)
 
     def read(self, body: bytes) -> Iterator[list[str]]:
         """Read a whole body in steps of bounded work; no bytes raise an error.
@@ -108,16 +92,15 @@ class Sitemap:
         try:
             for piece in _pieces(body):
                 self.size += len(piece)
+                rest = piece
                 if form is None:
-                    start = piece if piece.startswith(_UTF16_BOMS) else piece.lstrip(_BEFORE)
-                    if not start:
-                        yield []
-                        continue
-                    form = self._form(start)
-                    form.feed(start)
-                else:
-                    form.feed(piece)
-                yield form.handed_out()
+                    rest = piece if piece.startswith(_UTF16_BOMS) else piece.lstrip(_BEFORE)
+                    if rest:
+                        xml = rest.startswith((b"<", *_UTF16_BOMS))
+                        form = _Xml(self) if xml else _Text(self)
+                if form is not None:
+                    form.feed(rest)
+                yield self._take_pages()
             if form is None:
                 raise _Broken("it is empty")
             form.end()
@@ -125,15 +108,15 @@ class Sitemap:
             self.truncated = True
         except _Broken as broken:
             self.error = str(broken)
-        if form is not None:
-            yield form.handed_out()
+        if self._pages:
+            yield self._take_pages()
 
-    def _form(self, start: bytes) -> _Xml | _Text:
-        xml = start.startswith((b"<", *_UTF16_BOMS))
-        return _Xml(self) if xml else _Text(self)
+    def _take_pages(self) -> list[str]:
+        pages, self._pages = self._pages, []
+        return pages
 
-    def take(self, place: str) -> str | None:
-        """Count a location and return its normalised URL, or None if it is no http(s) URL.
+    def add(self, place: str, *, is_child: bool = False) -> None:
+        """Count the location of a page or a child, and keep its URL if it is an http(s) URL.
 
         :raises _Over: URLS_MAX locations were counted already
         """
@@ -144,24 +127,7 @@ class Sitemap:
             self.invalid += 1
         else:
             self.found += 1
-        return url
-
-
-class _Form:
-    """Finds locations in the pieces of a sitemap."""
-
-    def __init__(self, sitemap: Sitemap):
-        self._sitemap = sitemap
-        self._pages: list[str] = []
-
-    def handed_out(self) -> list[str]:
-        """Return the URLs of pages found since the last call."""
-        pages, self._pages = self._pages, []
-        return pages
-
-    def _page(self, place: str) -> None:
-        if (url := self._sitemap.take(place)) is not None:
-            self._pages.append(url)
+            (self.children if is_child else self._pages).append(url)
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
@@ -210,43 +176,38 @@ def _inflated(body: bytes) -> Iterator[bytes]:
         raise _Broken("the gzip data is cut short")
 
 
-class _Xml(_Form):
-    """Reads any XML form.
+class _Xml:
+    """Reads any XML form; `feed` and `end` raise _Over or _Broken where reading stops.
 
     A document type must not define anything. Without definitions, expat knows only the five
     predefined entities and numeric ones. It opens no file or URL that a document names.
     """
 
     def __init__(self, sitemap: Sitemap):
-        super().__init__(sitemap)
+        self._sitemap = sitemap
         self._open: list[str] = []
         self._elements = 0
         self._fed = 0
-        self._place: list[str] = []
-        self._room = PLACE_MAX
+        # The text of the location that is being read.
+        self._place = ""
         self._parser = parser = expat.ParserCreate()
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = self._doctype
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
 
-    def feed(self, piece: bytes) -> None:
-        """:raises _Over, _Broken: reading stops here"""
-        self._parse(piece, end=False)
-        self._fed += len(piece)
-        if self._fed - self._parser.CurrentByteIndex > TOKEN_MAX:
-            raise _Broken("a tag or comment without end")
-
-    def end(self) -> None:
-        """:raises _Broken: an element is still open"""
-        self._parse(b"", end=True)
-
-    def _parse(self, piece: bytes, *, end: bool) -> None:
+    def feed(self, piece: bytes, *, end: bool = False) -> None:
         try:
             self._parser.Parse(piece, end)
         except (expat.ExpatError, LookupError, ValueError) as error:
             # LookupError, ValueError: Python does not know the encoding, or has no table for it.
             raise _Broken(f"broken XML: {error}") from error
+        self._fed += len(piece)
+        if self._fed - self._parser.CurrentByteIndex > TOKEN_MAX:
+            raise _Broken("a tag or comment without end")
+
+    def end(self) -> None:
+        self.feed(b"", end=True)
 
     def _doctype(self, name: str, system: str | None, public: str | None, defines: int) -> None:
         if defines:
@@ -258,77 +219,62 @@ class _Xml(_Form):
             raise _Over
         local = name.rpartition(":")[2].lower()
         opened = self._open
-        if not opened:
-            self._root(local)
-        elif len(opened) == NESTING_MAX:
+        if len(opened) == NESTING_MAX:
             raise _Broken("elements within one another without end")
-        else:
+        if opened:
             where = (opened[-1], local)
             if where in _PAGE or where == _CHILD:
-                self._place, self._room = [], PLACE_MAX
+                self._place = ""
                 self._parser.CharacterDataHandler = self._text
             elif where == _ENTRY_LINK and attributes.get("rel", "alternate") == "alternate":
-                self._page(attributes.get("href", ""))
+                self._sitemap.add(attributes.get("href", ""))
+        elif local in _ROOTS:
+            self._sitemap.kind = local
+        else:
+            raise _Broken("it is no sitemap")
         opened.append(local)
 
-    def _root(self, local: str) -> None:
-        kind = self._sitemap.kind = _ROOTS.get(local)
-        if kind is None:
-            raise _Broken("it is no sitemap")
-
     def _text(self, text: str) -> None:
-        if self._room > 0:
-            self._place.append(text[: self._room])
-            self._room -= len(text)
+        self._place += text[: PLACE_MAX - len(self._place)]
 
     def _end(self, name: str) -> None:
-        opened = self._open
-        local = opened.pop()
+        local = self._open.pop()
         if self._parser.CharacterDataHandler is None:
             return
-        where = (opened[-1], local)
-        if where in _PAGE:
-            self._page("".join(self._place))
-        elif where == _CHILD:
-            url = self._sitemap.take("".join(self._place))
-            if url is not None:
-                self._sitemap.children.append(url)
-        else:
-            # This element is inside a location.
-            return
-        self._parser.CharacterDataHandler = None
+        where = (self._open[-1], local)
+        # Other elements are inside a location.
+        if where in _PAGE or where == _CHILD:
+            self._parser.CharacterDataHandler = None
+            self._sitemap.add(self._place, is_child=where == _CHILD)
 
 
-class _Text(_Form):
-    """Reads text with one URL per line, in UTF-8.
+class _Text:
+    """Reads text with one URL per line, in UTF-8; `feed` and `end` raise _Over or _Broken.
 
     The body is a sitemap only if its first line is a URL; it may be the text of an error page.
     """
 
     def __init__(self, sitemap: Sitemap):
-        super().__init__(sitemap)
+        self._sitemap = sitemap
         self._lines = 0
         self._rest = b""
 
     def feed(self, piece: bytes) -> None:
-        """:raises _Over, _Broken: reading stops here"""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         self._lines += len(lines)
         for line in lines:
             if place := line.strip():
-                self._line(place)
+                self._line(place[:PLACE_MAX].decode(errors="replace"))
         if self._lines > ELEMENTS_MAX:
             raise _Over
         if len(self._rest) > TOKEN_MAX:
             raise _Broken("a line without end")
 
     def end(self) -> None:
-        """:raises _Over, _Broken: as `feed`"""
         self.feed(b"\n")
 
-    def _line(self, place: bytes) -> None:
-        sitemap = self._sitemap
-        if sitemap.kind is None and normalise(place[:PLACE_MAX].decode(errors="replace")) is None:
+    def _line(self, place: str) -> None:
+        if self._sitemap.kind is None and normalise(place) is None:
             raise _Broken("it is no sitemap")
-        sitemap.kind = Kind.TEXT
-        self._page(place[:PLACE_MAX].decode(errors="replace"))
+        self._sitemap.kind = "text"
+        self._sitemap.add(place)

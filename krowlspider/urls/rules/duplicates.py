@@ -16,10 +16,7 @@ _COUNT_MAX = 0xFFFF
 
 
 class DuplicateBodies:
-    """Counts equal bodies by host.
-
-    Counts are in memory only. A body that was forgotten for lack of room is counted from 1 again.
-    """
+    """Counts equal bodies by host, in memory; a body that was forgotten is counted from 1 again."""
 
     def __init__(self, hosts: int = HOSTS, bodies: int = BODIES):
         self._hosts_max = hosts
@@ -27,10 +24,7 @@ class DuplicateBodies:
         self._hosts: OrderedDict[str, tuple[array[int], array[int]]] = OrderedDict()
 
     def count(self, host: str, body: bytes) -> int:
-        """Count a body, and return how often its host has sent it, this time included.
-
-        The count is at most 65,535.
-        """
+        """Count a body; return how often its host has sent it, this time included, up to 65,535."""
         digest = xxhash.xxh3_64_intdigest(body)
         known = self._hosts.pop(host, None)
         if known is None:

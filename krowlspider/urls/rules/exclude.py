@@ -20,8 +20,7 @@ class PatternList:
 def parse_patterns(data: bytes) -> PatternList:
     """Return the regular expressions of a file, one per line, and its bad lines.
 
-    Blank lines and lines that begin with "#" are skipped. A line is bad if it is not UTF-8 or does
-    not compile. Lines are numbered from 1.
+    Blank lines and lines that begin with "#" are skipped. Lines are numbered from 1.
     """
     patterns, bad = [], []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), 1):

@@ -21,7 +21,7 @@ class Scope:
     ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 means no limit, but no
     URL may have more than REFERENCE_MAX characters. ``allow`` and ``deny`` are regular expressions
     searched in the URL. ``same_host`` and ``same_domain`` keep links on the host or domain of their
-    page. ``traps`` refuses crawler traps and unwanted file types.
+    page.
 
     :raises ValueError: an expression does not compile; the message names it
     """
@@ -48,11 +48,11 @@ class Scope:
         self._traps = traps
 
     def refusal(self, url: str, host: str, depth: int, via_host: str | None) -> str | None:
-        """Return why a normalised URL is out of scope, in one word; None if it is in scope.
+        """Return why a normalised URL of ``host`` is out of scope, in one word; None if it is in.
 
         The words are depth, length, port, host, domain, deny, allow and those of `Traps.refusal`.
-        ``host`` is the host of the URL, ``via_host`` that of the page that links to it. For a seed
-        ``via_host`` is None: a user named the URL, so only depth, length and blocked ports apply.
+        ``via_host`` is the host of the page that links to it. For a seed it is None: a user named
+        the URL, so only depth, length and blocked ports apply.
         """
         if depth > self._max_depth:
             return "depth"

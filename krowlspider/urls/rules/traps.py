@@ -25,7 +25,8 @@ _EARLIEST = 1970 * 12 + 1
 _CENTURIES = re.compile(r"(?:19|20)\d\d")
 # A year and a month, with or without a day: 2031-05, 2031/5/17, 203105, 20310517.
 _DATE = re.compile(
-    r"(?<!\d)((?:19|20)\d\d)(?:(?:[-/_.]|%2F)(0[1-9]|1[0-2]|[1-9])|(0[1-9]|1[0-2])(?:[0-3]\d)?)(?!\d)"
+    r"(?<!\d)((?:19|20)\d\d)"
+    r"(?:(?:[-/_.]|%2F)(0[1-9]|1[0-2]|[1-9])|(0[1-9]|1[0-2])(?:[0-3]\d)?)(?!\d)"
 )
 # The end of a date that begins with its day or month: 05/2031.
 _LATE_YEAR = re.compile(r"(?<!\d)\d\d?(?:[-/_.]|%2F)((?:19|20)\d\d)(?!\d)")
@@ -40,16 +41,12 @@ class Traps:
     """The rules that refuse crawler traps and unwanted file types.
 
     ``path_depth_max`` is the maximum number of segments of a path. ``repeated_segments_max`` is how
-    often one segment may occur in it, which also limits a repeated run of segments. 0 means no
-    limit. ``skip_extensions`` may be in any case and need no dot.
+    often one segment may occur in it, adjacent or not. 0 means no limit. ``skip_extensions`` may be
+    in any case and need no dot.
 
     Calendars are checked against ``today``: a month in the URL may be at most a year ahead. In a
-    query, no month may be before 1970. So a calendar with a page per month ends after 12 pages
-    ahead and about 700 back, one with a page per day after about 20,000. Dates in a path may be
-    older, as in archives, unless the URL names a calendar.
-
-    Depth and repeats follow Heritrix's TooManyPathSegmentsDecideRule (20) and
-    PathologicalPathDecideRule. As in Nutch's regex-urlfilter, repeats need not be adjacent.
+    query, no month may be before 1970. Dates in a path may be older, as in archives, unless the URL
+    names a calendar.
     """
 
     def __init__(
@@ -115,8 +112,7 @@ class Traps:
 def _months(text: str, *, sure: bool) -> Iterator[int]:
     """Yield the months of the dates in a text, counted from the year 0.
 
-    If ``sure``, anything that may be a date counts. Else only a year and a two-digit month with a
-    separator between them count.
+    Unless ``sure``, only a year and a two-digit month with a separator between them count.
     """
     for year, parted, compact in _DATE.findall(text):
         if sure or len(parted) == 2:
@@ -127,12 +123,9 @@ def _months(text: str, *, sure: bool) -> Iterator[int]:
 
 
 def _months_of_parameters(query: str) -> Iterator[int]:
-    """Yield the month that two parameters of a query name, counted from the year 0.
-
-    If there is only a year, yield its first month. A year alone may be the year of a film, so one
-    before 1970 counts as January 1970.
-    """
+    """Yield the month that two parameters of a query name, counted from the year 0."""
     if year := _YEAR.search(query):
         month = _MONTH.search(query)
         first = int(year[1]) * 12
+        # A year alone may be that of a film, so one before 1970 counts as January 1970.
         yield first + int(month[1]) if month else max(first + 1, _EARLIEST)

@@ -1,0 +1,127 @@
+"""Decide which finished file to upload next and when to retry.
+
+Pure: the caller passes times and files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.index.cdxj import INDEX, WARC
+from krowlspider.archive.upload.parts import SLOWEST, in_flight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Names of finished files; nothing else in the folder is uploaded.
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(\.warc\.gz|\.cdxj)")
+# Seconds until a failed upload is retried, doubled with each failure. The longest wait is short,
+# so that a store that recovers is soon used again.
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 300.0
+# The store's key in the failures; no file has this name.
+_STORE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A version of a finished file; another version differs in size (bytes) or time (epoch ns)."""
+
+    name: str
+    size: int
+    mtime_ns: int
+
+    @property
+    def is_warc(self) -> bool:
+        """Return whether this is a WARC file, which never changes; an index may be rewritten."""
+        return self.name.endswith(WARC)
+
+    @property
+    def warc(self) -> str:
+        """The name of the WARC file: the file's own, or that which this index belongs to."""
+        return self.name if self.is_warc else self.name.removesuffix(INDEX) + WARC
+
+
+def is_finished(name: str) -> bool:
+    """Return whether ``name`` is that of a finished WARC file or of an index."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
+class UploadPlan:
+    """The waiting files, those in flight, and when the next may be taken.
+
+    Files are taken in the order of their names: oldest first, an index before its WARC file. Times
+    are seconds of one monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, LocalFile] = {}
+        self._in_flight: dict[str, LocalFile] = {}
+        # By name: failures in a row, and the time of the next try.
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """The number of files not uploaded yet, those in flight included."""
+        return len(self._waiting)
+
+    @property
+    def down(self) -> bool:
+        """Return whether the store has failed and no upload has succeeded since."""
+        return _STORE in self._failures
+
+    @property
+    def time_in_flight(self) -> float:
+        """The seconds in which all bytes in flight pass the slowest uplink."""
+        return sum(in_flight(file.size) for file in self._in_flight.values()) / SLOWEST
+
+    def see(self, found: Iterable[LocalFile]) -> None:
+        """Replace the waiting files by ``found``; forget the failures of files that are gone."""
+        self._waiting = {file.name: file for file in sorted(found, key=lambda each: each.name)}
+        for name in self._failures.keys() - self._waiting.keys() - {_STORE}:
+            del self._failures[name]
+
+    def take(self, now: float) -> LocalFile | None:
+        """Return the file to upload now, or None; it is in flight until `done` or `failed`."""
+        if now < self._due(_STORE):
+            return None
+        for name, file in self._waiting.items():
+            if name not in self._in_flight and now >= self._due(name):
+                self._in_flight[name] = file
+                return file
+        return None
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until `take` may return a file; infinity if no other file waits."""
+        idle = self._waiting.keys() - self._in_flight.keys()
+        due = max(self._due(_STORE), min(map(self._due, idle), default=inf))
+        return max(0.0, due - now)
+
+    def done(self, file: LocalFile) -> None:
+        """Remove an uploaded file from the plan, and forget its failures and the store's."""
+        for files in (self._in_flight, self._waiting, self._failures):
+            files.pop(file.name, None)
+        self._failures.pop(_STORE, None)
+
+    def failed(self, file: LocalFile, now: float, *, by_store: bool) -> float:
+        """Keep the file waiting; return the seconds until it, or ``by_store`` any, is tried."""
+        del self._in_flight[file.name]
+        name = _STORE if by_store else file.name
+        times, due = self._failures.get(name, (0, now))
+        if now < due:
+            # Another upload, sent at the same time, has failed already: count the two once.
+            return due - now
+        wait = min(_FIRST_WAIT * 2.0**times, _LONGEST_WAIT)
+        # Bound the exponent: a store may be down for weeks.
+        self._failures[name] = (min(times + 1, 30), now + wait)
+        return wait
+
+    def forgive(self) -> None:
+        """Forget all failures: every file may be tried now."""
+        self._failures.clear()
+
+    def _due(self, name: str) -> float:
+        return self._failures.get(name, (0, -inf))[1]

@@ -1,0 +1,95 @@
+"""The WARC file that is being written. Calls block on the disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.disk import OPEN, finish, sync_directory
+from krowlspider.archive.errors import ArchiveError
+from krowlspider.archive.reading import Location
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class OpenFile:
+    """An append-only file that always ends with a whole record, even after a failed write.
+
+    ``final`` is the path of the finished file, ``size`` the bytes written, ``begun`` a monotonic
+    time in seconds.
+
+    :raises FileExistsError: there is an open file of this name
+    :raises OSError: the file cannot be made
+    """
+
+    def __init__(self, final: Path) -> None:
+        self.final = final
+        self._path = final.with_name(final.name + OPEN)
+        self._descriptor = os.open(self._path, _NEW_FILE, mode=0o644)
+        self.size = 0
+        self.begun = time.monotonic()
+        self._content_durable = True
+        self._name_durable = False
+
+    def append(self, member: bytes, more: bytes = b"") -> Location:
+        """Append ``member`` and ``more``, or nothing; return where ``member`` lies.
+
+        :raises OSError: the write failed; the file was cut back to its last whole record
+        :raises ArchiveError: the file could not be cut back either
+        """
+        place = Location(self.final.name, self.size, len(member))
+        content = member + more
+        self._content_durable = False
+        try:
+            written = os.write(self._descriptor, content)
+            while written < len(content):
+                written += os.write(self._descriptor, memoryview(content)[written:])
+        except OSError:
+            self._cut_back()
+            raise
+        self.size += len(content)
+        return place
+
+    def _cut_back(self) -> None:
+        try:
+            os.ftruncate(self._descriptor, self.size)
+            os.lseek(self._descriptor, self.size, os.SEEK_SET)
+        except OSError as error:
+            raise ArchiveError(f"{self._path} cannot be cut back: {error}") from error
+
+    def sync(self) -> None:
+        """Make the content and the name durable.
+
+        :raises ArchiveError: they could not be made durable
+        """
+        # A failed fsync is final, whatever its cause: a retried one may report success although the
+        # kernel has dropped the pages.
+        try:
+            if not self._content_durable:
+                os.fsync(self._descriptor)
+                self._content_durable = True
+            if not self._name_durable:
+                sync_directory(self._path.parent)
+                self._name_durable = True
+        except OSError as error:
+            raise ArchiveError(f"{self._path} cannot be made durable: {error}") from error
+
+    def finish(self) -> None:
+        """Rename the file, whose content is durable, to its final name, and close it.
+
+        Raises the errors of `finish` in `krowlspider.archive.disk`.
+        """
+        finish(self._path)
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor; mending finishes a file that has no final name yet."""
+        os.close(self._descriptor)
+
+    def remove(self) -> None:
+        self.close()
+        self._path.unlink()

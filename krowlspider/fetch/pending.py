@@ -1,0 +1,230 @@
+"""One exchange in progress: it feeds a reader, times the answer, and ends once."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from krowlspider.fetch import errors
+from krowlspider.fetch.exchange import Exchange, StopFetch, Times
+from krowlspider.fetch.memory import READ, FetchMemory, Memory
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+    from collections.abc import Callable
+
+    from krowlspider.fetch.exchange import Dialled, Peer
+    from krowlspider.fetch.http.reader import ResponseReader
+    from krowlspider.fetch.loop_clock import LoopClock, Timer
+
+# Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
+RATE_PERIOD = 10.0
+# Bytes from which a response is joined in a turn of the event loop of its own.
+LARGE = 256 * 1024
+# Between two such turns the loop serves sockets: at least _PAUSE seconds, and RESTS times as long
+# as the last turn took. So joining gets at most a quarter of the loop.
+_PAUSE = 0.001
+RESTS = 3
+
+
+class OneByOne:
+    """Runs queued work of some milliseconds, one piece in a turn of the event loop, in order.
+
+    The work is to join large responses, many of which may end at the same moment.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self._waiting.append(work)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        begun = time.perf_counter()
+        try:
+            self._waiting[0]()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                pause = max(_PAUSE, RESTS * (time.perf_counter() - begun))
+                self._loop.call_later(pause, self._next)
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One exchange to make.
+
+    ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
+    second of an answer that has begun; 0 means any. A response over LARGE waits in ``large`` to be
+    joined; with None it is joined at once.
+    """
+
+    url: str
+    request_bytes: bytes
+    begun: float
+    deadline: float
+    first_byte_timeout: float
+    memory: FetchMemory = field(default_factory=lambda: FetchMemory(Memory()))
+    rate_min: int = 0
+    large: OneByOne | None = None
+
+
+class PendingExchange:
+    """The exchange that a connection serves, from the request sent to the end of ``outcome``.
+
+    ``release`` is called once, with whether another request may follow on the connection.
+    """
+
+    def __init__(
+        self,
+        clock: LoopClock,
+        order: Order,
+        reader: ResponseReader,
+        *,
+        peer: Peer,
+        dialled: Dialled | None,
+        release: Callable[[bool], None],
+    ) -> None:
+        self.outcome: Future[Exchange] = clock.loop.create_future()
+        self._clock = clock
+        self._order = order
+        self._reader = reader
+        self._peer = peer
+        self._dialled = dialled
+        self._release = release
+        self._started = time.time()
+        self._sent = clock.time()
+        self._first_byte: float | None = None
+        # The bytes received at the last check of the rate; -1 before the first byte.
+        self._checked = -1
+        self._timer: Timer | None = None
+
+    def receive(self, data: bytes) -> bool:
+        """Take bytes of the answer; return whether more must wait for room in memory."""
+        reader, memory = self._reader, self._order.memory
+        if self._first_byte is None:
+            self._first_byte = self._clock.time()
+        memory.receive(len(data))
+        try:
+            reader.feed(data)
+        except StopFetch:
+            self.end(None, "length")
+        except errors.TooLarge as e:
+            self.end(e, "length")
+        except errors.ProtocolBroken as e:
+            self.end(e, "disconnect")
+        except Exception as e:  # noqa: BLE001 - the observer's own mistake, raised by fetch()
+            self.end(e)
+        else:
+            if reader.done:
+                self.end(None)
+            else:
+                return memory.must_wait()
+        return False
+
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` when there is room for more of the answer; perhaps at once."""
+        self._order.memory.wait(READ, resume)
+
+    def receive_eof(self) -> None:
+        """Handle the orderly close of the server's side."""
+        try:
+            self._reader.eof()
+        except errors.ConnectionLost as e:
+            self.end(e, "disconnect")
+        else:
+            self.end(None)
+
+    def plan(self) -> None:
+        """Set the timer to the next event that is due."""
+        now, order = self._clock.time(), self._order
+        first_byte_by = self._sent + order.first_byte_timeout
+        at, due = order.deadline, self._total_due
+        if self._first_byte is None and first_byte_by < at:
+            at, due = first_byte_by, self._first_byte_due
+        if order.rate_min and now + RATE_PERIOD < at:
+            at, due = now + RATE_PERIOD, self._rate_due
+        self._timer = self._clock.call_at(at, due)
+
+    def _first_byte_due(self) -> None:
+        if self._first_byte is None:
+            self.end(errors.FirstByteTimeout("no answer in time"))
+        else:
+            self._checked = self._reader.received
+            self.plan()
+
+    def _rate_due(self) -> None:
+        """Fail an answer that had begun at the last check and has come too slowly since."""
+        received = self._reader.received
+        slow = received - self._checked < self._order.rate_min * RATE_PERIOD
+        # A wait for room in our memory is not the host's fault.
+        if not self._order.memory.has_waited() and slow and self._checked >= 0:
+            self.end(errors.TooSlow("the answer came too slowly"), "time")
+            return
+        self._checked = -1 if self._first_byte is None else received
+        self.plan()
+
+    def _total_due(self) -> None:
+        if self._order.memory.waited:
+            # The wait for room in memory may be the cause, not the host.
+            self.end(errors.LocalExhausted("no room in memory for the rest of it in time"), "time")
+        else:
+            self.end(errors.TotalTimeout("the fetch took too long"), "time")
+
+    def end(self, error: Exception | None, truncated: str = "") -> None:
+        """Release the connection, then end ``outcome``: at once, or queued to join many bytes.
+
+        With ``truncated``, what was received is kept as a partial exchange.
+        """
+        self._order.memory.stop_waiting()
+        if self._timer is not None:
+            self._timer.cancel()
+            # It holds this object, so the two would be a reference cycle.
+            self._timer = None
+        self._release(error is None and not truncated and self._reader.reusable)
+        duration = self._clock.time() - self._order.begun
+        is_kept = self._reader.head is not None and (error is None or bool(truncated))
+        large = self._order.large
+        if is_kept and large is not None and self._reader.received >= LARGE:
+            large(partial(self._set_outcome, error, truncated, duration, is_kept))
+        else:
+            self._set_outcome(error, truncated, duration, is_kept)
+
+    def _set_outcome(
+        self, error: Exception | None, truncated: str, duration: float, is_kept: bool
+    ) -> None:
+        exchange = self._record(truncated, duration) if is_kept else None
+        if self.outcome.done():
+            return
+        if isinstance(error, errors.FetchError):
+            error.exchange = exchange
+        if error is not None:
+            self.outcome.set_exception(error)
+        elif exchange is not None:
+            self.outcome.set_result(exchange)
+
+    def _record(self, truncated: str, duration: float) -> Exchange:
+        order, reader, head = self._order, self._reader, self._reader.head
+        assert head is not None
+        assert self._first_byte is not None
+        response = reader.response_bytes
+        latency = self._first_byte - self._sent
+        return Exchange(
+            url=order.url,
+            request_bytes=order.request_bytes,
+            response_bytes=response,
+            head_length=reader.head_length,
+            status=head.status,
+            version=head.version,
+            headers=head.headers,
+            body=reader.body_of(response),
+            truncated=truncated,
+            peer=self._peer,
+            times=Times(self._started, latency, duration, self._dialled),
+        )

@@ -1,0 +1,93 @@
+"""SIGKILL at every step of write, rename, index and acknowledge: the archive is whole and contains
+all acknowledged pages.
+
+A step is a system call that changes a file of the job or makes a change durable. It is named by the
+call and its object, as in ``rename open file``. The process is killed before each step of a whole
+run, and in the middle of each write. The run continues a job that was killed within a record, so it
+also has the steps of mending."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .faultpoints import EachCall, EachName, Plan, assert_goes_on
+from .syscalls import Act
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .faultpoints import Archiving
+
+# Those without which a run would not be one. What else a run does is found in it.
+STEPS = {
+    "create open file",
+    "write open file",
+    "fsync open file",
+    "ftruncate open file",
+    "rename open file",
+    "create index",
+    "write index",
+    "fsync index",
+    "rename index",
+    "fsync archive",
+    "write frontier log",
+    "fsync frontier log",
+}
+
+
+def kill_at(archiving: Archiving, dead: Path, chosen: EachName | EachCall, act: Act) -> None:
+    """Kill one process at each chosen step; each process continues the same dead job."""
+    folder = dead.with_name("again")
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(dead, folder)
+        plan = Plan(folder, chosen, lambda _, first: act if first else Act.PASS)
+        code = archiving.run(folder, plan)
+        if plan.point is None:
+            assert code == 0
+            return
+        try:
+            assert code == -9
+            assert_goes_on(archiving, folder, plan, dead.with_name("copy"))
+        except (AssertionError, OSError) as error:
+            error.add_note(f"{act} at step {len(chosen.done)}: {plan.point}")
+            raise
+
+
+def is_step(name: str) -> bool:
+    return not name.startswith(("openat", "lseek", "close"))
+
+
+def is_write(name: str) -> bool:
+    return name.startswith(("write ", "pwrite64 "))
+
+
+def test_kill_before_each_kind_of_step_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachName(STEPS.__contains__)
+    kill_at(archiving, dead, steps, Act.KILL)
+    assert set(steps.done) == STEPS
+
+
+def test_kill_in_each_kind_of_write_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachName(lambda name: name in STEPS and is_write(name))
+    kill_at(archiving, dead, steps, Act.KILL_HALF)
+    assert set(steps.done) == {step for step in STEPS if is_write(step)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kill_before_any_step_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachCall(is_step)
+    kill_at(archiving, dead, steps, Act.KILL)
+    assert len(steps.done) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kill_in_any_write_loses_nothing(archiving: Archiving, dead: Path) -> None:
+    steps = EachCall(is_write)
+    kill_at(archiving, dead, steps, Act.KILL_HALF)
+    assert len(steps.done) > 20

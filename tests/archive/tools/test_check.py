@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import gzip
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.archive.errors import RecordError
+from krowlspider.archive.index.cdxj import index_path
+from krowlspider.archive.index.indexes import make_indexes
+from krowlspider.archive.index.lookup import captures_of
+from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.reading import read_record
+from krowlspider.archive.tools.check import Problem, check_folder
+from krowlspider.archive.write import records
+from krowlspider.archive.write.series import WarcSeries
+from tests.archive.captures import ALL_ODD, STARTED, capture, options, series, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID = records.record_id(bytes(16))
+GOOD = records.RecordMaker(ID, "sha1").response(capture(), digest(capture().payload))
+
+
+def problems(directory: Path, *members: bytes) -> list[Problem]:
+    """Return the problems of a file with these members."""
+    (directory / "a.warc.gz").write_bytes(b"".join(members))
+    return check_folder(directory).problems
+
+
+def test_a_folder_of_odd_responses_is_valid(tmp_path: Path) -> None:
+    written(tmp_path, [capture(odd=odd) for odd in ALL_ODD.values()], max_size=2000)
+    report = check_folder(tmp_path)
+    assert report.problems == []
+    assert report.problem_count == 0
+    assert report.records == 2 * len(ALL_ODD) + report.files
+
+
+def test_an_empty_folder_is_valid(tmp_path: Path) -> None:
+    report = check_folder(tmp_path)
+    assert (report.files, report.records, report.problem_count) == (0, 0, 0)
+
+
+def test_open_file_is_counted_and_not_checked(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.append(capture())
+    files.abandon()
+    report = check_folder(tmp_path)
+    assert (report.files, report.open_files, report.problem_count) == (0, 1, 0)
+
+
+def test_file_cut_within_a_record_is_a_problem(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    location = files.append(capture())
+    files.close()
+    path = tmp_path / location.file
+    index_path(path).unlink()
+    content = path.read_bytes()
+    ends = {location.offset, location.offset + location.length, len(content)}
+    for cut in sorted({*range(1, len(content), 7), *ends, *(end - 1 for end in ends)}):
+        path.write_bytes(content[:cut])
+        assert (check_folder(tmp_path).problem_count == 0) == (cut in ends), cut
+
+
+def test_an_empty_file_is_a_problem(tmp_path: Path) -> None:
+    assert problems(tmp_path) == [Problem("a.warc.gz", 0, "the file is empty")]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (GOOD[:-1], "Content-Length"),
+        (GOOD[:-4], "Content-Length"),
+        (GOOD + b"\r\n", "Content-Length"),
+        (GOOD + GOOD, "Content-Length"),
+        (GOOD.replace(b"Content-Length: ", b"Content-Length: 1"), "Content-Length"),
+        (GOOD.replace(b"Content-Length: ", b"X-Length: "), "Content-Length"),
+        (GOOD.replace(b"WARC/1.1", b"WARK/1.1"), "not a WARC record"),
+        (GOOD[:60], "Content-Length"),
+        (b"", "the member is empty"),
+        (GOOD.replace(b"WARC-Date", b"WARC-Dote"), "no WARC-Date"),
+        (GOOD.replace(b"WARC-Type", b"WARC-Tape"), "no WARC-Type"),
+        (GOOD.replace(b"WARC-Record-ID", b"WARC-Record-IT"), "no WARC-Record-ID"),
+        (GOOD.replace(b"Block-Digest: sha1:", b"Block-Digest: sha1:A"), "the block does not"),
+        (GOOD.replace(b"Payload-Digest: sha1:", b"Payload-Digest: sha1:A"), "the payload does not"),
+    ],
+)
+def test_records_after_a_broken_record_are_checked(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
+    bad = gzip.compress(content)
+    good = gzip.compress(GOOD)
+    found = problems(tmp_path, good, bad, bad, good)
+    assert [problem.offset for problem in found] == [len(good), len(good) + len(bad)]
+    assert all(what in problem.what for problem in found)
+
+
+def test_changed_byte_is_found_by_both_digests(tmp_path: Path) -> None:
+    found = problems(tmp_path, gzip.compress(GOOD.replace(b"page 0", b"page 1")))
+    assert found[0].what == "the block does not have its digest"
+    assert found[1].what == "the payload does not have its digest"
+
+
+def test_broken_member_ends_the_check_of_its_file(tmp_path: Path) -> None:
+    good = gzip.compress(GOOD)
+    found = problems(tmp_path, good, b"junk", good)
+    assert [(problem.offset, problem.what[:17]) for problem in found] == [
+        (len(good), "not a gzip member")
+    ]
+
+
+def test_a_thousand_problems_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.warc.gz").write_bytes(gzip.compress(b"") * 1500)
+    report = check_folder(tmp_path)
+    assert (report.problem_count, len(report.problems)) == (1500, 1000)
+
+
+@pytest.mark.parametrize("offset", [1, 5, 100_000])
+def test_no_record_is_read_where_none_begins(tmp_path: Path, offset: int) -> None:
+    path = written(tmp_path, [capture()])[0]
+    with pytest.raises(RecordError) as caught:
+        read_record(path, offset)
+    assert caught.value.offset == offset
+
+
+def indexed(directory: Path, count: int = 3) -> Path:
+    """Write one file of pages, with its index."""
+    files = series(directory)
+    for number in range(count):
+        files.append(capture(number))
+    files.close()
+    return next(directory.glob("*.cdxj"))
+
+
+def test_complete_index_is_valid(tmp_path: Path) -> None:
+    indexed(tmp_path)
+    report = check_folder(tmp_path)
+    assert (report.problem_count, report.warning_count) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"offset": "', b'"offset": "1'),
+        (b'"length": "', b'"length": "1'),
+        (b"page/1 2026", b"page/1 2025"),
+        (b"org,example)/page/1 ", b"org,example)/page/11 "),
+        (b'"url": "http://example.org/page/1"', b'"url": "http://example.org/page/7"'),
+        (b"test-", b"tset-"),
+        (b"}", b""),
+    ],
+)
+def test_a_line_that_leads_to_no_capture_is_a_problem(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    index = indexed(tmp_path)
+    first, second, third = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(first + second.replace(old, new) + third)
+    report = check_folder(tmp_path)
+    assert report.problems == [Problem(index.name, len(first), "a line leads to no such capture")]
+    assert [each.what for each in report.warnings] == ["1 captures have no line"]
+
+
+def test_a_line_out_of_its_place_is_a_problem(tmp_path: Path) -> None:
+    index = indexed(tmp_path)
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(b"".join(reversed(lines)))
+    found = [problem.what for problem in check_folder(tmp_path).problems]
+    assert found == ["a line is not in its sorted place"] * 2
+
+
+def test_missing_index_or_line_is_a_warning(tmp_path: Path) -> None:
+    index = indexed(tmp_path)
+    index.write_bytes(b"")
+    report = check_folder(tmp_path)
+    assert report.problem_count == 0
+    assert report.warnings == [Problem(index.name, 0, "3 captures have no line")]
+    index.unlink()
+    assert check_folder(tmp_path).warnings == [Problem(index.name, 0, "there is no such index")]
+
+
+def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        places = []
+        for number in (1, 1, 0):
+            # A file each, and time for each capture: the second is a revisit of what is in the
+            # first.
+            files = WarcSeries(tmp_path, options(), payloads)
+            page = replace(capture(number), started=STARTED + len(places))
+            places.append(files.append(page))
+            files.close()
+    assert check_folder(tmp_path).warnings == []
+    original, revisit, _ = (tmp_path / place.file for place in places)
+    original.unlink()
+    # Its file may be in a store, as long as its index says that it is somewhere.
+    assert check_folder(tmp_path).warnings == []
+    index_path(original).unlink()
+    report = check_folder(tmp_path)
+    assert report.problem_count == 0
+    what = "what this revisit stands for is not there"
+    assert report.warnings == [Problem(revisit.name, places[1].offset, what)]
+
+
+def revisited(directory: Path) -> tuple[Path, Path]:
+    """Write a file with two pages of one URL in one second, and a file with a revisit of the later
+    page, each with its index."""
+    directory.mkdir(exist_ok=True)
+    with closing(PayloadIndex(directory.parent / "payloads", most=100, warn=pytest.fail)) as known:
+        files = WarcSeries(directory, options(), known)
+        url = "http://example.org/"
+        for number, seconds in ((1, 0.0), (2, 0.3)):
+            files.append(replace(capture(number, url=url), started=STARTED + seconds))
+        files.close()
+        files.append(replace(capture(2, url=url), started=STARTED + 100))
+        files.close()
+    first, second = sorted(directory.glob("*.warc.gz"))
+    return first, second
+
+
+WHAT = "what this revisit stands for is not there"
+
+
+def test_original_of_a_revisit_has_its_digest(
+    tmp_path: Path,
+) -> None:
+    first, _ = revisited(tmp_path / "warc")
+    assert check_folder(tmp_path / "warc").warnings == []
+    index = index_path(first)
+    one, other = index.read_bytes().splitlines(keepends=True)
+    first.unlink()
+    for kept in (one, other):
+        index.write_bytes(kept)
+        lacks = digest(capture(2).payload).encode() not in kept
+        assert [each.what for each in check_folder(tmp_path / "warc").warnings] == [WHAT] * lacks
+
+
+def test_originals_are_found_in_unsorted_indexes(tmp_path: Path) -> None:
+    first, second = revisited(tmp_path / "warc")
+    index = index_path(first)
+    lines = index.read_bytes().splitlines(keepends=True)
+    # Another tool's may lack its last line break.
+    index.write_bytes(b"".join(reversed(lines)).rstrip(b"\n"))
+    out_of_order = Problem(index.name, len(lines[1]), "a line is not in its sorted place")
+    report = check_folder(tmp_path / "warc")
+    assert (report.problems, report.warnings, report.files) == ([out_of_order], [], 2)
+    # Nor is the index of a file that is elsewhere taken for good.
+    first.unlink()
+    report = check_folder(tmp_path / "warc")
+    assert (report.problems, report.warnings, report.files) == ([out_of_order], [], 1)
+    broken = b"org,example)/ 20260101000000 junk\n"
+    index.write_bytes(broken)
+    report = check_folder(tmp_path / "warc")
+    assert [(each.file, each.what) for each in report.warnings] == [(second.name, WHAT)]
+
+
+def test_broken_line_of_a_file_that_was_moved_is_a_problem(tmp_path: Path) -> None:
+    first, _ = revisited(tmp_path / "warc")
+    first.unlink()
+    index = index_path(first)
+    lines = index.read_bytes()
+    index.write_bytes(lines + b"org,example)/ 2027 junk\n")
+    report = check_folder(tmp_path / "warc")
+    assert report.problems == [Problem(index.name, len(lines), "a line leads to no such capture")]
+    assert report.warnings == []
+
+
+def test_file_names_may_hold_blanks(tmp_path: Path) -> None:
+    first, second = revisited(tmp_path / "warc")
+    foreign = second.with_name("foreign one.warc.gz")
+    second.rename(foreign)
+    index_path(second).unlink()
+    make_indexes([foreign])
+    assert check_folder(tmp_path / "warc").warnings == []
+    first.unlink()
+    index_path(first).unlink()
+    report = check_folder(tmp_path / "warc")
+    assert [(each.file, each.what) for each in report.warnings] == [("foreign one.warc.gz", WHAT)]
+
+
+def test_invalid_url_of_another_tool_is_checked(tmp_path: Path) -> None:
+    """The URL has an invalid port and a blank, as other tools may write it."""
+    path = tmp_path / "foreign.warc.gz"
+    url = b"http://example.org:99999/a b"
+    there = GOOD.replace(b"http://example.org/page/0", url)
+    again = GOOD.replace(b"WARC-Type: response", b"WARC-Type: revisit")
+    refers = b"WARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: 2026-01-01T00:00:00Z\r\n" % url
+    again = again.replace(b"Content-Type", refers + b"Content-Type", 1)
+    path.write_bytes(gzip.compress(there) + gzip.compress(again))
+    make_indexes([path])
+    report = check_folder(tmp_path)
+    assert (report.problems, report.warnings, report.records) == ([], [], 2)
+    [line] = captures_of([index_path(path)], url.decode())
+    assert line.url == url.decode()
+
+
+def test_file_removed_during_the_check_is_skipped(tmp_path: Path) -> None:
+    for number in range(3):
+        files = series(tmp_path)
+        files.append(capture(number))
+        files.close()
+    second = sorted(tmp_path.glob("*.warc.gz"))[1]
+    report = check_folder(tmp_path, lambda _: second.unlink(missing_ok=True))
+    assert (report.files, report.records, report.problem_count) == (2, 6, 0)
+    assert report.warnings == []
+
+
+def test_progress_is_the_length_of_each_member(tmp_path: Path) -> None:
+    index = indexed(tmp_path)
+    lengths: list[int] = []
+    check_folder(tmp_path, lengths.append)
+    assert len(lengths) == 1 + 2 * 3
+    assert sum(lengths) == index.with_name(index.stem + ".warc.gz").stat().st_size

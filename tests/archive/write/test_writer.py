@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+
+from krowlspider.archive.disk import LOCK
+from krowlspider.archive.errors import ArchiveError, CaptureRefused
+from krowlspider.archive.reading import read_record
+from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.mend import MendReport, mend_folder
+from krowlspider.archive.write import writer as writer_module
+from krowlspider.archive.write.writer import WarcWriter
+from tests.archive.captures import Odd, capture, finished, options, series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from krowlspider.archive.write.capture import Location
+
+PAGE = Odd(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 40_000, b"x" * 40_000)
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
+    """Return a runner of each kind of event loop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = request.param
+    return asyncio.Runner(loop_factory=factory)
+
+
+def writer(
+    directory: Path, *, max_size: int = 10**9, queue_bytes: int = 10**9, prefix: str = "test"
+) -> WarcWriter:
+    return WarcWriter(directory, options(prefix=prefix, max_size=max_size), queue_bytes=queue_bytes)
+
+
+def opened(directory: Path, *, max_size: int = 10**9, queue_bytes: int = 10**9) -> WarcWriter:
+    files = writer(directory, max_size=max_size, queue_bytes=queue_bytes)
+    files.open(asyncio.get_running_loop())
+    return files
+
+
+def urls_of(directory: Path, locations: list[Location]) -> list[str]:
+    """Return the target URIs of the records at ``locations``."""
+    return [
+        read_record(directory / each.file, each.offset)[0]["WARC-Target-URI"] for each in locations
+    ]
+
+
+def test_future_returns_where_its_capture_lies(tmp_path: Path, runner: asyncio.Runner) -> None:
+    async def main() -> list[Location]:
+        files = opened(tmp_path, max_size=20_000)
+        locations = await asyncio.gather(*(files.write(capture(n)) for n in range(300)))
+        await files.close()
+        return locations
+
+    with runner:
+        locations = runner.run(main())
+    assert len(finished(tmp_path)) > 1
+    assert urls_of(tmp_path, locations) == [f"http://example.org/page/{n}" for n in range(300)]
+    assert check_folder(tmp_path).problem_count == 0
+
+
+def copied(source: Path, target: Path, names: set[str]) -> Path:
+    """Copy files that the writer continues, and may finish at the same time."""
+    target.mkdir()
+    for name in names:
+        try:
+            (target / f"{name}.open").write_bytes((source / f"{name}.open").read_bytes())
+        except FileNotFoundError:
+            (target / name).write_bytes((source / name).read_bytes())
+    return target
+
+
+def test_after_sync_every_earlier_capture_is_on_the_disk(
+    tmp_path: Path, runner: asyncio.Runner
+) -> None:
+    """The thread continues with captures that were handed in after the sync."""
+    work = tmp_path / "work"
+
+    async def main() -> None:
+        files = opened(work, max_size=10_000)
+        written: list[asyncio.Future[Location]] = []
+        for turn in range(0, 12, 4):
+            written.extend(files.write(capture(len(written))) for _ in range(turn * 7))
+            before = len(written)
+            syncing = asyncio.create_task(files.sync())
+            await asyncio.sleep(0)
+            written.extend(files.write(capture(len(written))) for _ in range(150))
+            await syncing
+            locations = [future.result() for future in written[:before]]
+            copy = copied(work, tmp_path / f"copy-{turn}", {each.file for each in locations})
+            mend_folder(copy)
+            assert urls_of(copy, locations) == [
+                f"http://example.org/page/{n}" for n in range(before)
+            ]
+            assert check_folder(copy).problem_count == 0
+        await files.close()
+
+    with runner:
+        runner.run(main())
+    assert len(finished(work)) > 5
+
+
+def test_syncs_at_the_same_time_all_return(tmp_path: Path, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        await asyncio.gather(*(files.sync() for _ in range(5)))
+        written = files.write(capture())
+        await asyncio.gather(*(files.sync() for _ in range(200)))
+        assert written.done()
+        await files.close()
+
+    with runner:
+        runner.run(main())
+
+
+def test_writer_is_full_until_waiting_captures_are_written(
+    tmp_path: Path, runner: asyncio.Runner
+) -> None:
+    async def main() -> None:
+        page = capture(odd=PAGE)
+        files = opened(tmp_path, queue_bytes=3 * page.size)
+        # The loop does not run between these, so nothing can be reported as written.
+        written = [files.write(page), files.write(page)]
+        assert not files.full
+        written.append(files.write(page))
+        assert files.full
+        await asyncio.gather(*written)
+        assert not files.full
+        await files.close()
+
+    with runner:
+        runner.run(main())
+
+
+def test_captures_are_handed_over_together(
+    tmp_path: Path, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        await asyncio.wait_for(files.write(capture(0)), 10)
+        monkeypatch.setattr(writer_module, "_WAIT", 3600.0)
+        most = writer_module._AT_ONCE
+        few = [files.write(capture(n)) for n in range(1, most)]
+        assert (await asyncio.wait(few, timeout=0.3))[0] == set()
+        await asyncio.wait_for(asyncio.gather(*few, files.write(capture(most))), 10)
+        last = files.write(capture(most + 1))
+        await asyncio.wait_for(files.sync(), 10)
+        assert last.done()
+        await files.close()
+
+    with runner:
+        runner.run(main())
+    assert check_folder(tmp_path).problem_count == 0
+
+
+def test_close_writes_waiting_captures_and_finishes_the_file(
+    tmp_path: Path, runner: asyncio.Runner
+) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        for number in range(200):
+            files.write(capture(number))
+        await files.close()
+        assert files.stats.records == 401
+
+    with runner:
+        runner.run(main())
+    report = check_folder(tmp_path)
+    assert (report.files, report.open_files) == (1, 0)
+    assert (report.records, report.problem_count) == (401, 0)
+
+
+def test_close_is_idempotent_and_may_be_awaited_by_many(
+    tmp_path: Path, runner: asyncio.Runner
+) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        written = files.write(capture())
+        await asyncio.gather(files.close(), files.close(), files.sync())
+        await files.close()
+        assert written.done()
+
+    with runner:
+        runner.run(main())
+    assert len(finished(tmp_path)) == 1
+
+
+def test_close_cancelled_while_it_waits_can_be_awaited_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        for number in range(100):
+            files.write(capture(number))
+        closing = asyncio.create_task(files.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await files.close()
+
+    asyncio.run(main())
+    assert check_folder(tmp_path).records == 201
+
+
+def test_closed_writer_takes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        await files.close()
+        await files.sync()
+        with pytest.raises(ArchiveError, match="not open"):
+            files.write(capture())
+
+    asyncio.run(main())
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_a_writer_never_opened_can_be_closed_but_not_written_to(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = writer(tmp_path)
+        await files.close()
+        with pytest.raises(ArchiveError, match="not open"):
+            files.write(capture())
+
+    asyncio.run(main())
+
+
+def test_capture_of_a_cancelled_future_is_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        first, second = files.write(capture(1)), files.write(capture(2))
+        first.cancel()
+        await second
+        await files.close()
+
+    asyncio.run(main())
+    report = check_folder(tmp_path)
+    assert (report.records, report.problem_count) == (5, 0)
+
+
+def test_a_refused_capture_harms_no_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        files = opened(tmp_path)
+        bad = capture()
+        bad.url = "http://a/\r\nX: y"
+        first, refused, second = files.write(capture(1)), files.write(bad), files.write(capture(2))
+        with pytest.raises(CaptureRefused):
+            await refused
+        await files.sync()
+        assert urls_of_open(tmp_path, [first.result(), second.result()]) == ["/page/1", "/page/2"]
+        await files.close()
+
+    def urls_of_open(directory: Path, locations: list[Location]) -> list[str]:
+        return [
+            read_record(directory / (each.file + ".open"), each.offset)[0][
+                "WARC-Target-URI"
+            ].removeprefix("http://example.org")
+            for each in locations
+        ]
+
+    asyncio.run(main())
+    assert check_folder(tmp_path).problem_count == 0
+
+
+def test_open_makes_the_folder_and_mends_open_files(tmp_path: Path) -> None:
+    async def main(directory: Path) -> MendReport:
+        files = writer(directory)
+        report = files.open(asyncio.get_running_loop())
+        await files.close()
+        return report
+
+    directory = tmp_path / "a" / "b"
+    assert asyncio.run(main(directory)) == MendReport(files=0, removed=0, records=0, bytes_cut=0)
+    dead = series(directory)
+    dead.append(capture())
+    dead.abandon()
+    with next(directory.glob("*.open")).open("ab") as stream:
+        stream.write(b"half a mem")
+    assert asyncio.run(main(directory)) == MendReport(files=1, removed=0, records=3, bytes_cut=10)
+    assert check_folder(directory).problem_count == 0
+
+
+def test_full_disk_is_a_failure_after_giving_up(tmp_path: Path) -> None:
+    """After `give_up` or `close` the writer keeps the written captures and refuses the others."""
+
+    async def main() -> None:
+        files = opened(tmp_path)
+        await files.write(capture(1))
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        try:
+            written = files.write(capture(2))
+            while not files.stalled:  # noqa: ASYNC110 - the thread tells no loop
+                await asyncio.sleep(0)
+            syncing = asyncio.create_task(files.sync())
+            await asyncio.sleep(0)
+            assert not written.done()
+            files.give_up()
+            for refused in (written, syncing, files.write(capture(3)), files.close()):
+                with pytest.raises(ArchiveError, match="File too large"):
+                    await refused
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    asyncio.run(main())
+    assert mend_folder(tmp_path) == MendReport(files=1, removed=0, records=3, bytes_cut=0)
+    assert check_folder(tmp_path).problem_count == 0
+
+
+def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
+    """The folder is gone, so the next file cannot be made; the failure is final."""
+    work = tmp_path / "work"
+
+    async def main() -> None:
+        files = opened(work, max_size=1)
+        await files.write(capture(1))
+        await files.sync()
+        work.rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(ArchiveError, match="FileNotFoundError") as caught:
+                await files.write(capture(2))
+            assert isinstance(caught.value.__cause__, FileNotFoundError)
+            with pytest.raises(ArchiveError):
+                await files.sync()
+        (tmp_path / "away").rename(work)
+        with pytest.raises(ArchiveError):
+            await files.write(capture(3))
+        assert not files.full
+        for _ in range(2):
+            with pytest.raises(ArchiveError):
+                await files.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("prefix", ["../a", ""])
+def test_unusable_prefix_is_refused_at_once(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(ValueError, match="prefix"):
+        writer(tmp_path, prefix=prefix)
+
+
+def test_folder_of_another_writer_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        first = opened(tmp_path)
+        await first.write(capture())
+        with pytest.raises(ArchiveError, match="another crawl writes to"):
+            opened(tmp_path)
+        await first.close()
+        assert len(list(tmp_path.glob("*.warc.gz"))) == 1
+        await opened(tmp_path).close()
+
+    asyncio.run(main())

@@ -1,0 +1,510 @@
+"""``scrapy warc`` on files of the archive's own writer, and on those of a whole crawl."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from krowlspider.archive.disk import lock_directory
+from krowlspider.archive.index.cdxj import index_file, index_path, parse
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.upload.destination import Destination
+from krowlspider.archive.upload.notes import UploadLog
+from krowlspider.archive.upload.plan import LocalFile
+from krowlspider.archive.write.capture import NameAnswer
+from krowlspider.archive.write.series import WarcSeries
+from krowlspider.crawl.folder import JobFolder
+from tests.archive.captures import STARTED, Odd, capture, finished, options, series
+from tests.archive.command import warc
+from tests.mockweb import MockWeb
+from tests.mockweb.graph import Graph
+from tests.support.crawling import ROOT
+from tests.support.crawls import crawl_of
+
+if TYPE_CHECKING:
+    from krowlspider.archive.write.capture import Capture
+
+ZIPPED = gzip.compress(b"hello world", mtime=0)
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(ZIPPED), ZIPPED)
+CODED = Odd(
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    ZIPPED,
+)
+BROKEN = Odd(
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nthis is no gzip", b"this is no gzip"
+)
+UNCHANGED = Odd(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", b"")
+DAY = 86_400
+
+
+def day(number: int, each: Capture) -> Capture:
+    """Return a capture of a later day."""
+    return replace(each, started=STARTED + number * DAY)
+
+
+def note_upload(path: Path, content: bytes | None = None) -> None:
+    """Note that a file is in a bucket, as an upload does."""
+    if content is not None:
+        path.write_bytes(content)
+    notes = UploadLog(path.parent, Destination("bucket", ""))
+    notes.open()
+    notes.add(LocalFile(path.name, path.stat().st_size, path.stat().st_mtime_ns), "etag")
+    notes.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Write two files: a page three times, the second time as a revisit, and odd pages once."""
+    directory = tmp_path / "warc"
+    directory.mkdir()
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(directory, options(), payloads)
+        files.append(capture(1))
+        files.append(day(1, capture(1)))
+        files.close()
+        files.append(day(2, capture(2, url="http://example.org/page/1")))
+        files.append(capture(3, CODED))
+        files.append(capture(4, BROKEN))
+        files.append(capture(5, url="http://www.example.org/Page/5"))
+        files.append(capture(6, url="http://example.org/page/6/"))
+        files.append(day(1, capture(6, UNCHANGED, url="http://example.org/page/6/")))
+        files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0)]))
+        files.close()
+    return directory
+
+
+def response(number: int) -> bytes:
+    return capture(number).response_bytes
+
+
+def test_index_merges_all_files_and_makes_missing_indexes(
+    folder: Path,
+) -> None:
+    first, second = finished(folder)
+    wanted = "".join(sorted([*index_file(first), *index_file(second)]))
+    before = index_path(first).read_bytes()
+    index_path(first).unlink()
+    text, said = warc("index", folder)
+    assert (text.decode(), said) == (f"9 captures of 2 files in {folder}/index.cdxj\n", "")
+    assert (folder / "index.cdxj").read_text() == wanted
+    assert index_path(first).read_bytes() == before
+    out = folder.parent / "all.cdxj"
+    assert warc("index", folder, "-o", out)[0].decode() == f"9 captures of 2 files in {out}\n"
+    assert out.read_text() == wanted
+
+
+def test_check_of_a_broken_archive_exits_with_1(folder: Path) -> None:
+    assert warc("check", folder)[0] == b"2 files, 19 records: 0 problems, 0 warnings\n"
+    first, second = finished(folder)
+    first.rename(first.with_name(first.name + ".open"))
+    second.write_bytes(second.read_bytes()[:-1])
+    index_path(first).unlink()
+    lines = warc("check", folder, code=1)[0].decode().splitlines()
+    assert lines[0].startswith(f"{second.name} at byte ")
+    assert lines[0].endswith(": the gzip member is cut off")
+    assert lines[1] == "1 files, 13 records: 1 problems, 0 warnings"
+    assert lines[2].startswith("1 files are open, and were not looked into:")
+
+
+def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number in range(2):
+            files.append(day(number, capture()))
+            files.close()
+    first, second = finished(tmp_path)
+    first.unlink()
+    index_path(first).unlink()
+    lines = warc("check", tmp_path)[0].decode().splitlines()
+    assert lines[0].startswith(f"warning: {second.name} at byte ")
+    assert lines[0].endswith(": what this revisit stands for is not there")
+    assert lines[1] == "1 files, 3 records: 0 problems, 1 warnings"
+    url = "http://example.org/page/0"
+    _, said = warc("cat", url, tmp_path, code=1)
+    assert "is a revisit, and what it stands for is not there" in said
+
+
+def test_mend_finishes_and_indexes_open_files(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    files.append(capture(1))
+    files.append(capture(2))
+    files.abandon()
+    path = next(tmp_path.glob("*.open"))
+    path.write_bytes(path.read_bytes()[:-9])
+    unindexed = tmp_path / "a.warc.gz"
+    unindexed.write_bytes(path.read_bytes()[:-400])
+    unindexed.write_bytes(b"")
+    text = warc("mend", tmp_path)[0].decode()
+    lines = text.splitlines()
+    assert lines[0].startswith("mended 1 files with 4 records; removed 0 without one; cut away ")
+    assert lines[1] == "indexed 1 files besides"
+    final = path.with_suffix("")
+    assert index_path(final).read_text() == "".join(sorted(index_file(final)))
+    assert index_path(unindexed).read_bytes() == b""
+    assert warc("mend", tmp_path)[0].startswith(b"mended 0 files with 0 records;")
+
+
+def test_files_of_a_running_crawl_are_not_mended(folder: Path) -> None:
+    lock = lock_directory(folder)
+    try:
+        _, said = warc("mend", folder, code=2)
+    finally:
+        os.close(lock)
+    assert said == f"krowlspider: a crawl is writing to {folder}: stop it first\n"
+
+
+def test_the_newest_capture_is_printed_as_it_was_on_the_wire(folder: Path) -> None:
+    url = "http://example.org/page/1"
+    assert warc("cat", url, folder) == (response(2), "")
+    assert warc("cat", f"{url}#part", folder)[0] == response(2)
+    assert warc("cat", url, folder, "--payload")[0] == b"<p>page 2</p>"
+    assert warc("cat", "http://example.org/page/3", folder)[0] == CODED.response
+    assert warc("cat", "http://example.org/page/3", folder, "--payload")[0] == b"hello world"
+    answer = b"example.org.\t60\tIN\tA\t192.0.2.7\r\n"
+    for option in ([], ["--payload"]):
+        assert warc("cat", "dns:example.org", folder, *option)[0] == answer
+
+
+def test_revisit_is_printed_as_its_original(folder: Path) -> None:
+    url = "http://example.org/page/1"
+    assert warc("cat", url, folder, "--at", "2026-01-02")[0] == response(1)
+    # An answer 304 stands for the page before it.
+    assert warc("cat", "http://example.org/page/6/", folder)[0] == response(6)
+
+
+def test_revisit_is_printed_with_its_own_head(tmp_path: Path) -> None:
+    """One body is sent as a page in gzip, as a gzip file, and with an error."""
+    heads = [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/gzip\r\n\r\n",
+        b"HTTP/1.1 404 Gone\r\nContent-Encoding: gzip\r\n\r\n",
+    ]
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number, head in enumerate(heads):
+            files.append(capture(number, Odd(head + ZIPPED, ZIPPED)))
+        files.close()
+    assert files.stats.revisits == 2
+    for number, (head, payload) in enumerate(
+        zip(heads, (b"hello world", ZIPPED, b"hello world"), strict=True)
+    ):
+        url = f"http://example.org/page/{number}"
+        assert warc("cat", url, tmp_path)[0] == head + ZIPPED
+        assert warc("cat", url, tmp_path, "--payload")[0] == payload
+
+
+def test_control_characters_of_a_site_are_not_printed(tmp_path: Path) -> None:
+    odd = Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/\x1b]0;owned\x07html\r\n\r\nx", b"x")
+    files = series(tmp_path)
+    files.append(capture(1, odd))
+    files.close()
+    listed = warc("cat", "http://example.org/page/1", tmp_path, "--all")[0]
+    assert b" text/?]0 " in listed
+    assert not set(listed) & {0x1B, 0x07}
+
+
+def test_capture_nearest_to_a_date_is_printed(folder: Path) -> None:
+    url = "http://example.org/page/1"
+    for date, number in (("1999", 1), ("20260101120000", 1), ("2026-01-03", 2), ("2999-12", 2)):
+        assert warc("cat", url, folder, "--at", date)[0] == response(number), date
+
+
+def test_all_captures_are_listed_with_their_places(folder: Path) -> None:
+    first, second = finished(folder)
+    lines = warc("cat", "http://example.org/page/1", folder, "--all")[0].decode().splitlines()
+    known = [
+        parse(line)
+        for path in (first, second)
+        for line in index_path(path).read_bytes().splitlines()
+    ]
+    assert lines == [
+        f"{line.timestamp} {line.status} {line.mime} {line.filename}:{line.offset} {line.url}"
+        for line in sorted(known, key=lambda line: line.timestamp)
+        if line.url == "http://example.org/page/1"
+    ]
+    assert [line.split()[2] for line in lines] == ["text/html", "warc/revisit", "text/html"]
+
+
+def test_captures_of_equal_keys_are_found(folder: Path) -> None:
+    assert warc("cat", "https://example.org/page/5", folder)[0] == response(5)
+
+
+def test_without_a_capture_it_exits_with_1(folder: Path) -> None:
+    text, said = warc("cat", "http://example.org/none", folder, code=1)
+    assert (text, said) == (b"", "krowlspider: there is no capture of http://example.org/none\n")
+    _, said = warc("cat", "http://example.org/none", folder, "--all", code=1)
+    assert "there is no capture" in said
+
+
+def test_files_without_an_index_are_named(folder: Path) -> None:
+    first, second = finished(folder)
+    index_path(second).unlink()
+    text, said = warc("cat", "http://example.org/page/1", folder)
+    assert text == response(1)
+    assert said == (
+        f"krowlspider: not looked into, for want of an index: 1 files: scrapy warc index {folder}\n"
+    )
+    first.unlink()
+    _, said = warc("cat", "http://example.org/page/1", folder, code=1)
+    assert f"is in {first.name}, which is not in {folder}" in said
+
+
+def test_place_of_an_uploaded_capture_is_named(folder: Path) -> None:
+    first, _ = finished(folder)
+    note_upload(first)
+    first.unlink()
+    _, said = warc("cat", "http://example.org/page/1", folder, "--at", "2026-01-01", code=1)
+    assert said.endswith(f"which is not in {folder}: it was uploaded to s3://bucket/{first.name}\n")
+
+
+def test_answer_to_get_is_preferred_to_an_answer_to_head(
+    tmp_path: Path,
+) -> None:
+    head = Odd(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b"")
+    files = series(tmp_path)
+    files.append(capture(1))
+    files.append(day(1, replace(capture(2, head), url=capture(1).url)))
+    files.append(capture(3, head))
+    files.close()
+    url = "http://example.org/page/1"
+    assert warc("cat", url, tmp_path)[0] == response(1)
+    assert warc("cat", url, tmp_path, "--at", "2026-01-02")[0] == head.response
+    assert warc("cat", "http://example.org/page/3", tmp_path)[0] == head.response
+
+
+def test_original_of_a_revisit_is_found_by_its_digest(
+    tmp_path: Path,
+) -> None:
+    with closing(PayloadIndex(tmp_path / "payloads", most=100, warn=pytest.fail)) as payloads:
+        files = WarcSeries(tmp_path, options(), payloads)
+        for number, seconds in ((1, 0.0), (2, 0.3), (2, 100.0)):
+            page = capture(number, url="http://example.org/")
+            files.append(replace(page, started=STARTED + seconds))
+        files.close()
+    assert warc("cat", "http://example.org/", tmp_path, "--payload")[0] == b"<p>page 2</p>"
+
+
+def test_broken_line_of_an_index_is_reported_with_the_way_out(folder: Path) -> None:
+    first, _ = finished(folder)
+    index = index_path(first)
+    one, other = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(one + other[:70] + b"\n")
+    out = folder.parent / "a.wacz"
+    for words in (["cat", "http://example.org/page/1", folder], ["wacz", folder, "-o", out]):
+        _, said = warc(*words, code=2)
+        way_out = "remove it, and scrapy warc index makes it anew"
+        assert said == f"krowlspider: {index} has a line that is broken: {way_out}\n"
+    index.unlink()
+    warc("index", folder)
+    assert index.read_bytes() == one + other
+
+
+def test_undecodable_payload_is_reported(folder: Path) -> None:
+    url = "http://example.org/page/4"
+    assert warc("cat", url, folder)[0] == BROKEN.response
+    _, said = warc("cat", url, folder, "--payload", code=2)
+    assert said.startswith(f"krowlspider: {url} cannot be decoded, broken gzip data")
+    assert "without --payload" in said
+
+
+def test_a_wacz_holds_the_files_and_their_index(folder: Path, tmp_path: Path) -> None:
+    index_path(finished(folder)[0]).unlink()
+    out = tmp_path / "job.wacz"
+    text, said = warc("wacz", folder, "-o", out)
+    assert (text.decode(), said) == (f"2 files, 4 pages in {out}\n", "")
+    with ZipFile(out) as packed:
+        assert packed.testzip() is None
+        assert sum(name.startswith("archive/") for name in packed.namelist()) == 2
+        package = json.loads(packed.read("datapackage.json"))
+    assert package["software"].startswith("krowlspider ")
+
+
+def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> None:
+    first, second = finished(folder)
+    note_upload(first)
+    first.unlink()
+    # One whose index is gone too, and one that went without being uploaded.
+    note_upload(folder / "older.warc.gz", b"")
+    (folder / "older.warc.gz").unlink()
+    lost = index_path(second).read_text().replace(second.name, "lost.warc.gz")
+    (folder / "lost.cdxj").write_text(lost)
+    files = series(folder)
+    files.append(capture(9))
+    files.abandon()
+    out = tmp_path / "job.wacz"
+    text, said = warc("wacz", folder, "-o", out, code=1)
+    assert text.decode() == f"1 files, 3 pages in {out}\n"
+    assert said == (
+        f"krowlspider: not in it: 3 files that are no longer in {folder}, uploaded to s3://bucket;"
+        " 1 files that were still open: if no crawl writes to them,"
+        f" scrapy warc mend {folder}\n"
+    )
+    with ZipFile(out) as packed:
+        assert f"archive/{second.name}" in packed.namelist()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "say what to do, one of index, check, mend, cat, wacz"),
+        (
+            ["dance", "x"],
+            "say what to do, one of index, check, mend, cat, wacz, upload, not 'dance'",
+        ),
+        (["check", "--nonsense", "FOLDER"], "--nonsense is not an option"),
+        (["check", "FOLDER", "--payload"], "--payload does not go with check"),
+        (["mend", "FOLDER", "-o", "x"], "--output does not go with mend"),
+        (["index", "FOLDER", "-o", ""], "--output is given nothing"),
+        (["index", "FOLDER", "-o", "/none/x"], "/none/x cannot be written: there is no folder"),
+        (["index", "FOLDER", "-o", "FOLDER"], "FOLDER cannot be written: it is a folder"),
+        (["wacz", "FOLDER"], "say what to write: scrapy warc wacz"),
+        (["check", "/none"], "/none is neither a crawl's folder nor one of WARC files"),
+        (["cat", "ftp://example.org/", "FOLDER"], "'ftp://example.org/' is not a URL that is"),
+        (["cat", "http://example.org/page/1", "FOLDER", "--at", "soon"], "'soon' is not a date"),
+        (["cat", "http://example.org/page/1", "FOLDER", "--at", "2026-13"], "'2026-13' is not a"),
+        (["check", "FOLDER", "-s", "KROWL_WARC_PREFX=x"], "KROWL_WARC_PREFX is not a setting"),
+    ],
+)
+def test_mistake_is_reported_in_one_line(folder: Path, words: list[str], complaint: str) -> None:
+    text, said = warc(*(word.replace("FOLDER", str(folder)) for word in words), code=2)
+    assert text == b""
+    assert said.startswith(f"krowlspider: {complaint.replace('FOLDER', str(folder))}"), said
+    assert said.count("\n") == 1
+
+
+def test_wrong_number_of_arguments_shows_the_usage(folder: Path) -> None:
+    for words in (["check"], ["cat", folder], ["mend", folder, folder]):
+        text, said = warc(*words, code=2)
+        assert f"scrapy warc {words[0]} <" in text.decode() + said
+
+
+def test_warc_folder_of_a_job_is_that_of_its_settings(folder: Path, tmp_path: Path) -> None:
+    job = JobFolder(tmp_path / "job")
+    job.take()
+    job.leave()
+    _, said = warc("check", job.path, code=2)
+    assert said == f"krowlspider: {job.path} has no WARC files yet: there is no {job.path}/warc\n"
+    where = f"KROWL_WARC_DIR={folder}"
+    assert warc("check", job.path, "-s", where)[0].startswith(b"2 files, ")
+    folder.rename(job.path / "warc")
+    assert warc("check", job.path)[0].startswith(b"2 files, ")
+
+
+def test_broken_archive_is_reported_by_its_file(folder: Path) -> None:
+    first, _ = finished(folder)
+    first.write_bytes(first.read_bytes()[:-1])
+    for words in (["index", folder], ["wacz", folder, "-o", folder / "a.wacz"]):
+        _, said = warc(*words, code=2)
+        assert said.startswith(f"krowlspider: {first} cannot be indexed, at byte ")
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["check"], ["cat", "http://example.org/page/1"]])
+def test_output_that_cannot_be_written_exits_with_2(folder: Path, words: list[str]) -> None:
+    # What waits in a buffer meets the full disk last.
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "scrapy", "warc", *words, str(folder)],
+            cwd=ROOT,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "krowlspider: standard output cannot be written: No space left on device\n"
+    )
+
+
+def test_without_room_for_an_index_it_exits_with_3(
+    folder: Path,
+) -> None:
+    before = sorted(folder.iterdir())
+    command = ["prlimit", "--fsize=100", sys.executable, "-B", "-m", "scrapy", "warc", "index"]
+    done = subprocess.run(
+        [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == ("krowlspider: File too large: make room on its disk, and do it again\n")
+    assert sorted(folder.iterdir()) == before
+
+
+def all_of(terminal: int) -> str:
+    """Return the output on a terminal until its last writer closes it."""
+    pieces = []
+    # Then Linux says that there is no such device.
+    with suppress(OSError):
+        while piece := os.read(terminal, 100_000):
+            pieces.append(piece)
+    return b"".join(pieces).decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (["check"], ["checking"]),
+        (["index"], ["indexing", "merging"]),
+        (["mend"], ["mending", "indexing"]),
+        (["wacz", "-o", "OUT"], ["indexing", "index", "pages of"]),
+    ],
+)
+def test_progress_is_shown_on_a_terminal(
+    folder: Path, tmp_path: Path, words: list[str], steps: list[str]
+) -> None:
+    """Every step is shown to its end if every change is shown."""
+    index_path(finished(folder)[0]).unlink()
+    if words == ["mend"]:
+        files = series(folder)
+        files.append(capture(9))
+        files.abandon()
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 200))
+    word, *rest = (each.replace("OUT", str(tmp_path / "a.wacz")) for each in words)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "scrapy", "warc", word, str(folder), *rest],
+        cwd=ROOT,
+        env={**os.environ, "TQDM_MININTERVAL": "0", "TQDM_MINITERS": "0"},
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = all_of(ours)
+    os.close(ours)
+    assert command.wait() == 0
+    for step in steps:
+        assert re.search(rf"\r{step}[^\r]*: 100%", shown), step
+
+
+def test_every_page_of_a_crawl_is_printed_as_it_was_sent(tmp_path: Path) -> None:
+    with MockWeb(graph=Graph(hosts=3, pages=5, seed=2)) as web:
+        crawl = crawl_of(web, tmp_path).run()
+    assert b": 0 problems, 0 warnings\n" in warc("check", crawl.jobdir)[0]
+    out = tmp_path / "all.cdxj"
+    warc("index", crawl.jobdir, "-o", out)
+    lines = list(map(parse, out.read_bytes().splitlines()))
+    assert {line.url for line in lines} >= {item["url"] for item in crawl.items}
+    whole = next(line for line in lines if line.mime == "text/html" and line.status == "200")
+    path = next(crawl.jobdir.rglob(whole.filename))
+    with path.open("rb") as stream:
+        stream.seek(whole.offset)
+        sent = next(iter(ArchiveIterator(stream, no_record_parse=True))).raw_stream.read()
+    at = ["--at", whole.timestamp]
+    assert warc("cat", whole.url, crawl.jobdir, *at)[0] == sent

@@ -1,0 +1,224 @@
+"""The rate of a host: how each event changes the wait."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.politeness.delay import (
+    BACKOFF_MAX,
+    JITTER,
+    PARKED,
+    QUIET,
+    THROTTLING_MAX,
+    DelayPolicy,
+    HostRate,
+    parse_retry_after,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RULE = DelayPolicy(
+    factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=7200.0
+)
+NOON = 784_123_200.0  # Sun, 06 Nov 1994 12:00:00 GMT
+
+
+def test_an_unknown_host_waits_the_minimum() -> None:
+    assert RULE.delay(HostRate()) == 0.25
+
+
+def test_average_of_latencies_moves_by_three_tenths() -> None:
+    rate = HostRate()
+    assert RULE.after_answer(rate, 1.0) == 5.0
+    assert RULE.after_answer(rate, 2.0) == pytest.approx(1.3 * 5)
+    assert RULE.after_answer(rate, 0.0) == pytest.approx(0.91 * 5)
+
+
+@pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
+def test_delay_stays_between_minimum_and_maximum(latency: float, wait: float) -> None:
+    assert RULE.after_answer(HostRate(), latency) == wait
+
+
+@pytest.mark.parametrize(
+    ("crawl_delay", "wait"), [(0.1, 1.0), (10.0, 10.0), (60.0, 60.0), (86_400.0, 300.0)]
+)
+def test_crawl_delay_is_a_floor_up_to_its_own_cap(crawl_delay: float, wait: float) -> None:
+    assert RULE.after_answer(HostRate(floor=crawl_delay), 0.2) == wait
+
+
+def test_throttling_doubles_and_a_quiet_period_halves() -> None:
+    rate = HostRate()
+    waits = [RULE.after_throttling(rate, 0.2, None, 0.0) for _ in range(3)]
+    assert waits == [2.0, 4.0, 8.0]
+    waits = [RULE.after_answer(rate, 0.2) for _ in range(4 * QUIET)]
+    assert waits[QUIET - 2 :: QUIET] == [8.0, 4.0, 2.0, 1.0]
+    assert waits[QUIET - 1 :: QUIET] == [4.0, 2.0, 1.0, 1.0]
+
+
+def test_a_quiet_period_begins_anew_with_each_throttling() -> None:
+    rate = HostRate(throttling=2)
+    for _ in range(QUIET - 1):
+        RULE.after_answer(rate, 0.2)
+    RULE.after_throttling(rate, 0.2, None, 0.0)
+    waits = [RULE.after_answer(rate, 0.2) for _ in range(QUIET)]
+    assert waits == [8.0] * (QUIET - 1) + [4.0]
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_chance_stretches_a_wait_and_never_shortens_it(chance: float) -> None:
+    stretch = 1 + JITTER * chance
+    assert RULE.after_throttling(HostRate(), 0.2, 120.0, chance) == 120.0 * stretch
+    assert RULE.after_throttling(HostRate(), 0.2, None, chance) == 2.0 * stretch
+    assert RULE.after_error(HostRate(errors=4), chance) == 120.0 * stretch
+    assert RULE.after_no_such_name(HostRate(), chance) == PARKED * stretch
+
+
+def test_throttling_is_capped_in_doublings_and_in_seconds() -> None:
+    rate = HostRate(floor=10.0)
+    waits = [RULE.after_throttling(rate, 0.2, None, 0.0) for _ in range(50)]
+    assert waits[-1] == BACKOFF_MAX
+    assert rate.throttling == THROTTLING_MAX
+
+
+def test_throttling_never_shortens_a_wait_longer_than_its_cap() -> None:
+    rule = DelayPolicy(
+        factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=86_400.0, retry_after_max=1.0
+    )
+    assert rule.after_throttling(HostRate(floor=7200.0), 0.2, None, 0.0) == 7200.0
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "wait"), [(None, 2.0), (0.0, 2.0), (120.0, 120.0), (1e9, 7200.0)]
+)
+def test_retry_after_lengthens_the_wait_up_to_its_cap(
+    retry_after: float | None, wait: float
+) -> None:
+    assert RULE.after_throttling(HostRate(), 0.2, retry_after, 0.0) == wait
+
+
+def test_transport_errors_cost_seconds_then_minutes_then_a_day() -> None:
+    rate = HostRate()
+    waits = [RULE.after_error(rate, 0.0) for _ in range(12)]
+    assert waits == [0.25, 2, 4, 8, 120, 240, 480, 960, 1920, PARKED, PARKED, PARKED]
+
+
+def test_host_is_parked_after_ten_errors_until_an_answer() -> None:
+    rate = HostRate()
+    parked = []
+    for _ in range(10):
+        RULE.after_error(rate, 0.0)
+        parked.append(RULE.parked(rate))
+    assert parked == [False] * 9 + [True]
+    assert RULE.after_answer(rate, 0.01) == 0.25
+    assert not RULE.parked(rate)
+    assert RULE.after_error(rate, 0.0) == 0.25
+    RULE.after_error(rate, 0.0)
+    RULE.after_throttling(rate, 0.01, None, 0.0)
+    assert rate.errors == 0
+
+
+def test_a_name_that_does_not_exist_parks_its_host_at_once() -> None:
+    rate = HostRate()
+    assert RULE.after_no_such_name(rate, 0.0) == PARKED
+    assert RULE.parked(rate)
+
+
+def test_an_error_keeps_the_average_and_the_throttling() -> None:
+    rate = HostRate()
+    RULE.after_throttling(rate, 1.0, None, 0.0)
+    assert RULE.after_error(rate, 0.0) == 10.0
+    assert (rate.ema, rate.throttling) == (1.0, 1)
+
+
+LATENCIES = st.floats(0, 1e6)
+CHANCE = st.floats(0, 1)
+EVENTS = st.one_of(
+    st.tuples(st.just("answer"), LATENCIES),
+    st.tuples(st.just("throttling"), LATENCIES, st.none() | st.floats(0, allow_nan=False), CHANCE),
+    st.tuples(st.just("error"), CHANCE),
+    st.tuples(st.just("no_such_name"), CHANCE),
+)
+
+
+@given(
+    rule=st.builds(
+        DelayPolicy,
+        factor=st.floats(0, 100),
+        minimum=st.floats(0.01, 10),
+        maximum=st.floats(10, 3600),
+        crawl_delay_max=st.floats(0, 86_400),
+        retry_after_max=st.floats(0, 86_400),
+    ),
+    floor=st.floats(0, allow_nan=False),
+    events=st.lists(EVENTS),
+)
+def test_every_wait_is_within_its_bounds(
+    rule: DelayPolicy, floor: float, events: list[tuple[str, ...]]
+) -> None:
+    rate = HostRate(floor=floor)
+    lowest = max(rule.minimum, min(floor, rule.crawl_delay_max))
+    highest = max(PARKED, rule.maximum, rule.crawl_delay_max, rule.retry_after_max) * (1 + JITTER)
+    for kind, *values in events:
+        before = rule.delay(rate)
+        wait: float = getattr(rule, f"after_{kind}")(rate, *values)
+        assert lowest <= wait <= highest
+        assert rule.delay(rate) <= wait
+        if kind == "error":
+            assert before <= wait
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        ("-5", 0.0),
+        ("Sun, 06 Nov 1994 12:02:00 GMT", 120.0),
+        ("Sunday, 06-Nov-94 12:02:00 GMT", 120.0),
+        ("Sun Nov  6 12:02:00 1994", 120.0),
+        ("Sun, 06 Nov 1994 11:59:59 GMT", 0.0),
+        ("9" * 400, float("inf")),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_of_three_forms(value: str, seconds: float) -> None:
+    assert parse_retry_after(value, NOON) == seconds
+
+
+@pytest.fixture
+def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_greenwich")
+def test_retry_after_without_a_zone_is_in_gmt() -> None:
+    assert parse_retry_after("Sun Nov  6 12:02:00 1994", NOON) == 120.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "-", "soon", "1.5", "1e3", "inf", "nan", "٣", "²", "1 2", "12:00", "32 Nov 1994"],
+)
+def test_a_retry_after_that_is_neither_is_none(value: str) -> None:
+    assert parse_retry_after(value, NOON) is None
+
+
+@given(st.integers(0, 4_000_000_000), st.integers(0, 4_000_000_000))
+def test_a_retry_after_date_is_the_seconds_until_then(now: int, then: int) -> None:
+    assert parse_retry_after(formatdate(then, usegmt=True), now) == max(0, then - now)
+
+
+@given(st.text() | st.text("0123456789-:,+ GMTSunNov"), st.floats(0, 4e9))
+def test_no_retry_after_raises(value: str, now: float) -> None:
+    seconds = parse_retry_after(value, now)
+    assert seconds is None or seconds >= 0

@@ -1,0 +1,173 @@
+"""Patterns against paths: the same result as with regular expressions, in a bounded time."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.politeness.path_rules import PathRules, spelt
+from krowlspider.politeness.robots import BODY_MAX, RobotsRules
+
+
+@pytest.mark.parametrize(
+    ("text", "compared"),
+    [
+        ("/a~b_c-d.e", "/a~b_c-d.e"),
+        ("/%61%7e%5f%2D%2E%30", "/a~_-.0"),
+        ("/\u00e9 \u30c4", "/%C3%A9%20%E3%83%84"),
+        ("/%c3%A9%e3%83%84", "/%C3%A9%E3%83%84"),
+        ("/%3A%3f%23%5B%40%21%24%26%27%28%29%2b%2c%3b%3d", "/:?#[@!$&'()+,;="),
+        ("/%2f%2F%25%252f", "/%2F%2F%25%252f"),
+        ("/%00%1f%20%7f%80%ff", "/%00%1F%20%7F%80%FF"),
+        ("/\x00\x7f", "/%00%7F"),
+        ("/%%4%4g%", "/%%4%4g%"),
+        ("*$", "*$"),
+    ],
+)
+def test_paths_are_compared_in_one_spelling(text: str, compared: str) -> None:
+    assert spelt(text) == compared
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a pattern of plain letters matches, by a regular expression."""
+    body, anchor = (pattern[:-1], r"\Z") if pattern.endswith("$") else (pattern, "")
+    return re.match(".*".join(map(re.escape, body.split("*"))) + anchor, path) is not None
+
+
+def allowed_by_all(rules: dict[str, bool], path: str) -> bool:
+    """Return the verdict of the longest match, an Allow among equals, by trying every rule."""
+    found = [(len(pattern), allow) for pattern, allow in rules.items() if matches(pattern, path)]
+    return max(found, default=(0, True))[1]
+
+
+PATTERNS = st.builds(
+    "{}{}".format, st.sampled_from(["/", "/", "/", "*"]), st.text("ab/*$", max_size=6)
+)
+
+
+@given(
+    st.dictionaries(PATTERNS, st.booleans(), max_size=6),
+    st.text("ab/$", max_size=8).map("/".__add__),
+)
+def test_the_longest_match_decides(rules: dict[str, bool], path: str) -> None:
+    assert PathRules(rules).allow(path) is allowed_by_all(rules, path)
+
+
+# Most have a "*", short texts and long ones between them.
+MANY = st.builds("/{}*{}".format, st.text("ab/*", max_size=4), st.text("ab/*$", max_size=8))
+
+
+@given(
+    st.dictionaries(MANY, st.booleans(), min_size=30, max_size=80),
+    st.text("ab/$", max_size=16).map("/".__add__),
+)
+def test_of_many_patterns_the_longest_match_decides(rules: dict[str, bool], path: str) -> None:
+    """Those that cannot match are not tried."""
+    assert PathRules(rules).allow(path) is allowed_by_all(rules, path)
+
+
+def file_of(rule: str, count: int) -> bytes:
+    """Return a robots.txt of many rules, in which {} is a number, cut at the bytes that are
+    read."""
+    lines = "".join(rule.format(number) + "\n" for number in range(count))
+    return f"User-agent: *\n{lines}".encode()[:BODY_MAX]
+
+
+HOSTILE = {
+    "rules": file_of("allow:/{:x}", 45_000),
+    "text": file_of("allow:/\u00e4 {:x}", 30_000),
+    "escapes": file_of("allow:/%c3%a4{:x}", 30_000),
+    "wildcards": file_of("allow:/*{:x}", 45_000),
+    "wildcards at the end": file_of("allow:/{:x}*", 45_000),
+    "ends": file_of("allow:/{:x}$", 45_000),
+    "wildcards and ends": file_of("allow:/*{:x}$", 45_000),
+    "wildcards that nearly match": file_of("allow:/*a{:x}a", 45_000),
+    "texts that nearly match": file_of(f"allow:/*{'a' * 32}b{'a' * 10}{{:x}}", 10_000),
+    "long texts that nearly match": file_of(f"allow:/*{'a' * 500}b{'a' * 500}{{:x}}", 500),
+    "many wildcards that nearly match": file_of(f"allow:/{'*a' * 9}{{:x}}*b", 20_000),
+    "prefixes of all lengths": b"User-agent: *\n"
+    + b"".join(b"allow:/%b\n" % (b"a" * length) for length in range(1000)),
+    "stars": b"User-agent: *\nAllow: /" + b"*a" * 250_000,
+    "stars and text": b"User-agent: *\nAllow: /" + "*a\u00e9".encode() * 125_000,
+    "dollars": b"User-agent: *\nAllow: /" + b"$" * 500_000,
+    "one rule of escapes": b"User-agent: *\nAllow: /" + b"%41" * 170_000,
+    "agents": b"".join(b"User-agent: x%d\n" % i for i in range(40_000)),
+    "sitemaps": b"Sitemap:\n" * 56_000,
+    "short lines": b"a\n" * 250_000,
+    "spaces": b"User-agent:" + b" " * 500_000 + b"x",
+    "spaces without a colon": b"User-agent" + b" " * 500_000 + b"x y",
+    "words without a colon": b"User-agent a b\n" * 33_000,
+    "indents": (b" " * 9 + b"x\n") * 45_000,
+}
+URLS = [
+    "https://example.com/aaaaaaaaaa",
+    "https://example.com/" + "a" * 2028,
+    "https://example.com/" + "%41" * 676,
+    "https://example.com/" + "%c3%a9" * 338,
+]
+
+
+def cpu(job: object, *arguments: object) -> float:
+    """Return the CPU seconds of a call, the best of three."""
+    assert callable(job)
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        job(*arguments)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_robots_txt_takes_bounded_time(name: str) -> None:
+    """One takes 85 ms to read and 2 ms for a verdict. The limits allow for slow machines."""
+    assert cpu(RobotsRules.parse, HOSTILE[name], "krowlspider") < 0.6
+    rules = RobotsRules.parse(HOSTILE[name], "krowlspider")
+    assert max(cpu(rules.allowed, url) for url in URLS) < 0.02
+
+
+def test_undecided_path_is_disallowed() -> None:
+    near = f"allow:/*{'a' * 100}b{'a' * 100}*{{}}"
+    rules = RobotsRules.parse(file_of(near, 1000) + b"allow:/b", "krowlspider")
+    path = f"{'a' * 1000}b{'a' * 1000}"
+    assert rules.allowed(f"https://example.com/{path}") is None
+    assert rules.allowed(f"https://example.com/b{path}") is None
+    assert rules.allowed("https://example.com/aaaaaaaaaa") is True
+    assert rules.allowed("https://example.com/robots.txt") is True
+
+
+SHOP = {
+    **{f"/*/{number}?sort=": False for number in range(500)},
+    **{f"/*&p{number}=": False for number in range(300)},
+    **{f"/shop/*/item-{number}$": False for number in range(300)},
+    **{f"/shop/*.{ending}": number % 3 == 0 for number, ending in enumerate(["php", "html", "js"])},
+    "/shop/*/item-7*": True,
+    "*?": False,
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/shop/shoes/item-12",
+        "/shop/shoes/item-12.html",
+        "/shop/shoes/item-71.php",
+        "/shop/499?sort=up&p299=1",
+        "/about/us",
+        "/" + "a/" * 1000,
+        "/a/499?sort=" + "up&p299=1&" * 180,
+        "/shop/" + "item-7/" * 200 + "item-299",
+        "/" + "%C3%A9" * 300 + "/a/1?sort=&p=1",
+    ],
+)
+def test_a_thousand_ordinary_wildcards_are_decided_exactly(path: str) -> None:
+    assert PathRules(SHOP).allow(path) is allowed_by_all(SHOP, path)
+
+
+def test_ordinary_rules_are_far_from_too_long_to_decide() -> None:
+    rules = RobotsRules.parse(file_of("Disallow: /*/{}?sort=", 1500), "krowlspider")
+    assert rules.allowed("https://example.com/" + "a/" * 1000)

@@ -1,0 +1,250 @@
+"""Reading of HTML pages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.page.links import (
+    MAX_BASE,
+    MAX_LANG,
+    MAX_LINKS,
+    MAX_TITLE,
+    Page,
+    read_page,
+    reading_plan,
+)
+
+URL = "https://example.com/dir/page?q"
+
+
+def read(html: str | bytes, charset: str | None = None) -> Page:
+    body = html if isinstance(html, bytes) else html.encode()
+    return read_page(body, URL, charset)
+
+
+def links(html: str | bytes, charset: str | None = None) -> list[str]:
+    """Return the links of a page, relative to https://example.com/."""
+    return [url.removeprefix("https://example.com/") for url in read(html, charset).links]
+
+
+def test_all_parts_of_a_page_are_read() -> None:
+    page = read(
+        """<!DOCTYPE html><html lang=" de-AT "><head><title> A
+        page  of &quot;text&quot; </title><base href="/base/"><base href="/second/">
+        <meta name="Robots" content="index, NoFollow"><link rel="x Canonical" href="c#d">
+        </head><body><a href="a?x=1&amp;y=2">1</a><a href="/b">2</a><a href="./a?x=1&y=2">3</a>"""
+    )
+    assert page.links == ["https://example.com/base/a?x=1&y=2", "https://example.com/b"]
+    assert page.title == 'A page of "text"'
+    assert page.base == "https://example.com/base/"
+    assert (page.nofollow, page.noindex) == (True, False)
+    assert page.canonical == "https://example.com/base/c"
+    assert page.lang == "de-AT"
+
+
+def test_undescribed_page_has_links_and_rules() -> None:
+    body = b"""<html lang=de><title>A</title><base href="/base/"><link rel=canonical href=c>
+        <meta name=robots content=nofollow><meta http-equiv=refresh content="0; url=r">
+        <a href=a>1</a>"""
+    plan = reading_plan("krowlspider", follow_nofollow=False, described=False)
+    whole, page = read_page(body, URL, None), read_page(body, URL, None, plan)
+    assert page.links == whole.links == ["https://example.com/base/r", "https://example.com/base/a"]
+    assert (page.base, page.nofollow, page.noindex) == (whole.base, True, False)
+    assert (page.title, page.canonical, page.lang) == ("", None, "")
+
+
+def test_an_empty_page_says_nothing() -> None:
+    page = read(b"")
+    assert (page.links, page.title, page.base, page.lang) == ([], "", URL, "")
+    assert (page.nofollow, page.noindex, page.canonical) == (False, False, None)
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<a href=/1><area href=/2><iframe src=/3></iframe><a href=/4>", ["1", "2", "3", "4"]),
+        ("<frameset><frame src=/1><frame src=/2></frameset>", ["1", "2"]),
+        ("<A HREF='/1'>x</A><IFRAME SRC=\"/2\"></IFRAME>", ["1", "2"]),
+        ("<a\nhref\n=\n/1 ><a class=x href=/2/>", ["1", "2/"]),
+        ("<a href='/1?a=1&amp;b=2&#38;c&copy=3'>", ["1?a=1&b=2&c&copy=3"]),
+        ("<a href=' /1\n2 '>", ["12"]),
+        ("<a href=/1 href=/2>", ["1"]),
+        ("<div><p><a href=/1><b><a href=/2><table><a href=/3><tr><td><a href=/4", ["1", "2", "3"]),
+        ("<svg><a href=/1></svg><noscript><a href=/2></noscript>", ["1", "2"]),
+        ("<a name=x><a href><a href=#top><area><iframe></iframe>", ["dir/page?q"]),
+    ],
+)
+def test_links_are_found_in_document_order(html: str, expected: list[str]) -> None:
+    assert links(html) == expected
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<script>document.write('<a href=/1>')</script>",
+        "<style><a href=/1></style>",
+        "<!-- <a href=/1> -->",
+        "<!-- <a href=/1>",
+        "<textarea><a href=/1></textarea><title><a href=/1></title>",
+        "<p title='<a href=/1>'>",
+        "<iframe><a href=/1></iframe>",
+        "&lt;a href=/1>",
+        "<link href=/1 rel=next><img src=/1><form action=/1><script src=/1></script>",
+        "<a href=mailto:a@b.c><a href='javascript:x'><a href='ftp://h/'><a href='//u:p@h/'>",
+    ],
+)
+def test_other_elements_are_no_links(html: str) -> None:
+    assert links(html + "<!-- --><a href=/end>") in (["end"], [])
+    assert "1" not in links(html)
+
+
+def test_links_with_rel_nofollow_are_left_out() -> None:
+    html = """<a rel=nofollow href=/1><a rel='noopener NoFollow' href=/2><area rel=nofollow href=/3>
+    <a rel=nofollowing href=/4><a rel href=/5>"""
+    assert links(html) == ["4", "5"]
+    every = read_page(html.encode(), URL, None, reading_plan("krowlspider", follow_nofollow=True))
+    assert [url[-1] for url in every.links] == ["1", "2", "3", "4", "5"]
+
+
+def test_meta_may_address_another_product_token() -> None:
+    html = b"<meta name=krowlspider content=noindex><meta name=My_Bot content=nofollow>"
+    page = read_page(html, URL, None, reading_plan("my_bot", follow_nofollow=False))
+    assert (page.nofollow, page.noindex) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "0;url=/1",
+        "5; URL='/1'ignored",
+        '0;url="/1',
+        "0.5 , url = /1 ",
+        "3 /1",
+        "0;/1",
+        "0&#59;url=/1",
+    ],
+)
+def test_a_refresh_is_the_first_link(content: str) -> None:
+    quote = "'" if '"' in content else '"'
+    html = f"<a href=/2><meta http-equiv=Refresh content={quote}{content}{quote}>"
+    assert links(html) == ["1", "2"]
+
+
+@pytest.mark.parametrize("content", ["", "5", "5;", "0;url=", "url=/1", "x;/1", "0;url=data:x"])
+def test_a_refresh_without_a_url_is_no_link(content: str) -> None:
+    assert links(f'<meta http-equiv=refresh content="{content}">') == []
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["mailto:x", "data:,x", "ftp://h/", "http://[", "https://u:p@h/", "/x" * (MAX_BASE // 2)],
+)
+def test_a_base_that_is_of_no_use_leaves_the_page_its_own(base: str) -> None:
+    page = read(f"<base href='{base}'><a href=x>")
+    assert page.base == URL
+    assert page.links == ["https://example.com/dir/x"]
+
+
+def test_base_applies_to_all_links_and_may_be_another_host() -> None:
+    page = read("<a href=x><base target=_top><base href='//other.example/y/'>")
+    assert page.links == ["https://other.example/y/x"]
+
+
+@pytest.mark.parametrize(
+    ("html", "nofollow", "noindex"),
+    [
+        ("<meta name=robots content='noindex'>", False, True),
+        ("<META NAME=ROBOTS CONTENT='NOFOLLOW'>", True, False),
+        ("<meta name=robots content='none'>", True, True),
+        ("<meta name=robots content='all,max-snippet:-1'>", False, False),
+        ("<meta name=krowlspider content=' noindex , nofollow '>", True, True),
+        ("<meta name=robots content=noindex><meta name=krowlspider content=nofollow>", True, True),
+        ("<meta name=googlebot content=none><meta name=description content=none>", False, False),
+        ("<meta name=robots content><meta name=robots content=index>", False, False),
+    ],
+)
+def test_meta_robots_speaks_for_the_page(html: str, nofollow: bool, noindex: bool) -> None:
+    page = read(html + "<a href=/1>")
+    assert (page.nofollow, page.noindex) == (nofollow, noindex)
+    assert page.links == ["https://example.com/1"]
+
+
+@pytest.mark.parametrize(
+    ("html", "title"),
+    [
+        ("<title>one</title><title>two</title>", "one"),
+        ("<title>a <b>&amp; c</title>", "a <b>& c"),
+        ("<p>x<title>in the body</title>", "in the body"),
+        ("<body><svg><title>icon</title></svg>", "icon"),
+        ("<head><title>page</title></head><svg><title>icon</title></svg>", "page"),
+        ("<title>x\u00a0\u2003y</title>", "x y"),
+        (f"<title>{'x' * 5000}</title>", "x" * MAX_TITLE),
+        (f"<title>{'x' * (MAX_TITLE - 1)} y</title>", "x" * (MAX_TITLE - 1)),
+    ],
+)
+def test_title_is_the_first_collapsed_and_cut(html: str, title: str) -> None:
+    assert read(html).title == title
+
+
+def test_a_language_is_cut() -> None:
+    assert read(f"<html lang='{'x' * 99}'>").lang == "x" * MAX_LANG
+
+
+@pytest.mark.parametrize(
+    ("body", "charset"),
+    [
+        ("<title>Ä</title><a href='/ä'>".encode(), None),
+        ("<title>Ä</title><a href='/ä'>".encode("utf-8-sig"), "latin-1"),
+        ("<meta charset=iso-8859-1><title>Ä</title><a href='/ä'>".encode("latin-1"), None),
+        ("<title>Ä</title><a href='/ä'>".encode("latin-1"), "cp1252"),
+        ("<title>Ä</title><a href='/ä'>".encode("utf-16"), None),
+        ("<title>Ä</title><a href='/ä'>".encode("utf-16-le"), "utf-16-le"),
+        ("<title>Ä</title><a href='/ä'>".encode("gb18030"), "gb18030"),
+        ("<title>Ä</title><a href='/ä'>".encode(), "no-such-charset"),
+    ],
+)
+def test_the_encoding_is_found_as_browsers_find_it(body: bytes, charset: str | None) -> None:
+    page = read(body, charset)
+    assert page.title == "Ä"
+    assert page.links == ["https://example.com/%C3%A4"]
+
+
+def test_a_page_gives_its_first_ten_thousand_links_at_most() -> None:
+    many = "".join(f"<a href=/{i}>" for i in range(MAX_LINKS + 10))
+    assert links(many) == [str(i) for i in range(MAX_LINKS)]
+
+
+def test_nul_bytes_do_no_harm() -> None:
+    assert links(b"\x00<a \x00 href=/1>\x00</a><a href=/2>") == ["1", "2"]
+
+
+# fmt: off
+PIECES = [
+    "<a ", "<a href=", "<base href=", "<meta http-equiv=refresh content=", "<link rel=canonical ",
+    "<meta name=robots content=", "href=", "<title>", "</title>", "<html lang=", "<!--", "-->",
+    "<script>", "</script>", "<svg>", "</", ">", '"', "'", "/", "/x", " ", "0;url=", "&", "&#",
+    "&amp;", "=", "\x00", "http://", "[", "]", ":", "@", "nofollow", "\ud7ff",
+]
+# fmt: on
+HTML = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=30).map("".join)
+
+
+@given(st.binary() | HTML.map(str.encode), st.none() | st.text(max_size=12))
+def test_any_bytes_give_normalised_urls(body: bytes, charset: str | None) -> None:
+    page = read_page(body, URL, charset)
+    assert [normalise(link) for link in page.links] == page.links
+    assert len(set(page.links)) == len(page.links) <= MAX_LINKS
+    assert normalise(page.base) == page.base
+    assert page.canonical is None or normalise(page.canonical) == page.canonical
+    assert len(page.title) <= MAX_TITLE
+
+
+def test_links_that_are_no_url_or_too_many_are_counted() -> None:
+    """Each link counts once, however often the page repeats it."""
+    odd = ["mailto:a@b", "javascript:0", "ftp://a/", "http://me:x@a/", "http://[", "mailto:a@b"]
+    hrefs = [*odd, *(f"/{number}" for number in range(MAX_LINKS))]
+    page = read_page("".join(f"<a href='{href}'>" for href in hrefs).encode(), "http://a/", None)
+    assert (page.refused, page.surplus, len(page.links)) == (5, 6, MAX_LINKS - 6)

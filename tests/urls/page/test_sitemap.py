@@ -1,0 +1,376 @@
+"""Reading of sitemaps, in every form and with the usual mistakes."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from time import thread_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.page.sitemap import (
+    BYTES_MAX,
+    ELEMENTS_MAX,
+    IDLE_MAX,
+    MEMBERS_MAX,
+    NESTING_MAX,
+    PLACE_MAX,
+    STEP,
+    TOKEN_MAX,
+    URLS_MAX,
+    Sitemap,
+)
+from tests.fetch.emptiness import NOTHING
+
+NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
+ONE, TWO = "https://example.com/1", "https://example.com/2"
+
+
+@dataclass
+class Read:
+    """A sitemap that was read to its end."""
+
+    sitemap: Sitemap
+    urls: list[str]
+    largest: int
+
+
+def read(body: str | bytes) -> Read:
+    sitemap = Sitemap()
+    steps = list(sitemap.read(body if isinstance(body, bytes) else body.encode()))
+    return Read(sitemap, [url for step in steps for url in step], max(map(len, steps), default=0))
+
+
+def urls(body: str | bytes) -> list[str]:
+    """Return the URLs of a valid sitemap."""
+    found = read(body)
+    assert (found.sitemap.error, found.sitemap.truncated) == (None, False)
+    assert found.sitemap.found == len(found.urls) + len(found.sitemap.children)
+    return found.urls
+
+
+def urlset(*places: str, head: str = "") -> str:
+    entries = "".join(f"<url><loc>{place}</loc></url>" for place in places)
+    return f"{head}<urlset>{entries}</urlset>"
+
+
+def test_a_urlset_as_the_protocol_shows_it() -> None:
+    found = read(
+        f"""<?xml version="1.0" encoding="UTF-8"?>
+        <urlset xmlns="{NAMESPACE}">
+          <url>
+            <loc>
+              https://example.com/1
+            </loc>
+            <lastmod>2005-01-01</lastmod><changefreq>monthly</changefreq><priority>0.8</priority>
+          </url>
+          <url><loc>https://example.com/catalog?item=12&amp;desc=a&#38;b#part</loc></url>
+        </urlset>"""
+    )
+    assert found.urls == [ONE, "https://example.com/catalog?item=12&desc=a&b"]
+    assert found.sitemap.kind == "urlset"
+    assert (found.sitemap.children, found.sitemap.found, found.sitemap.invalid) == ([], 2, 0)
+
+
+def test_an_index_names_sitemaps_and_no_pages() -> None:
+    found = read(
+        f'<sitemapindex xmlns="{NAMESPACE}"><sitemap><loc>{ONE}.xml.gz</loc></sitemap>'
+        f"<sitemap><lastmod>2004</lastmod><loc>{TWO}.xml</loc></sitemap></sitemapindex>"
+    )
+    assert found.sitemap.kind == "sitemapindex"
+    assert found.sitemap.children == [f"{ONE}.xml.gz", f"{TWO}.xml"]
+    assert (found.urls, found.sitemap.found) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("text", f"{ONE}\n{TWO}\n"),
+        ("text", f"\ufeff{ONE}\r\n\r\n  {TWO}  "),
+        (
+            "rss",
+            (
+                f"<rss><channel><link>x</link><item><link>{ONE}</link></item>"
+                f"<item><title>t</title><link> {TWO}</link></item></channel></rss>"
+            ),
+        ),
+        (
+            "rdf",
+            (
+                f"<rdf:RDF xmlns:rdf='r'><item><link>{ONE}</link></item>"
+                f"<item><link>{TWO}</link></item></rdf:RDF>"
+            ),
+        ),
+        (
+            "feed",
+            (
+                f"<feed xmlns='a'><link href='http://x/'/><entry><link href='{ONE}'/>"
+                f"<link rel='edit' href='http://x/'/></entry>"
+                f"<entry><link rel='alternate' href='{TWO}'/></entry></feed>"
+            ),
+        ),
+        ("urlset", f"<URLSET><Url><LOC>{ONE}</LOC></Url><url><Loc>{TWO}</Loc></url></URLSET>"),
+        (
+            "urlset",
+            (
+                f"<s:urlset xmlns:s='any'><s:url><s:loc>{ONE}</s:loc></s:url>"
+                f"<url><loc>{TWO}</loc></url></s:urlset>"
+            ),
+        ),
+        ("urlset", urlset(f"<![CDATA[{ONE}]]>", f"<!-- c -->{TWO}<b></b>")),
+        ("urlset", "\ufeff\n \n" + urlset(ONE, TWO, head="<?xml version='1.0'?>")),
+        ("urlset", urlset(ONE, TWO, head="<!DOCTYPE urlset SYSTEM 'http://x/y.dtd'>")),
+    ],
+)
+def test_every_form_is_read(kind: str, body: str) -> None:
+    assert urls(body) == [ONE, TWO]
+    assert read(body).sitemap.kind == kind
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1", "windows-1252"])
+def test_the_declared_encoding_holds(encoding: str) -> None:
+    body = urlset("http://a/ü", head=f"<?xml version='1.0' encoding='{encoding}'?>")
+    assert urls(body.encode(encoding)) == ["http://a/%C3%BC"]
+
+
+def test_images_videos_and_alternates_are_no_pages() -> None:
+    extras = (
+        "<image:image><image:loc>http://x/i.png</image:loc></image:image>"
+        "<video:video><video:player_loc>http://x/v</video:player_loc></video:video>"
+        "<xhtml:link rel='alternate' hreflang='de' href='http://x/de'/>"
+    )
+    body = urlset(ONE).replace("</url>", f"{extras}</url>", 1)
+    assert urls(body) == [ONE]
+
+
+def test_location_that_is_no_http_url_is_counted() -> None:
+    found = read(urlset(ONE, "/2", "", "ftp://x/", "http://u:p@x/", "two", TWO))
+    assert found.urls == [ONE, TWO]
+    assert found.sitemap.invalid == 5
+
+
+# --- gzip ---
+
+
+def test_gzip_of_one_member_or_many_is_read() -> None:
+    body = urlset(ONE, TWO).encode()
+    assert urls(gzip.compress(body)) == [ONE, TWO]
+    assert urls(gzip.compress(body[:30]) + gzip.compress(body[30:]) + b"\0" * 9) == [ONE, TWO]
+
+
+def test_broken_gzip_gives_the_urls_before() -> None:
+    # Incompressible paths, so that half of the bytes are half of the URLs.
+    places = [f"http://a/{hash_of(number)}" for number in range(4000)]
+    packed = gzip.compress("\n".join(places).encode())
+    cut = read(packed[: len(packed) // 2])
+    assert cut.sitemap.error == "the gzip data is cut short"
+    assert 1000 < len(cut.urls) < 3000
+    assert cut.urls == places[: len(cut.urls)]
+    broken = read(packed[:-8] + bytes(8))
+    assert (broken.sitemap.error or "").startswith("broken gzip data: ")
+    assert len(broken.urls) > 3000
+
+
+def hash_of(number: int) -> str:
+    import hashlib  # noqa: PLC0415
+
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+# --- limits ---
+
+
+def test_at_most_50_000_urls_are_read_in_small_steps() -> None:
+    whole = read(urlset(*(f"http://a/{number}" for number in range(URLS_MAX))))
+    assert (len(whole.urls), whole.sitemap.truncated) == (URLS_MAX, False)
+    assert whole.largest <= STEP // len("<url><loc>http://a/1</loc></url>")
+    over = read("".join(f"http://a/{number}\n" for number in range(URLS_MAX + 1)))
+    assert over.urls == [f"http://a/{number}" for number in range(URLS_MAX)]
+    assert over.sitemap.truncated
+
+
+def test_invalid_locations_count_towards_the_limit() -> None:
+    found = read("http://a/\n" + "x\n" * URLS_MAX)
+    assert (len(found.urls), found.sitemap.invalid) == (1, URLS_MAX - 1)
+    assert found.sitemap.truncated
+
+
+@pytest.mark.parametrize("filling", [" ", "\n"])
+def test_at_most_50_mb_of_a_bomb_are_unpacked(filling: str) -> None:
+    start = urlset(ONE)[: -len("</urlset>")] if filling == " " else ONE + "\n"
+    size = BYTES_MAX if filling == " " else ELEMENTS_MAX
+    bomb = gzip.compress((start + filling * size + "</urlset>").encode(), 1)
+    found = read(bomb)
+    assert found.urls == [ONE]
+    assert found.sitemap.truncated
+
+
+@pytest.mark.parametrize(
+    ("bomb", "why"),
+    [
+        ("<urlset>" + "<a>" * NESTING_MAX, "within one another"),
+        ("<urlset><!--" + "x" * (TOKEN_MAX + STEP), "tag or comment"),
+        ("<urlset><a b='" + "x" * (TOKEN_MAX + STEP), "tag or comment"),
+        ("http://a/\nhttp://a/" + "x" * (TOKEN_MAX + STEP), "line without end"),
+    ],
+)
+def test_endless_tokens_stop_the_reading(bomb: str, why: str) -> None:
+    assert why in (read(bomb).sitemap.error or "")
+
+
+def test_number_of_elements_is_bounded() -> None:
+    found = read("<urlset>" + "<a/>" * ELEMENTS_MAX + f"<url><loc>{ONE}</loc></url></urlset>")
+    assert (found.urls, found.sitemap.truncated) == ([], True)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_size_is_the_unpacked_bytes_read(packed: bool) -> None:
+    body = urlset(ONE, head=" " * 3 * STEP).encode()
+    assert read(gzip.compress(body) if packed else body).sitemap.size == len(body)
+    cut = read(gzip.compress(body)[:-40]).sitemap
+    assert cut.error is not None
+    assert 0 < cut.size < len(body)
+
+
+def test_size_of_a_bomb_is_what_was_unpacked() -> None:
+    bomb = gzip.compress(b"<urlset>" + b" " * 2 * BYTES_MAX, 1)
+    assert BYTES_MAX - STEP < read(bomb).sitemap.size <= BYTES_MAX
+
+
+def test_number_of_gzip_members_is_bounded() -> None:
+    packed = gzip.compress(b"\n")
+    assert urls(gzip.compress(ONE.encode() + b"\n") + packed * 2 * MEMBERS_MAX) == [ONE]
+
+
+@pytest.mark.parametrize("length", [PLACE_MAX, 7 * STEP])
+def test_location_too_long_to_be_parsed_is_invalid(length: int) -> None:
+    long = "http://a/" + "x" * (length - len("http://a/"))
+    for body in (urlset(long, ONE), f"{ONE}\n{long}\n"):
+        found = read(body)
+        assert (found.urls, found.sitemap.invalid) == ([ONE], 1)
+
+
+# --- what is broken, or hostile ---
+
+
+@pytest.mark.parametrize(
+    "end", ["", "<url><loc>http://a/?x=1&y=2</loc></url></urlset>", "</url>", "<url><", "&x;", "\0"]
+)
+def test_broken_xml_gives_the_urls_before(end: str) -> None:
+    found = read(urlset(ONE, TWO)[: -len("</urlset>")] + end)
+    assert found.urls == [ONE, TWO]
+    assert (found.sitemap.error or "").startswith("broken XML: ")
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        "<!ENTITY a 'aaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'>",
+        "<!ENTITY b SYSTEM 'file:///etc/passwd'>",
+        "<!ENTITY % b SYSTEM 'http://127.0.0.1/'> %b;",
+    ],
+)
+def test_a_document_that_defines_entities_is_refused(definitions: str) -> None:
+    found = read(urlset("http://a/&b;", head=f"<!DOCTYPE urlset [{definitions}]>"))
+    assert (found.urls, found.sitemap.kind) == ([], None)
+    assert found.sitemap.error == "its document type defines entities"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        " \n",
+        "<!DOCTYPE html><html><body>404",
+        "<html/>",
+        "<loc>http://a/</loc>",
+        "Not found\nhttp://a/",
+        "\x89PNG\r\n",
+        "<svg xmlns='x'/>",
+        "\x1f\x8b",
+    ],
+)
+def test_other_documents_are_no_sitemaps(body: str) -> None:
+    found = read(body.encode("latin-1"))
+    assert (found.urls, found.sitemap.kind, found.sitemap.found) == ([], None, 0)
+    assert found.sitemap.error
+
+
+@pytest.mark.parametrize("encoding", ["no-such", "shift_jis", "hex", "utf-7"])
+def test_unknown_encoding_is_an_error(encoding: str) -> None:
+    found = read(urlset(ONE, head=f"<?xml version='1.0' encoding='{encoding}'?>"))
+    assert found.sitemap.error
+
+
+PARTS = st.sampled_from(
+    [
+        "<urlset>",
+        "</urlset>",
+        "<url>",
+        "</url>",
+        "<loc>",
+        "</loc>",
+        "<sitemap>",
+        "</sitemap>",
+        "<item>",
+        "<link>",
+        "</link>",
+        "<entry>",
+        "<![CDATA[",
+        "]]>",
+        "<!--",
+        "-->",
+        "&amp;",
+        "&#0;",
+        "\0",
+        "\ufeff",
+        "\n",
+        "http://a/",
+        "x",
+    ]
+)
+
+
+@given(st.lists(PARTS).map("".join), st.booleans())
+def test_any_markup_gives_normalised_urls(text: str, packed: bool) -> None:
+    body = gzip.compress(text.encode()) if packed else text.encode()
+    found = read(body)
+    for url in (*found.urls, *found.sitemap.children):
+        assert normalise(url) == url
+
+
+@given(st.binary())
+def test_any_bytes_will_do(body: bytes) -> None:
+    read(body)
+    read(b"\x1f\x8b" + body)
+    read(b"<urlset>" + body)
+
+
+@given(st.lists(st.integers(0, 9**9), unique=True, max_size=30), st.integers(0, STEP))
+def test_where_the_steps_end_changes_nothing(numbers: list[int], padding: int) -> None:
+    places = [f"http://a/{number}?a=1&amp;b=2" for number in numbers]
+    body = urlset(*places, head="<?xml version='1.0'?>" + " " * (STEP - padding))
+    assert urls(body) == [place.replace("&amp;", "&") for place in places]
+
+
+@pytest.mark.parametrize("name", ["fixed blocks", "dynamic blocks"])
+def test_gzip_of_empty_blocks_ends_early_in_short_steps(name: str) -> None:
+    """In one step it would take a second for each ten megabytes of the body."""
+    head = gzip.compress(b"")[:10]
+    body = head + NOTHING[name].of(20_000_000)
+    sitemap = Sitemap()
+    steps, longest, begun = 0, 0.0, thread_time()
+    for found in sitemap.read(body):
+        assert found == []
+        steps += 1
+        longest = max(longest, thread_time() - begun)
+        begun = thread_time()
+    assert sitemap.kind is None
+    assert sitemap.error is not None
+    assert "next to nothing" in sitemap.error
+    assert steps == IDLE_MAX // STEP
+    # 5 µs a byte, as of all decoders.
+    assert longest < 5e-6 * 32 * 1024
