@@ -139,8 +139,6 @@ class Scheduler(BaseScheduler):
                 rests=lambda: self.rests,
                 wake=self.wake,
             )
-            self._node.on_over = self._all_over
-            self._node.on_stop = self._all_stop
             self._crawler.signals.connect(self._idle, signals.spider_idle)
         self._job.run(on_failure=self._stop_crawl, on_room=self.wake, is_ending=self._is_ending)
         self._job.memory.on_room = self.wake
@@ -247,7 +245,7 @@ class Scheduler(BaseScheduler):
         """
         if self._node is not None:
             if not self._node.running:
-                self._node.run(self._traffic)
+                self._node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
             await self._node.known.wait()
             if not self._node.knows:
                 raise CloseSpider("no_cluster")

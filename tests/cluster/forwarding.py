@@ -111,8 +111,8 @@ class Sink:
 
 
 @asynccontextmanager
-async def clients(*all_urls: str, patience: float = 2.0) -> AsyncIterator[list[Redis]]:
-    made = [redis_client(url, patience=patience) for url in all_urls]
+async def clients(*all_urls: str, timeout: float = 2.0) -> AsyncIterator[list[Redis]]:
+    made = [redis_client(url, timeout=timeout) for url in all_urls]
     try:
         yield made
     finally:
@@ -192,7 +192,7 @@ async def _consume(url: str, path: str, stop: str) -> None:
         if stop == "after":
             await here()
 
-    await Inbox(redis_client(url), SPIDER, NODE, take, settle=settle, poll=0.01).run()
+    await Inbox(redis_client(url), SPIDER, NODE, take, make_durable=settle, poll=0.01).run()
 
 
 if __name__ == "__main__":

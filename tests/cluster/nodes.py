@@ -252,7 +252,7 @@ class Cluster:
             *early_ends(entries, self.runs),
             *not_archived(entries, jobs.values(), exactly=not repeats),
             *left,
-            *(f"{node} is still in the crew" for node in self.pending_nodes),
+            *(f"{node} is still pending" for node in self.pending_nodes),
         ]
 
     def _leftovers(self, node: str) -> list[str]:

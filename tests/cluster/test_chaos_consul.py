@@ -26,9 +26,7 @@ OUTAGE = 2.0 * TTL
 
 
 @pytest.mark.parametrize("data", ["kept", "lost"])
-def test_a_consul_that_dies_and_comes_back_stops_all_and_moves_nothing(
-    tmp_path: Path, data: str
-) -> None:
+def test_consul_outage_stops_all_nodes_and_moves_nothing(tmp_path: Path, data: str) -> None:
     with MockWeb(graph=GRAPH) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:
         for node in NODES:
             cluster.start(node)
@@ -50,7 +48,7 @@ def test_a_consul_that_dies_and_comes_back_stops_all_and_moves_nothing(
         assert cluster.lag("p99") < 250
 
 
-def test_an_agent_that_denies_all_nodes_makes_no_smaller_ring(tmp_path: Path) -> None:
+def test_agent_that_denies_all_nodes_changes_no_ring(tmp_path: Path) -> None:
     with (
         MockWeb(graph=GRAPH) as web,
         Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster,

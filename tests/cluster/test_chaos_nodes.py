@@ -39,7 +39,7 @@ def owner(entry: Entry) -> str:
     return RING.owner(domain_of(entry.host))
 
 
-def test_nodes_killed_at_random_and_started_again_lose_nothing(tmp_path: Path) -> None:
+def test_killed_and_restarted_nodes_lose_nothing(tmp_path: Path) -> None:
     """One is replaced before it comes back, one is killed while it hands hosts over, and then two
     at once. What is fetched again is at most what the replaced one had fetched, and what deaths
     left uncommitted."""
@@ -68,7 +68,7 @@ def test_nodes_killed_at_random_and_started_again_lose_nothing(tmp_path: Path) -
         assert cluster.faults(delay=DELAY, repeats=fetched + 4 * UNCOMMITTED) == []
 
 
-def test_a_crawl_is_not_over_while_a_node_that_died_has_work_on_its_disk(tmp_path: Path) -> None:
+def test_crawl_waits_for_a_dead_node_with_work(tmp_path: Path) -> None:
     graph = Graph(hosts=30, pages=10, seed=4, features=QUICK)
     with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=1) as cluster:
         for node in ("a", "b"):

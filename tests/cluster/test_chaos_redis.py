@@ -29,7 +29,7 @@ DELAY = 1.5
 OUTAGE = 60.0
 
 
-def test_a_redis_frozen_for_a_minute_holds_up_nobody_not_even_its_own_node(tmp_path: Path) -> None:
+def test_frozen_redis_holds_up_no_node_not_even_its_own(tmp_path: Path) -> None:
     graph = Graph(hosts=60, pages=45, seed=12, features=QUICK)
     with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:
         for node in NODES:
@@ -82,7 +82,7 @@ def rubbish(node: str) -> dict[str, list[bytes]]:
     }
 
 
-def test_rubbish_in_the_inboxes_is_put_aside_with_its_reason_and_the_crawl_goes_on(
+def test_junk_in_inboxes_is_put_aside_with_its_reason(
     tmp_path: Path,
 ) -> None:
     graph = Graph(hosts=40, pages=12, seed=6, features=QUICK)

@@ -46,7 +46,7 @@ def over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_two_nodes_fetch_each_url_once_by_its_owner_and_both_know_the_end(over: Cluster) -> None:
+def test_two_nodes_fetch_each_url_once_by_its_owner(over: Cluster) -> None:
     assert over.faults(delay=DELAY) == []
     ring = Ring([Member("a"), Member("b")])
     askers = {(ring.owner(domain_of(entry.host)), node_of(entry)) for entry in over.web.log()}
@@ -59,7 +59,7 @@ def log_of(cluster: Cluster) -> list[Entry]:
     return [dataclasses.replace(entry) for entry in cluster.web.log()]
 
 
-def test_a_page_that_nobody_fetched_is_missed(over: Cluster) -> None:
+def test_judges_miss_an_unfetched_page(over: Cluster) -> None:
     lost = pages(log_of(over))[-1]
     left = [entry for entry in log_of(over) if entry.url != lost.url]
     said = reachable(over.web.graph, over.web.seeds()).differences(left, at_least=True)
@@ -68,7 +68,7 @@ def test_a_page_that_nobody_fetched_is_missed(over: Cluster) -> None:
     assert not_archived(left, jobs, exactly=True) == [f"archived, not fetched: {lost.url}"]
 
 
-def test_a_page_that_two_nodes_fetched_is_counted(over: Cluster) -> None:
+def test_judges_count_a_page_fetched_twice(over: Cluster) -> None:
     entries = log_of(over)
     again = dataclasses.replace(pages(entries)[0], start=entries[-1].end + 60, ua=ASKER)
     assert repeated([*entries, again]) == [again]
@@ -77,7 +77,7 @@ def test_a_page_that_two_nodes_fetched_is_counted(over: Cluster) -> None:
     assert too_often([*entries, again], 0) == [said]
 
 
-def test_two_nodes_at_one_host_at_once_or_too_soon_one_after_the_other_are_seen(
+def test_judges_see_two_nodes_at_one_host(
     over: Cluster,
 ) -> None:
     entries = log_of(over)
@@ -88,7 +88,7 @@ def test_two_nodes_at_one_host_at_once_or_too_soon_one_after_the_other_are_seen(
         assert [line for line in violations([*entries, other], min_delay=DELAY) if said in line]
 
 
-def test_a_page_fetched_after_a_node_has_finished_is_an_early_end(over: Cluster) -> None:
+def test_judges_see_a_fetch_after_the_end(over: Cluster) -> None:
     entries = log_of(over)
     first = min(run.over_at or 0 for run in over.runs)
     assert 0 < first - entries[-1].end < 60
@@ -99,7 +99,7 @@ def test_a_page_fetched_after_a_node_has_finished_is_an_early_end(over: Cluster)
     assert early_ends(entries, closed) == ["node a: nodes_left", "no node has finished"]
 
 
-def test_an_answer_that_no_node_archived_is_named(over: Cluster) -> None:
+def test_judges_name_an_unarchived_answer(over: Cluster) -> None:
     jobs = [over.folder / node for node in over.redis]
     other = dataclasses.replace(pages(log_of(over))[0], path="/never", sha1="0" * 40)
     for exactly in (True, False):
@@ -109,7 +109,7 @@ def test_an_answer_that_no_node_archived_is_named(over: Cluster) -> None:
     assert not_archived(log_of(over), [first], exactly=False) != []
 
 
-def test_what_is_left_in_an_inbox_is_a_fault(over: Cluster) -> None:
+def test_judges_see_messages_left_in_an_inbox(over: Cluster) -> None:
     with Redis.from_url(over.redis["b"].url) as client:
         client.lpush("broad:requests:processing:b", b"{}")
         try:
@@ -118,7 +118,7 @@ def test_what_is_left_in_an_inbox_is_a_fault(over: Cluster) -> None:
             client.delete("broad:requests:processing:b")
 
 
-def test_a_node_that_comes_takes_its_part_and_one_that_leaves_hands_over_all(
+def test_joining_node_takes_its_part_leaving_node_gives_all(
     tmp_path: Path,
 ) -> None:
     graph = Graph(hosts=60, pages=15, seed=5, features=QUICK)
@@ -153,7 +153,7 @@ def bare(host: str) -> str:
     return host.partition(":")[0]
 
 
-def test_a_crawl_delay_and_a_retry_after_are_kept_by_the_node_that_takes_a_host_over(
+def test_new_owner_keeps_crawl_delay_and_retry_after(
     tmp_path: Path,
 ) -> None:
     slow, busy = hosts_of_a("slow"), hosts_of_a("busy")
@@ -172,9 +172,9 @@ def test_a_crawl_delay_and_a_retry_after_are_kept_by_the_node_that_takes_a_host_
             cluster.put("founded", "1")
             cluster.put("signal", "PAUSED")
             first = cluster.start("a")
-            cluster.until(lambda: "is good" in first.log)
+            cluster.until(lambda: "is valid" in first.log)
             second = cluster.start("b")
-            cluster.until(lambda: "is good" in second.log)
+            cluster.until(lambda: "is valid" in second.log)
             cluster.put("signal", "RUNNING")
             cluster.until(lambda: {bare(entry.host) for entry in web.log()} == {*slow, *busy})
             cluster.until(lambda: sum(entry.status == 503 for entry in web.log()) == len(busy))

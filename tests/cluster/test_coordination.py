@@ -88,7 +88,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
         yield Pair(tmp_path, places, stack.enter_context(MockWeb(graph=GRAPH)))
 
 
-def test_all_nodes_pause_and_go_on_within_five_seconds_and_fetch_all(pair: Pair) -> None:
+def test_all_nodes_pause_and_resume_within_five_seconds(pair: Pair) -> None:
     crawls = pair.start(KROWL_DELAY_MIN=1)
     for crawl in crawls:
         crawl.wait_until(lambda: pair.fetched() > 20)
@@ -108,7 +108,7 @@ def test_all_nodes_pause_and_go_on_within_five_seconds_and_fetch_all(pair: Pair)
     assert reachable(pair.web.graph, pair.web.seeds()).differences(pair.web.log()) == []
 
 
-def test_all_nodes_stop_within_five_seconds_and_go_on_when_they_are_told_to_run_again(
+def test_all_nodes_stop_within_five_seconds_and_resume(
     pair: Pair,
 ) -> None:
     crawls = pair.start(KROWL_DELAY_MIN=1)
@@ -128,7 +128,7 @@ def test_all_nodes_stop_within_five_seconds_and_go_on_when_they_are_told_to_run_
     assert reachable(pair.web.graph, pair.web.seeds()).differences(pair.web.log()) == []
 
 
-def test_all_nodes_together_fetch_as_many_pages_as_the_cluster_may_and_no_more(pair: Pair) -> None:
+def test_all_nodes_together_keep_to_the_page_budget(pair: Pair) -> None:
     for crawl in pair.start(KROWL_CLUSTER_PAGES=60):
         crawl.wait()
         assert crawl.stats["finish_reason"] == "cluster_pages"
@@ -136,7 +136,7 @@ def test_all_nodes_together_fetch_as_many_pages_as_the_cluster_may_and_no_more(p
     assert 55 <= pair.fetched() <= 60
 
 
-def test_two_nodes_with_one_redis_by_consul_are_refused_and_the_first_goes_on(
+def test_second_node_with_the_same_redis_is_refused(
     pair: Pair, request: pytest.FixtureRequest
 ) -> None:
     if "consul" not in request.node.callspec.id:

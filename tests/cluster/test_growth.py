@@ -21,7 +21,7 @@ GRAPH = Graph(hosts=2000, pages=3, seed=21, features=frozenset())
 DELAY = 12.0
 
 
-def test_from_one_node_to_five_to_two_each_page_is_fetched_once_and_no_host_hurried(
+def test_cluster_grows_to_five_nodes_and_shrinks_to_two(
     tmp_path: Path,
 ) -> None:
     with MockWeb(graph=GRAPH) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=DELAY) as cluster:

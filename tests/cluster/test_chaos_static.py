@@ -13,7 +13,7 @@ from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.ring import Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import Server, redis_server
-from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers, site_of
+from tests.cluster.test_static_nodes import NODES, crawl_at, ring_setting, servers, site_of
 from tests.crawling import Crawl, frontier_view
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -46,7 +46,7 @@ def agent_of(node: str) -> str:
     return f"krowlspider/{node} (+{{contact}})"
 
 
-def test_nodes_that_are_killed_and_started_again_lose_nothing(
+def test_killed_and_restarted_static_nodes_lose_nothing(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     chance = random.Random(3)
@@ -80,7 +80,7 @@ def test_nodes_that_are_killed_and_started_again_lose_nothing(
 
 
 @pytest.mark.parametrize("trouble", ["frozen", "killed"])
-def test_a_redis_in_trouble_holds_up_nobody_and_loses_nothing(
+def test_redis_in_trouble_holds_up_nobody_and_loses_nothing(
     tmp_path: Path, servers: dict[str, Server], trouble: str
 ) -> None:
     with MockWeb(graph=GRAPH) as web:
@@ -111,7 +111,7 @@ def test_a_redis_in_trouble_holds_up_nobody_and_loses_nothing(
         assert violations(entries, min_delay=DELAY) == []
 
 
-def test_rubbish_in_the_inboxes_is_put_aside_and_told(
+def test_junk_in_inboxes_is_put_aside_and_counted(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     rubbish = [
@@ -162,7 +162,7 @@ def commanded(server: Server, *command: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", [*TROUBLES, "killed node"])
-def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, trouble: str) -> None:
+def test_urls_of_another_node_survive_an_outage(tmp_path: Path, trouble: str) -> None:
     """Each page of one node's site leads to a page of the other's that nothing else leads to: a
     message that is lost is a page that is missed. What Redis has taken it is told to keep, as by
     default it may lose a second of it."""

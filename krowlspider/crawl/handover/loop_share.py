@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Of the loop's time, while the crawl has work too: it keeps 70 % of its rate.
+# Share of the loop's time while the crawl has work too.
 SHARE = 0.25
-# Seconds of work after which the loop has its turn. One step may take 10 ms.
+# Seconds of work after which other tasks run. One step may take 10 ms.
 _TURN_AFTER = 0.01
-# Seconds whose share may be made up for: a busy loop lets a rest last longer than was asked for.
+# Seconds whose share may be made up for: on a busy loop, a rest lasts longer than asked for.
 _LATE_MAX = 0.1
 
 
 class LoopShare:
-    """Steps of work of several tasks, one after the other, which have ``share`` of the loop's time together at most.
+    """Limits the steps of several tasks together to ``share`` of the event loop's time.
 
-    ``async with`` it round each step: some ms in which nothing is awaited. ``share`` is asked after each, above 0 to 1.
+    Wrap each step in ``async with``: some milliseconds in which nothing is awaited. ``share`` is
+    called after each step and returns more than 0, at most 1.
     """
 
     def __init__(self, share: Callable[[], float], clock: Callable[[], float]) -> None:
@@ -28,9 +29,9 @@ class LoopShare:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._begun = 0.0
-        # Since the loop had its turn.
+        # Seconds of work since other tasks could run.
         self._spent = 0.0
-        # When what was done is no more than the share of the time since.
+        # The time at which the work done is no more than its share.
         self._even = -inf
 
     async def __aenter__(self) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.handover.receiver import HandoverReceiver, OwnedHosts
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.crawl.handover.receiver import HandoverReceiver, OwnedHosts
 from krowlspider.frontier.hosts.scheduling import HostBusyError
-from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +43,7 @@ class Place:
     def __init__(self, seen: View):
         self.seen = seen
         self.taken = Taken()
-        self.ours = OwnedHosts(self.taken, lambda: self.seen, domain_of, busy=HostBusyError)
+        self.ours = OwnedHosts(self.taken, lambda: self.seen)
 
     def waited(
         self, *hosts: str, meanwhile: Callable[[], None] = lambda: None, after: float = 0.5
@@ -69,13 +68,13 @@ class Place:
         return self.taken.hosts[before:] == [host]
 
 
-def test_what_is_ours_and_claimed_is_taken_at_once() -> None:
+def test_owned_and_claimed_hosts_are_taken_at_once() -> None:
     place = Place(view("a", "b", claimed=NEW))
     assert place.waited(*OURS) < 0.2
     assert [host for host in HOSTS if place.takes(host)] == OURS
 
 
-def test_what_comes_before_its_ring_is_known_is_kept_until_then() -> None:
+def test_chunk_waits_until_its_ring_is_known() -> None:
     place = Place(view("b", claimed=OLD))
     place.seen = View("a", Reading(1, (Member("a"), Member("b")), {"a": (OLD,)}), (OLD,))
     assert not place.takes(OURS[0])
@@ -87,7 +86,7 @@ def test_what_comes_before_its_ring_is_known_is_kept_until_then() -> None:
     assert place.takes(OURS[0])
 
 
-def test_a_list_full_of_what_is_ours_no_more_is_waited_for_once_in_each_view() -> None:
+def test_foreign_chunks_are_waited_for_once_in_each_view() -> None:
     place = Place(view("a", "b", claimed=NEW))
     other = next(host for host in HOSTS if NEW.owner(host) == "b")
     assert 1.5 < place.waited(other) < 4
@@ -101,18 +100,18 @@ def test_a_list_full_of_what_is_ours_no_more_is_waited_for_once_in_each_view() -
     assert 1.5 < place.waited(other) < 4
 
 
-def test_one_chunk_that_is_not_ours_keeps_the_others_waiting_but_once() -> None:
+def test_one_foreign_chunk_delays_the_others_only_once() -> None:
     place = Place(view("a", "b", claimed=NEW))
     assert 1.5 < place.waited(*HOSTS) < 4
     assert place.waited(*HOSTS) < 0.2
     assert [host for host in HOSTS if place.takes(host)] == OURS
 
 
-def test_a_ring_that_comes_at_the_last_look_has_not_been_waited_for(
+def test_ring_after_the_last_look_was_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("krowlspider.cluster.handover.receiver._LOOK", 0.1)
-    monkeypatch.setattr("krowlspider.cluster.handover.receiver._LOOKS", 6)
+    monkeypatch.setattr("krowlspider.crawl.handover.receiver._LOOK", 0.1)
+    monkeypatch.setattr("krowlspider.crawl.handover.receiver._LOOKS", 6)
     place = Place(view("b", claimed=OLD))
     place.seen = View("a", Reading(1, (Member("a"), Member("b")), {"a": (OLD,)}), (OLD,))
     other = next(host for host in HOSTS if NEW.owner(host) == "b")
@@ -125,39 +124,37 @@ def test_a_ring_that_comes_at_the_last_look_has_not_been_waited_for(
     assert 0.4 < place.waited(other)
 
 
-def test_what_is_dropped_needs_no_disk_and_what_is_taken_does() -> None:
+def test_only_taken_chunks_are_made_durable() -> None:
     synced: list[int] = []
 
-    async def durable() -> None:
+    async def make_durable() -> None:
         synced.append(1)
 
     async def main() -> None:
         place = Place(view("a", "b", claimed=NEW))
         client = redis_client("redis://127.0.0.1:1/0")
-        arriving = HandoverReceiver(
-            place.ours, client, "broad", durable, bad=ValueError, busy=HostBusyError
-        )
+        receiver = HandoverReceiver(place.ours, client, "broad", make_durable)
         theirs = [host for host in HOSTS if host not in OURS]
         chunks = [
             {"host": host, "transfer": "0" * 16, "number": 0, "last": True} for host in theirs
         ]
-        assert await arriving.take(chunks) == [None] * len(theirs)
-        assert (arriving.stats.busy, synced) == (len(theirs), [])
-        assert await arriving.take([{**chunks[0], "host": OURS[0]}]) == [None]
-        assert (arriving.stats.hosts, synced) == (1, [1])
-        await arriving.close()
+        assert await receiver.take(chunks) == [None] * len(theirs)
+        assert (receiver.stats.busy, synced) == (len(theirs), [])
+        assert await receiver.take([{**chunks[0], "host": OURS[0]}]) == [None]
+        assert (receiver.stats.hosts, synced) == (1, [1])
+        await receiver.close()
 
     asyncio.run(main())
 
 
-def test_a_node_that_leaves_takes_nothing_and_waits_for_nothing() -> None:
+def test_leaving_node_takes_nothing_and_waits_for_nothing() -> None:
     place = Place(view("b", claimed=NEW))
     assert place.waited(*OURS) < 0.2
     assert not any(map(place.takes, HOSTS))
 
 
 @pytest.mark.parametrize("chunk", [None, [], {}, {"host": 1}, {"host": "\ud800"}, "a"])
-def test_what_is_no_chunk_is_for_the_arrivals_to_refuse(chunk: Any) -> None:
+def test_junk_is_refused_by_the_arrivals(chunk: Any) -> None:
     refused: list[Any] = []
 
     class Refusing:
@@ -166,7 +163,7 @@ def test_what_is_no_chunk_is_for_the_arrivals_to_refuse(chunk: Any) -> None:
             return 0
 
     seen = view("a", "b", claimed=NEW)
-    ours = OwnedHosts(Refusing(), lambda: seen, domain_of, busy=HostBusyError)
+    ours = OwnedHosts(Refusing(), lambda: seen)
     asyncio.run(ours.wait([chunk]))
     ours.take(chunk)
     assert refused == [chunk]

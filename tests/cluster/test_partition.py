@@ -97,7 +97,7 @@ def asker() -> Iterator[Callable[[int, str], Asker]]:
         each.end()
 
 
-def test_a_wire_of_all_knows_whose_a_connection_is_though_another_has_one_from_the_same_port(
+def test_shared_wire_knows_whose_a_connection_is(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     """Linux gives one port to connections of several processes, each to another server."""
@@ -112,7 +112,7 @@ def test_a_wire_of_all_knows_whose_a_connection_is_though_another_has_one_from_t
         assert b.ask() == "silent"
 
 
-def test_a_wire_of_one_node_is_cut_for_it_alone(
+def test_wire_of_one_node_is_cut_for_it_alone(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     a = asker(0, network.wire(server, asker="a")).connect()
@@ -124,7 +124,7 @@ def test_a_wire_of_one_node_is_cut_for_it_alone(
         assert asker(0, network.wire(server, asker="b")).connect().ask() == "silent"
 
 
-def test_who_is_beside_a_server_is_on_its_side(
+def test_node_beside_a_server_is_on_its_side(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     url = network.wire(server, beside="b")
@@ -136,7 +136,7 @@ def test_who_is_beside_a_server_is_on_its_side(
         assert (a.ask(), b.ask()) == ("silent", "answered")
 
 
-def test_nothing_comes_through_for_one_that_is_not_known(
+def test_unknown_process_gets_nothing_through(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     assert asker(0, network.wire(server)).connect().ask() == "closed"

@@ -1,0 +1,134 @@
+"""Hands the hosts of other nodes over to them, to all nodes at once and each at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from krowlspider.cluster.transport.redis_connection import Backoff, RedisConnection, RedisTrouble
+from krowlspider.crawl.handover.loop_share import SHARE, LoopShare
+from krowlspider.crawl.handover.peer import HandoverStats, PeerHandover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redis.asyncio import Redis
+
+    from krowlspider.frontier.handover.departure import Departures
+
+# Seconds between two looks for acknowledgements.
+_POLL = 0.05
+# Least and most seconds to wait after a failed call.
+_BACKOFF = (0.5, 10.0)
+# Most hosts that wait for one node. The next scan finds the others of a node that is stuck.
+_WAITING = 10_000
+
+
+class HandoverSender:
+    """Hands the hosts of ``departures`` over to their owners.
+
+    ``client_for`` returns the client of an owner's Redis, None while it is no member: its hosts
+    wait. ``share`` returns the most of the event loop's time to use.
+    """
+
+    def __init__(
+        self,
+        departures: Departures,
+        client_for: Callable[[str], Redis | None],
+        spider: str,
+        *,
+        share: Callable[[], float] = lambda: SHARE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._departures = departures
+        self._client_for = client_for
+        self._spider = spider
+        self._clock = clock
+        self._share = LoopShare(share, clock)
+        self._peers: dict[str, PeerHandover] = {}
+        self.stats = HandoverStats()
+
+    @property
+    def open(self) -> int:
+        """Return the number of hosts under way."""
+        return sum(len(peer.open) for peer in self._peers.values())
+
+    async def send_all(self, owner_of: Callable[[str], str | None]) -> None:
+        """Return when nothing of other nodes is left here.
+
+        ``owner_of`` returns the owner of a domain, None for this node. A node in trouble holds up
+        no other. If this is cancelled, or raises, `Departures.stop` must follow.
+
+        :raises ExceptionGroup: the departures failed
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                workers: list[asyncio.Task[None]] = []
+
+                def begin(peer: PeerHandover) -> None:
+                    workers.append(tasks.create_task(self._serve(peer)))
+
+                while await self._scan(owner_of, begin):
+                    while any(peer.is_active for peer in self._peers.values()):  # noqa: ASYNC110
+                        await asyncio.sleep(_POLL)
+                for worker in workers:
+                    worker.cancel()
+        finally:
+            self._peers.clear()
+
+    async def _scan(
+        self, owner_of: Callable[[str], str | None], begin: Callable[[PeerHandover], None]
+    ) -> bool:
+        """Give all hosts of other nodes to their peers; return whether there was any."""
+        found = False
+        steps = self._departures.moving(owner_of)
+        while True:
+            async with self._share:
+                step = next(steps, None)
+            if step is None:
+                return found
+            found = found or bool(step)
+            for name, owner in step:
+                if owner not in self._peers:
+                    self._peers[owner] = PeerHandover(
+                        owner,
+                        self._departures,
+                        self._spider,
+                        share=self._share,
+                        stats=self.stats,
+                        clock=self._clock,
+                    )
+                    begin(self._peers[owner])
+                await self._enqueue(name, self._peers[owner])
+
+    async def _enqueue(self, name: str, peer: PeerHandover) -> None:
+        while len(peer.waiting) >= _WAITING:
+            if peer.is_stuck:
+                # The next scan finds this host.
+                return
+            await asyncio.sleep(_POLL)
+        peer.waiting.append(name)
+
+    async def _serve(self, peer: PeerHandover) -> None:
+        name = f"Handing hosts over to node {peer.owner}"
+        backoff = Backoff(*_BACKOFF, name=name, failed=self.stats.failed)
+        client: Redis | None = None
+        connection: RedisConnection | None = None
+        try:
+            while True:
+                wait = _POLL
+                if (now := self._client_for(peer.owner)) is not client:
+                    if connection is not None:
+                        await connection.close()
+                    client, connection = now, None if now is None else RedisConnection(now)
+                try:
+                    if connection is not None and peer.is_active:
+                        await peer.turn(connection)
+                        backoff.succeed()
+                except RedisTrouble as error:
+                    wait = backoff.fail(error)
+                await asyncio.sleep(wait)
+        finally:
+            if connection is not None:
+                await connection.close()
