@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from bench.frontier import LIMITS, RULE
-from krowlspider.cluster.ring.claims import Reading, View
-from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.handover.receiver import HandoverReceiver, OwnedHosts
+from krowlspider.crawl.handover.receiver import HandoverReceiver
 from krowlspider.crawl.handover.sender import HandoverSender
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.frontier import Candidate, Frontier
@@ -164,10 +162,7 @@ async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
 
     folder.mkdir()
     node, client = Node(folder, create=True), redis_client(url)
-    ring = Ring([Member("there")])
-    view = View("there", Reading(1, ring.members, {"there": (ring,)}), (ring,))
-    owned = OwnedHosts(node.arrivals, lambda: view)
-    receiver = HandoverReceiver(owned, client, _SPIDER, node.durable, share=lambda: share)
+    receiver = HandoverReceiver(node.arrivals, client, _SPIDER, node.durable, share=lambda: share)
     inbox = Inbox(client, _SPIDER, "there", no_messages, take_hosts=receiver.take)
     async with Meter().at_work(busy=busy) as figures:
         print("ready", flush=True)

@@ -1,4 +1,7 @@
-"""The pages of the cluster's budget that this node may fetch, taken in portions in advance."""
+"""The page budget of a cluster: each node takes portions of it in advance.
+
+A node that dies, or a lost answer, may leave a portion unfetched.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,39 @@ from krowlspider.cluster.membership import UnansweredError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.cluster.signals import Budget
+    from krowlspider.cluster.signals import SharedKeys
 
-# A portion is this part of the budget, and at most so many pages: what a node that dies may leave
-# unfetched.
+# The key with the number of pages that all nodes have taken.
+PAGES = "pages"
+# A portion is this part of the budget, and at most so many pages.
 _PART = 200
 _MOST = 500
 # Seconds between two looks, and before the next try after a refusal: others may give pages back.
 _AGAIN = 1.0
 
 
-class Allowance:
-    """The part of ``budget`` that this node has taken.
+async def pages_taken(keys: SharedKeys) -> int:
+    """Return how many pages all nodes have taken and not given back.
 
-    ``left`` pages may be fetched now. ``spent``: nothing is left on any node. While the budget's
-    server does not answer, nothing is added.
+    :raises UnansweredError: the server does not answer, or the key holds no number
+    """
+    try:
+        return int(await keys.get(PAGES) or 0)
+    except ValueError as error:
+        raise UnansweredError(f"the key {PAGES!r} of the cluster holds no number") from error
+
+
+class Allowance:
+    """The part of the budget of ``limit`` pages that this node has taken.
+
+    ``left`` pages may be fetched now. ``spent``: nothing is left on any node. While the server of
+    ``keys`` does not answer, nothing is added.
     """
 
-    def __init__(self, budget: Budget, *, again: float = _AGAIN) -> None:
-        self._budget = budget
-        self._portion = max(1, min(_MOST, budget.limit // _PART))
+    def __init__(self, keys: SharedKeys, limit: int, *, again: float = _AGAIN) -> None:
+        self._keys = keys
+        self._limit = limit
+        self._portion = max(1, min(_MOST, limit // _PART))
         self._again = again
         self.left = 0
         self.spent = False
@@ -55,11 +71,10 @@ class Allowance:
         """
         while True:
             self._low.clear()
-            before = self.left > 0, self.spent
-            is_wanted = wanted()
+            had_pages, was_spent, is_wanted = self.left > 0, self.spent, wanted()
             with suppress(UnansweredError):
                 await (self._fill() if is_wanted else self._release())
-            if before[1] != self.spent or (is_wanted and not before[0] and self.left > 0):
+            if was_spent != self.spent or (is_wanted and not had_pages and self.left > 0):
                 on_change()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._again):
@@ -67,17 +82,17 @@ class Allowance:
 
     async def _fill(self) -> None:
         if self.left < self._portion:
-            self.left += await self._budget.take(self._portion - self.left)
+            self.left += await self._keys.add(PAGES, self._portion - self.left, self._limit)
             self.spent = not self.left
 
     async def _release(self) -> None:
         await self._give_all_back()
-        self.spent = await self._budget.taken() >= self._budget.limit
+        self.spent = await pages_taken(self._keys) >= self._limit
 
     async def _give_all_back(self) -> None:
         left, self.left = self.left, 0
         if left:
-            await self._budget.give_back(left)
+            await self._keys.add(PAGES, -left, self._limit)
 
     async def close(self, *, over: bool = False) -> None:
         """Give back what was not fetched, after `run` has ended.
@@ -87,4 +102,4 @@ class Allowance:
         with suppress(UnansweredError):
             await self._give_all_back()
             if over:
-                await self._budget.reset()
+                await self._keys.delete(PAGES)

@@ -18,14 +18,13 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from krowlspider.cluster.ring.claims import Claimant, Reading
+from krowlspider.cluster.ring.claims import Claimant, Reading, View
 from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from krowlspider.cluster.membership import Membership
-    from krowlspider.cluster.ring.claims import View
     from krowlspider.cluster.ring.record import Claims
 
 # Seconds between two checks of the lease, besides the checks at each change.
@@ -36,10 +35,7 @@ class HandoverPort(Protocol):
     """Hands over what this node has."""
 
     def stop_handover(self) -> None:
-        """Stop the hand-over: hosts under way stay here, except those that have arrived.
-
-        It is called before any step by a new ring.
-        """
+        """Stop the hand-over before a new ring: hosts under way stay, unless they have arrived."""
 
     def ring_changed(self) -> None:
         """React to a change of domain owners, or of the domains that may be fetched."""
@@ -48,10 +44,9 @@ class HandoverPort(Protocol):
         """Close the connections of all requests in flight: other nodes may fetch their hosts."""
 
     async def hand_over(self, owner_of: Callable[[str], str | None]) -> None:
-        """Hand over everything of other nodes, including requests in flight.
+        """Return when everything of other nodes is durable there, requests in flight included.
 
-        ``owner_of`` returns the owner of a domain, None for this node. Return when all of it is
-        durable at its new owners.
+        ``owner_of`` returns the owner of a domain, None for this node.
         """
 
 

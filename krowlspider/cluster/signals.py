@@ -1,8 +1,6 @@
-"""What all nodes of a cluster share besides their ring: the signal, and a budget of pages.
+"""The signal of a cluster: one of the keys that all nodes share, in Consul or in one Redis.
 
-Both are keys, in Consul (``krowlspider/CLUSTER/signal`` and ``/pages``) or in one Redis
-(``krowlspider:CLUSTER:signal`` and ``:pages``). The signal is the plain text RUNNING, PAUSED or
-STOP; without the key it is RUNNING.
+It is the plain text RUNNING, PAUSED or STOP; without the key it is RUNNING.
 """
 
 from __future__ import annotations
@@ -10,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.signal import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +21,15 @@ logger = logging.getLogger(__name__)
 # Seconds between two readings. With the time limit of a call, it is less than the 5 s in which a
 # signal must be obeyed.
 POLL = 2.0
-_SIGNAL, _PAGES = "signal", "pages"
+_SIGNAL = "signal"
+
+
+class Signal(StrEnum):
+    """What all nodes are to do: fetch, let requests in flight end, or end as by SIGTERM."""
+
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOP = "STOP"
 
 
 class SharedKeys(Protocol):
@@ -39,41 +45,7 @@ class SharedKeys(Protocol):
     async def delete(self, name: str) -> None: ...
 
     async def add(self, name: str, number: int, limit: int) -> int:
-        """Add to a number in one step, within 0 and ``limit``, and return what was added.
-
-        A number above the limit stays, and no number falls below 0.
-        """
-
-
-class Budget:
-    """The pages that all nodes together may fetch: ``limit`` of them, of which each takes portions.
-
-    An answer that is lost, and a node that dies, may leave a portion unfetched. Each call raises
-    UnansweredError if the server does not answer.
-    """
-
-    def __init__(self, keys: SharedKeys, limit: int) -> None:
-        self._keys = keys
-        self.limit = limit
-
-    async def take(self, pages: int) -> int:
-        """Return how many pages this node may fetch, at most ``pages``."""
-        return await self._keys.add(_PAGES, pages, self.limit)
-
-    async def give_back(self, pages: int) -> None:
-        """Leave pages that were taken and not fetched to other nodes."""
-        await self._keys.add(_PAGES, -pages, self.limit)
-
-    async def taken(self) -> int:
-        """Return how many pages all nodes have taken and not given back."""
-        try:
-            return int(await self._keys.get(_PAGES) or 0)
-        except ValueError as error:
-            raise UnansweredError(f"the key {_PAGES!r} of the cluster holds no number") from error
-
-    async def reset(self) -> None:
-        """Let the next crawl take all pages again."""
-        await self._keys.delete(_PAGES)
+        """Add to a number in one step, within 0 and ``limit``; return what was added."""
 
 
 class Signals:

@@ -6,14 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.membership import ClusterError, UnansweredError
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Ring
+from krowlspider.cluster.ring.record import Counters, Record
+from krowlspider.cluster.ring.ring import Member, Ring
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.ring.ring import Member
     from krowlspider.cluster.transport.redis_keys import RedisBoard
 
 # Seconds to listen for a process that must not be there: longer than two heartbeats.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from scrapy.commands import ScrapyCommand
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.signal import Signal
+from krowlspider.cluster.signals import Signal
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.errors import KrowlError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.message import TURN, decode, encode
+from krowlspider.cluster.transport.message import TURN, Message, decode, encode
 from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
 from krowlspider.crawl.parts import frontier_limits
 from krowlspider.frontier.frontier import Candidate
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.transport.message import Message
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job

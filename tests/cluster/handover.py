@@ -83,8 +83,6 @@ class WatchedArrivals:
         self._taken = taken
         self.count = 0
 
-    async def wait(self, chunks: list[Any]) -> None: ...
-
     def take(self, chunk: Any) -> int:
         arrived = self._world.arrivals.take(chunk)
         self.count += 1

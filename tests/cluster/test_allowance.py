@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
-from krowlspider.cluster.signals import Budget
 
 from .memory_keys import MemoryKeys
 
@@ -23,7 +22,7 @@ async def allowance(
     on_change: Callable[[], None] = lambda: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Allowance]:
-    made = Allowance(Budget(keys, limit), again=0.01)
+    made = Allowance(keys, limit, again=0.01)
     running = asyncio.create_task(made.run(on_change, wanted))
     try:
         yield made

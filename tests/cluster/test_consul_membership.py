@@ -280,7 +280,6 @@ def test_key_of_a_pending_node_has_its_addresses(consul: Server, cluster: str):
         async with joined(consul, cluster, A):
             note = NodeInfo.loads(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/a?raw"))
             assert (note.redis, note.address) == (A.redis, A.address)
-            assert abs(note.time - time.time()) < 600
 
     asyncio.run(main())
 

@@ -147,11 +147,15 @@ class World:
         self.all_hosts: dict[str, Hosts] = {}
         # No node dies, or is taken for dead: what is fetched has been handed over.
         self.in_order = False
+        self.is_stopping = False
 
-    async def join(self, name: str) -> Node:
+    async def join(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Node:
+        async def is_stopping_now() -> bool:
+            return is_stopping()
+
         place = Place(name, self.register)
         hosts = self.all_hosts[name] = Hosts(name, self.register, self.all_hosts)
-        controller = OwnershipController(place, clock=lambda: 0.0)
+        controller = OwnershipController(place, clock=lambda: 0.0, is_stopping=is_stopping_now)
         place.on_change = controller.changed
         hosts.takes = lambda domain: (
             controller.view is not None and controller.view.may_take(domain)
@@ -346,6 +350,30 @@ def test_former_ring_that_returns_is_handed_over_again() -> None:
         assert second.task.done()
         first.hosts.free.set()
         await world.until_agreed()
+        await world.end("n0")
+
+    asyncio.run(main())
+
+
+def test_ring_stays_while_the_cluster_stops() -> None:
+    """A node that obeys STOP first is gone for the others before they have heard the signal."""
+
+    async def main() -> None:
+        world = World(1)
+        first = await world.join("n0", is_stopping=lambda: world.is_stopping)
+        await world.join("n1")
+        await world.until_agreed()
+        before = {domain: first.controller.owner_of(domain) for domain in DOMAINS}
+        assert set(before.values()) == {None, "n1"}
+        world.is_stopping = True
+        await world.end("n1")
+        first.place.read()
+        await world.go_on(100)
+        assert {domain: first.controller.owner_of(domain) for domain in DOMAINS} == before
+        assert not any(first.may_fetch(domain) for domain, owner in before.items() if owner)
+        world.is_stopping = False
+        await world.until_agreed()
+        assert {first.controller.owner_of(domain) for domain in DOMAINS} == {None}
         await world.end("n0")
 
     asyncio.run(main())

@@ -17,12 +17,11 @@ import pytest
 from redis import Redis
 from scrapy.settings import Settings
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.keys import ConsulKeys
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.cluster.signals import Budget, Signals
+from krowlspider.cluster.signals import Signals
 from krowlspider.commands.ring import Command
 from tests import warm
 from tests.cluster.servers import consul_agent, free_port, redis_server
@@ -338,7 +337,7 @@ def test_sends_the_signal_and_shows_the_budget(place: Place) -> None:
     async def main() -> None:
         agent = Agent(place.url)
         async with place.node(Member("a", 1, DOWN)):
-            await Budget(ConsulKeys(agent, place.name), 5000).take(1200)
+            await ConsulKeys(agent, place.name).add("pages", 1200, 5000)
             assert (await place.ring("--signal", "PAUSED")).code == 0
             assert await Signals(ConsulKeys(agent, place.name)).read() == "PAUSED"
             shown = (await place.ring(KROWL_CLUSTER_PAGES="5000")).out

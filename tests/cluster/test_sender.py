@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
-from .forwarding import LATE, SPIDER, clients, drive, eventually, lag
+from .forwarding import LATE, SPIDER, clients, drive, eventually, lag, quick_clock
 from .handover import STEPS, content, frontier, pages, process, receiving, sender_of, urls
 from .servers import redis_server
 
@@ -801,15 +800,15 @@ def test_restarted_sender_skips_arrived_chunks_in_steps(
                 SPIDER,
                 share=Counting(lambda: 1.0, lambda: next(ticks) / 100),
                 stats=HandoverStats(),
-                clock=time.monotonic,
+                clock=quick_clock,
             )
             peer.waiting.append("a.test")
             connection = RedisConnection(client)
-            await peer.turn(connection)
+            await peer.run_round(connection)
             (host,) = peer.open.values()
             await client.set(host.key, 299)
             before = Counting.entered
-            await peer.turn(connection)
+            await peer.run_round(connection)
             await connection.close()
             assert Counting.entered - before > 280
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.keys import ConsulKeys
+from krowlspider.cluster.allowance import PAGES, pages_taken
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.signal import Signal
-from krowlspider.cluster.signals import POLL, Budget, Signals
+from krowlspider.cluster.signals import POLL, Signal, Signals
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from tests.cluster.forwarding import LATE
@@ -197,78 +196,43 @@ def test_concurrent_nodes_take_the_whole_budget_and_no_more(place: Place):
     async def one(seed: int, taken: list[int]) -> None:
         chance = random.Random(seed)
         async with place.keys() as keys:
-            budget = Budget(keys, limit)
             for _ in range(12):
-                got = await budget.take(chance.randint(1, 40))
+                got = await keys.add(PAGES, chance.randint(1, 40), limit)
                 taken.append(got)
                 assert sum(taken) <= limit
                 if got and chance.random() < 0.3:
                     # No longer ours from the moment at which others may have it.
                     taken.append(-got)
-                    await budget.give_back(got)
+                    assert await keys.add(PAGES, -got, limit) == -got
 
     async def main() -> None:
         taken: list[int] = []
         await asyncio.gather(*(one(seed, taken) for seed in range(6)))
         async with place.keys() as keys:
-            budget = Budget(keys, limit)
             rest = limit - sum(taken)
-            assert await budget.take(limit) == rest
-            assert await budget.take(1) == 0
-            await budget.give_back(5)
-            assert await budget.take(7) == 5
+            assert await keys.add(PAGES, limit, limit) == rest
+            assert await keys.add(PAGES, 1, limit) == 0
+            await keys.add(PAGES, -5, limit)
+            assert await keys.add(PAGES, 7, limit) == 5
 
     asyncio.run(main())
 
 
-def test_pages_given_back_may_be_taken_again(place: Place):
+def test_number_of_taken_pages_stays_in_its_bounds(place: Place):
     async def main() -> None:
-        async with place.keys() as keys:
-            budget = Budget(keys, 10)
-            assert await budget.take(4) == 4
-            await budget.give_back(4)
-            assert await budget.take(11) == 10
-
-    asyncio.run(main())
-
-
-def test_taken_pages_are_counted_until_a_reset(place: Place):
-    async def main() -> None:
-        async with place.keys() as keys, place.keys() as others:
-            budget, other = Budget(keys, 10), Budget(others, 10)
-            assert await budget.taken() == 0
-            await budget.take(4)
-            await other.take(9)
-            assert await budget.taken() == await other.taken() == 10
-            await budget.give_back(3)
-            assert await other.taken() == 7
-            await other.reset()
-            assert await budget.taken() == 0
-            assert await budget.take(11) == 10
-
-    asyncio.run(main())
-
-
-def test_pages_given_back_after_a_reset_add_nothing(place: Place):
-    async def main() -> None:
-        async with place.keys() as keys:
-            budget = Budget(keys, 10)
-            await budget.take(8)
-            await budget.reset()
-            await budget.give_back(8)
-            assert await budget.taken() == 0
-            assert await budget.take(20) == 10
-
-    asyncio.run(main())
-
-
-def test_lowered_limit_gives_none_and_takes_none_away(place: Place):
-    async def main() -> None:
-        async with place.keys() as keys, place.keys() as others:
-            before, now = Budget(keys, 10), Budget(others, 5)
-            await before.take(8)
-            assert await now.take(1) == 0
-            assert await now.taken() == 8
+        async with place.keys() as keys, place.keys() as other:
+            assert await pages_taken(keys) == 0
+            assert await keys.add(PAGES, 4, 10) == 4
+            assert await other.add(PAGES, 9, 10) == 6
+            assert await pages_taken(keys) == await pages_taken(other) == 10
+            assert await keys.add(PAGES, -3, 10) == -3
+            # A limit that is lower now gives none and takes none away.
+            assert await other.add(PAGES, 1, 5) == 0
+            assert await pages_taken(keys) == 7
+            await other.delete(PAGES)
+            assert await keys.add(PAGES, -8, 10) == 0
+            assert await pages_taken(keys) == 0
+            assert await keys.add(PAGES, 20, 10) == 10
 
     asyncio.run(main())
 
@@ -278,10 +242,7 @@ def test_lowered_limit_gives_none_and_takes_none_away(place: Place):
     [
         test_keys_are_written_read_and_deleted,
         test_concurrent_nodes_take_the_whole_budget_and_no_more,
-        test_pages_given_back_may_be_taken_again,
-        test_taken_pages_are_counted_until_a_reset,
-        test_pages_given_back_after_a_reset_add_nothing,
-        test_lowered_limit_gives_none_and_takes_none_away,
+        test_number_of_taken_pages_stays_in_its_bounds,
     ],
 )
 def test_memory_keys_keep_the_contract(
@@ -293,13 +254,12 @@ def test_memory_keys_keep_the_contract(
 def test_budget_key_without_a_number_gives_no_pages(place: Place):
     async def main() -> None:
         async with place.keys() as keys:
-            budget = Budget(keys, 10)
-            await keys.put("pages", "many")
-            for ask in (budget.take(1), budget.give_back(1), budget.taken()):
+            await keys.put(PAGES, "many")
+            for ask in (keys.add(PAGES, 1, 10), keys.add(PAGES, -1, 10), pages_taken(keys)):
                 with pytest.raises(UnansweredError):
                     await ask
-            await budget.reset()
-            assert await budget.take(1) == 1
+            await keys.delete(PAGES)
+            assert await keys.add(PAGES, 1, 10) == 1
 
     asyncio.run(main())
 

@@ -1,9 +1,10 @@
-"""Calls to a Consul agent: made in threads, each with a time limit and one error for all failures."""
+"""Calls to a Consul agent: in threads, each with a time limit and one error for all failures."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,6 +30,10 @@ Step: TypeAlias = dict[str, object]
 _TIMEOUT = 2.0
 # Calls that may be under way at once: watch, lease, view, publish, heartbeat, signal, budget, spare.
 _THREADS = 8
+# Tries to change a number that other nodes change at the same time, and the most seconds to wait
+# before the next one, times their number.
+_TRIES = 20
+_WAIT = 0.01
 # ValueError, KeyError, TypeError: the answer is not one of Consul.
 _FAILURES = (ConsulException, RequestException, OSError, ValueError, KeyError, TypeError)
 
@@ -40,9 +45,8 @@ class SessionGoneError(UnansweredError):
 class Agent:
     """A Consul agent, called from the event loop.
 
-    py-consul limits the time to connect and between two pieces of an answer, not the whole call. So
-    a call is given up after twice that. Its thread goes on, and what it asked for may still be
-    done: whatever must not be done late is asked for as a change of a known state.
+    py-consul does not limit the time of a whole call, so it is given up after a while. Its thread
+    goes on: whatever must not be done late is asked for as a change of a known state.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = _TIMEOUT) -> None:
@@ -67,7 +71,7 @@ class Agent:
         self._pool = ThreadPoolExecutor(_THREADS, "consul")
 
     async def call(self, ask: Callable[[Consul], _T], *, wait: float = 0.0) -> _T:
-        """Return what ``ask`` returns; ``wait`` is the time of a blocking query, in seconds.
+        """Return what ``ask`` returns; ``wait`` are the seconds of a blocking query.
 
         :raises SessionGoneError: the session named in the call has ended
         :raises UnansweredError: no answer, not in time, or a refusal
@@ -104,10 +108,7 @@ class Agent:
         return await self.call(ask)
 
     async def wait_for_change(self, prefix: str, index: str | None, seconds: float) -> str:
-        """Return the index of the last change below ``prefix``.
-
-        Return when it differs from ``index``, or after so many seconds.
-        """
+        """Return the index of the last change below ``prefix``, once it is not ``index``."""
 
         def ask(consul: Consul) -> str:
             found, _ = consul.kv.get(prefix, keys=True, index=index, wait=f"{seconds:g}s")
@@ -120,12 +121,9 @@ class Agent:
         return await self.transact(*steps) is not None
 
     async def transact(self, *steps: Step) -> Sequence[RegisterEntry] | None:
-        """Return the keys that the steps read, and those they wrote without values.
+        """Return the keys that the steps read, and those that they wrote, without values.
 
         Return None if one step is refused: then none is done.
-
-        :raises SessionGoneError: the session named in a step has ended
-        :raises UnansweredError: it may have been done or not
         """
         payload = [{"KV": each} for each in steps]
 
@@ -168,3 +166,37 @@ def _entry(found: dict[str, Any], value: bytes | None) -> RegisterEntry:
     return RegisterEntry(
         found["Key"], value or b"", found.get("Session"), int(found["ModifyIndex"])
     )
+
+
+class ConsulKeys:
+    """`SharedKeys` below ``krowlspider/CLUSTER/``."""
+
+    def __init__(self, agent: Agent, cluster: str) -> None:
+        self._agent = agent
+        self._root = f"krowlspider/{cluster}/"
+
+    async def get(self, name: str) -> bytes | None:
+        entry = await self._agent.get(self._root + name)
+        return None if entry is None else entry.value
+
+    async def put(self, name: str, value: str) -> None:
+        await self._agent.call(lambda consul: consul.kv.put(self._root + name, value))
+
+    async def delete(self, name: str) -> None:
+        await self._agent.call(lambda consul: consul.kv.delete(self._root + name))
+
+    async def add(self, name: str, number: int, limit: int) -> int:
+        key = self._root + name
+        for tries in range(1, _TRIES + 1):
+            entry = await self._agent.get(key)
+            try:
+                before = int(entry.value) if entry else 0
+            except ValueError as error:
+                raise UnansweredError(f"Consul's key {key} holds no number") from error
+            change = max(-before, min(number, max(0, limit - before)))
+            cas = step("cas", key, str(before + change), Index=entry.modified if entry else 0)
+            if change == 0 or await self._agent.change(cas):
+                return change
+            # A random wait: nodes that lost to the same one do not collide again.
+            await asyncio.sleep(random.uniform(0, _WAIT * tries))
+        raise UnansweredError(f"Consul's key {key} changes too fast")

@@ -3,8 +3,7 @@
 Two margins separate a node that has lost touch from those that take over its domains. The node
 stops fetching before its TTL is over, counted from the *start* of its last renewal. The others keep
 a member whose key vanished for one more TTL (`krowlspider.cluster.ring.live_members`). Consul's own
-promise, that a renewed session lives, is not enough: a session ends at once when an agent leaves or
-has lost its data.
+promise is not enough: a session ends at once when an agent leaves or has lost its data.
 
 A new node knows of no former members. So while the register may have lost some, nobody fetches for
 one TTL. The key ``founded`` says that this time is over.
@@ -15,19 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import step, unchanged
+from krowlspider.cluster.consul.agent import Agent, Step, step, unchanged
 from krowlspider.cluster.membership import ClusterError
-from krowlspider.cluster.ring.record import BadRecordError, Record
+from krowlspider.cluster.ring.record import BadRecordError, Claims, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from krowlspider.cluster.consul.agent import Agent, Step
     from krowlspider.cluster.consul.pending_nodes import PendingNodes
     from krowlspider.cluster.ring.live_members import RegisterEntry
-    from krowlspider.cluster.ring.record import Claims
     from krowlspider.cluster.ring.ring import Member
 
 logger = logging.getLogger(__name__)
@@ -46,20 +44,12 @@ _LOOK = 1.0
 class Lease:
     """The lease of node ``own``, renewed for ``ttl`` seconds at a time.
 
-    ``session`` holds the node's key below ``root``/nodes/; None if the key must be taken.
-    ``confirmed``: a reading of the register has shown that; without it the lease is not valid.
-    ``claims`` and ``leaving`` are what the next `take` writes into the key.
+    ``session`` holds the key, None if the key must be taken. ``confirmed``: a reading of the
+    register has shown that. `take` writes ``claims`` and ``leaving`` into the key.
     """
 
     def __init__(
-        self,
-        agent: Agent,
-        root: str,
-        own: Member,
-        ttl: int,
-        *,
-        clock: Callable[[], float],
-        pending_nodes: PendingNodes,
+        self, agent: Agent, root: str, own: Member, ttl: int, pending_nodes: PendingNodes
     ) -> None:
         self.key = f"{root}/nodes/{own.id}"
         self.beats_key = f"{root}/beats/{own.id}"
@@ -67,12 +57,11 @@ class Lease:
         self.confirmed = False
         self.claims: Claims = ()
         self.leaving = False
-        self._pending_nodes = pending_nodes
         self._agent = agent
         self._founded_key = f"{root}/founded"
         self._own = own
         self._ttl = ttl
-        self._clock = clock
+        self._pending_nodes = pending_nodes
         # Our sessions that may hold the key: the last one, and those whose call got no answer.
         self._sessions: set[str] = set()
         # The start of the last renewal that Consul has confirmed.
@@ -82,15 +71,15 @@ class Lease:
 
     @property
     def good_until(self) -> float:
-        """The end of the lease by ``clock``, -inf without one."""
-        if not self.confirmed or (self._founding is not None and self._clock() < self._founding):
+        """The end of the lease as monotonic time, -inf without one."""
+        if not self.confirmed or (self._founding is not None and monotonic() < self._founding):
             return -inf
         return self._renewed + self._ttl * (1 - _MARGIN)
 
     @property
     def due(self) -> bool:
         """Return whether it is time to renew."""
-        return self._clock() >= self._renewed + self._ttl / _RENEWALS
+        return monotonic() >= self._renewed + self._ttl / _RENEWALS
 
     @property
     def founding(self) -> bool:
@@ -98,7 +87,7 @@ class Lease:
         return self._founding is not None
 
     def check(self) -> Step:
-        """Return a step that is refused if the key is not ours."""
+        """Return a step of a transaction that is refused if the key is not ours."""
         return step("check-session", self.key, Session=self.session)
 
     def is_in(self, entries: Iterable[RegisterEntry]) -> bool:
@@ -106,23 +95,21 @@ class Lease:
         return any(e.key == self.key and e.session == self.session for e in entries)
 
     def lose(self) -> bool:
-        """Forget the session, which has ended. Return whether the lease was confirmed."""
+        """Forget the session. Return whether the lease was confirmed."""
         was_confirmed, self.session, self.confirmed = self.confirmed, None, False
         return was_confirmed
 
     async def take_first(self) -> None:
-        """Take the key at the start of this process.
+        """Take the key at the start. An earlier process of this node may hold it for a while.
 
-        Its holder may be an earlier process of this node. Then wait until that session ends.
-
-        :raises ClusterError: the holder's session does not end, or the holder is alive
+        :raises ClusterError: another live process holds it
         """
-        end = self._clock() + 2 * self._ttl + _SLACK
+        end = monotonic() + 2 * self._ttl + _SLACK
         first: list[int] | None = None
         while holder := await self.take():
             beat = await self._agent.get(self.beats_key)
             changes = [holder.modified, beat.modified if beat else 0]
-            if (first or changes) != changes or self._clock() > end:
+            if (first or changes) != changes or monotonic() > end:
                 raise ClusterError(in_use(self._own.id, holder))
             if first is None:
                 logger.info("Waiting for the lease of node %s's last process to end", self._own.id)
@@ -141,25 +128,37 @@ class Lease:
             entry = await self._agent.get(self.key)
         if entry and entry.session:
             return entry
-        began = self._clock()
+        began = monotonic()
         session = await self._open()
         self._sessions.add(session)
-        if await self._lock(entry, session):
+        record = Record(self._own, self.claims, leaving=self.leaving).dumps()
+        lock = step("lock", self.key, record, Session=session)
+        if await self._agent.change(
+            unchanged(self.key, entry), lock, *self._pending_nodes.join_steps
+        ):
             founded = await self._agent.get(self._founded_key)
-            self._founding = None if founded else self._clock() + self._ttl
+            self._founding = None if founded else monotonic() + self._ttl
             self._sessions = {session}
             self.session, self._renewed = session, began
         return None
 
+    async def _open(self) -> str:
+        # No check: Consul's own would end the session when other agents do not see this one. No
+        # lock delay: both margins above are longer.
+        name = f"krowlspider {self._own.id}"
+        options = {"checks": [], "lock_delay": 0, "behavior": "delete", "ttl": self._ttl}
+        session: str = await self._agent.call(lambda consul: consul.session.create(name, **options))
+        return session
+
     async def renew(self) -> None:
         """:raises SessionGoneError: the session has ended"""
-        began, session = self._clock(), self.session
+        began, session = monotonic(), self.session
         await self._agent.call(lambda consul: consul.session.renew(session))
         self._renewed = began
 
     async def found(self) -> None:
         """Write the key ``founded`` once the register is older than any lease."""
-        if self._founding is None or not self.confirmed or self._clock() < self._founding:
+        if self._founding is None or not self.confirmed or monotonic() < self._founding:
             return
         # Not without the lease: in a register that has lost our key it would be too early.
         if await self._agent.change(self.check(), step("set", self._founded_key, "1")):
@@ -170,27 +169,6 @@ class Lease:
         record = Record(self._own).dumps()
         await self._agent.call(lambda consul: consul.kv.put(self.key, record, release=session))
         await self._agent.call(lambda consul: consul.session.destroy(session))
-
-    async def _open(self) -> str:
-        # No check: Consul's own would end the session when other agents do not see this one. No
-        # lock delay: both margins above are longer.
-        session: str = await self._agent.call(
-            lambda consul: consul.session.create(
-                f"krowlspider {self._own.id}",
-                checks=[],
-                lock_delay=0,
-                behavior="delete",
-                ttl=self._ttl,
-            )
-        )
-        return session
-
-    async def _lock(self, found: RegisterEntry | None, session: str) -> bool:
-        """Write our record into the key; return False if it is no longer as ``found``."""
-        record = Record(self._own, self.claims, leaving=self.leaving).dumps()
-        lock = step("lock", self.key, record, Session=session)
-        join = self._pending_nodes.join_steps()
-        return await self._agent.change(unchanged(self.key, found), lock, *join)
 
 
 def in_use(node: str, holder: RegisterEntry) -> str:

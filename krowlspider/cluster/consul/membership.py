@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from contextlib import suppress
 from itertools import count
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,15 +17,13 @@ from krowlspider.cluster.consul.lease import Lease, in_use
 from krowlspider.cluster.consul.pending_nodes import PendingNodes
 from krowlspider.cluster.consul.service import Service
 from krowlspider.cluster.membership import SEED_SIZE, ClusterError, UnansweredError
-from krowlspider.cluster.ring.live_members import LiveMembers
-from krowlspider.cluster.ring.record import BadRecordError, Record
+from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
+from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
 from krowlspider.cluster.tasks import end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from krowlspider.cluster.ring.live_members import RegisterEntry
-    from krowlspider.cluster.ring.record import Claims, Counters
     from krowlspider.cluster.ring.ring import Member
 
 logger = logging.getLogger(__name__)
@@ -45,23 +43,14 @@ class ConsulMembership:
     before `leave`.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        cluster: str,
-        own: Member,
-        *,
-        ttl: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, agent: Agent, cluster: str, own: Member, *, ttl: int) -> None:
         self.own = own
         self._on_change: Callable[[], None] = lambda: None
         self._agent = agent
-        self._clock = clock
         self._cluster = cluster
         self._root = f"krowlspider/{cluster}"
         self._pending = PendingNodes(agent, self._root, own)
-        self._lease = Lease(agent, self._root, own, ttl, clock=clock, pending_nodes=self._pending)
+        self._lease = Lease(agent, self._root, own, ttl, self._pending)
         self._live = LiveMembers(own.id, ttl)
         self._service = Service(agent, cluster, own, ttl)
         # Consul takes an unchanged value for no change, unless its flags differ.
@@ -130,20 +119,12 @@ class ConsulMembership:
         """
         if not self._lease.confirmed:
             return False
-        lease, beats, pending = self._lease, f"{self._root}/beats/", self._pending.prefix
-        steps = [
-            step(
-                "lock",
-                lease.beats_key,
-                msgspec.json.encode(counters),
-                Session=lease.session,
-                Flags=next(self._flags),
-            ),
-            step("get-tree", beats),
-            step("get-tree", pending),
-        ]
+        beats, pending = f"{self._root}/beats/", self._pending.prefix
+        session = {"Session": self._lease.session, "Flags": next(self._flags)}
+        own = step("lock", self._lease.beats_key, msgspec.json.encode(counters), **session)
+        all_ = step("get-tree", beats), step("get-tree", pending)
         try:
-            found = await self._agent.transact(*steps)
+            found = await self._agent.transact(own, *all_)
         except UnansweredError:
             return False
         if found is None:
@@ -197,7 +178,7 @@ class ConsulMembership:
                 await self._pending.restore()
             await self._look()
         await self._lease.found()
-        if self._live.is_stale(self._clock()):
+        if self._live.is_stale(monotonic()):
             await self._look()
         # Last, because the crawl does not depend on it.
         if renewing:
@@ -242,7 +223,7 @@ class ConsulMembership:
             self._lose_lease()
             return False
         try:
-            changed = self._live.update(epoch, entries, self._clock())
+            changed = self._live.update(epoch, entries, monotonic())
         except BadRecordError as error:
             # That member may claim anything, so the last view stays.
             self._report(error)
@@ -258,7 +239,7 @@ class ConsulMembership:
             self._report_lease()
 
     def _report_lease(self) -> None:
-        is_valid = self._clock() < self.good_until
+        is_valid = monotonic() < self.good_until
         if is_valid == self._was_valid:
             return
         self._was_valid = is_valid

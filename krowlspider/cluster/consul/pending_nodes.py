@@ -6,7 +6,6 @@ left. The crawl is not over while a pending node is not live (`krowlspider.clust
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,14 +24,10 @@ PENDING = "crew"
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """Where a pending node has its inbox, where a person finds it, and when its process began.
-
-    ``time`` is in seconds since 1970.
-    """
+    """Where a pending node has its inbox, and where a person finds it."""
 
     redis: str = ""
     address: str = ""
-    time: float = 0
 
     @classmethod
     def loads(cls, text: bytes) -> NodeInfo:
@@ -46,30 +41,24 @@ class NodeInfo(msgspec.Struct, frozen=True):
 class PendingNodes:
     """The pending nodes of the cluster below ``root``.
 
-    ``known`` has the value of each key by node id, as last read.
+    ``known`` has their keys' values by node id, as last read. ``join_steps`` belong into the
+    transaction that makes this node a member.
     """
 
     def __init__(self, agent: Agent, root: str, own: Member) -> None:
         self.prefix = f"{root}/{PENDING}/"
         self._agent = agent
         self._own = own.id
-        info = msgspec.json.encode(NodeInfo(own.redis, own.address, round(time.time())))
+        info = msgspec.json.encode(NodeInfo(own.redis, own.address))
         self.known: Mapping[str, bytes] = {own.id: info}
-        self._put_own: list[Step] = [step("set", self.prefix + own.id, info)]
-
-    def join_steps(self) -> list[Step]:
-        """Return what the transaction that makes this node a member must also do."""
-        return self._put_own
+        self.join_steps: list[Step] = [step("set", self.prefix + own.id, info)]
 
     def update(self, entries: Iterable[RegisterEntry]) -> None:
-        """Take all keys of pending nodes, as they were read."""
+        """Take the keys of all pending nodes, as they were read."""
         self.known = {entry.node: entry.value for entry in entries}
 
     async def restore(self) -> None:
-        """Write the keys of other nodes again, which a register without its data has lost.
-
-        :raises UnansweredError: not all of them are written
-        """
+        """Write the keys of other nodes again, which a register without its data has lost."""
         for node, info in self.known.items():
             if node != self._own:
                 await self._put(self.prefix + node, info)
@@ -87,4 +76,4 @@ class PendingNodes:
         """
         if not await self._agent.change(check_lease, step("delete", self.prefix + self._own)):
             raise UnansweredError(f"node {self._own} has no lease, so it stays a pending node")
-        self._put_own = []
+        self.join_steps = []

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from krowlspider.cluster.consul.agent import step, unchanged
+from krowlspider.cluster.consul.agent import Agent, step, unchanged
 from krowlspider.cluster.consul.pending_nodes import PENDING, NodeInfo
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.ring.claims import Reading, View
@@ -16,7 +16,6 @@ from krowlspider.cluster.ring.ring import Ring
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from krowlspider.cluster.consul.agent import Agent
     from krowlspider.cluster.ring.live_members import RegisterEntry
 
 # Entries by the part of the register that they are in, then by node id.
@@ -25,10 +24,7 @@ _Parts: TypeAlias = "dict[str, dict[str, RegisterEntry]]"
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The register at one moment; ``epoch`` is Consul's index.
-
-    ``unreadable`` has the reason for each live member whose record cannot be read.
-    """
+    """The register at one moment; ``unreadable`` says why a member's record cannot be read."""
 
     epoch: int
     members: Mapping[str, Record]

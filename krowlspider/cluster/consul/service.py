@@ -16,10 +16,7 @@ _REMOVE_AFTER = "10m"
 
 
 class Service:
-    """The service ``krowlspider-CLUSTER`` with the id ``krowlspider-CLUSTER-NODE``.
-
-    It is critical after ``ttl`` seconds without `renew`.
-    """
+    """The service ``krowlspider-CLUSTER``, critical after ``ttl`` seconds without `renew`."""
 
     def __init__(self, agent: Agent, cluster: str, own: Member, ttl: int) -> None:
         self._agent = agent
@@ -31,10 +28,7 @@ class Service:
         self._meta = {"weight": str(own.weight), "redis": redis, "address": own.address}
 
     async def renew(self) -> None:
-        """Pass the check; register the service first if the agent does not know it.
-
-        :raises UnansweredError: the check may be passed or not
-        """
+        """Pass the check; register the service first if the agent does not know it."""
         try:
             is_known = await self._pass()
         except UnansweredError:
@@ -53,5 +47,4 @@ class Service:
         return bool(await self._agent.call(lambda consul: consul.agent.check.ttl_pass(check)))
 
     async def remove(self) -> None:
-        """:raises UnansweredError: it may be removed or not"""
         await self._agent.call(lambda consul: consul.agent.service.deregister(self._id))

@@ -7,13 +7,12 @@ every domain that it gives to its node. A node may fetch a domain if all of thes
 - One of the node's own claims in force gives the domain to it.
 - No claim of another live member gives the domain to that other member.
 
-A claim comes into force when it is stored and the others' claims were read after that. It is out of
-force as soon as a publish begins that does not lock its domains. Of two nodes that claim one
-domain, the one that stored later has read the other's claim, so at most one of them fetches.
+A claim is in force once it is stored and the others' claims were read after that, until a publish
+begins that does not lock its domains. Of two nodes that claim one domain, the one that stored later
+has read the other's claim, so at most one of them fetches.
 
-A member that leaves is in no ring any more. Its claims stay until it is gone, so nobody fetches its
-domains while they are handed over. The lease is up to the caller: a node without one fetches
-nothing, whatever is decided here.
+A member that leaves is in no ring. Its claims stay until it is gone, so nobody fetches its domains
+while they are handed over. A node without a lease fetches nothing, whatever is decided here.
 """
 
 from __future__ import annotations
@@ -37,10 +36,9 @@ _CACHED = 65_536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the register held at one moment.
+    """The register at one moment: ``members`` are not leaving, ``claims`` are of all live members.
 
-    ``epoch`` grows with each change of the register. ``members`` are the live members that are not
-    leaving; ``claims`` has those of every live member, by id.
+    ``epoch`` grows with each change.
     """
 
     epoch: int
@@ -49,7 +47,6 @@ class Reading:
 
     @classmethod
     def of(cls, epoch: int, records: Mapping[str, Record]) -> Reading:
-        """Return the reading in which these records are the live members."""
         staying = tuple(record.member for record in records.values() if not record.leaving)
         return cls(epoch, staying, {node: record.claims for node, record in records.items()})
 
@@ -61,9 +58,8 @@ class Reading:
 class View:
     """The cluster as node ``own`` saw it last; immutable.
 
-    ``ring`` has the members that are not leaving, ``in_force`` this node's claims in force. If this
-    node is ``leaving``, it fetches nothing and owns nothing. If all members leave, ``ring`` has
-    this node alone, so what it has stays there.
+    ``ring`` has the members that are not leaving, or this node alone if all leave, so that what it
+    has stays there. ``in_force`` are its claims in force. A node that is ``leaving`` owns nothing.
     """
 
     def __init__(self, own: str, reading: Reading, in_force: Claims) -> None:
@@ -85,11 +81,7 @@ class View:
 
     @property
     def unaware(self) -> tuple[str, ...]:
-        """Return the staying members that may not have read yet that this node leaves.
-
-        They claim no ring without this node, so they may still send to it. A member that leaves
-        claims no new ring: nothing shows what it has read.
-        """
+        """Return the staying members that claim no ring without this node: they may send to it."""
         claims, names = self.reading.claims, (member.id for member in self.reading.members)
         others = sorted(name for name in names if name != self.own)
         return tuple(name for name in others if all(map(self._is_in, claims.get(name, ()))))
@@ -103,10 +95,7 @@ class View:
         return self._may_fetch(domain)
 
     def may_take(self, domain: str) -> bool:
-        """Return whether to take a host of the domain that another node hands over.
-
-        The domain must be ours, and locked by a claim in force until it is handed on.
-        """
+        """Return whether the domain is ours and locked, so that a host may be handed over to us."""
         return (
             not self.leaving
             and self.owner(domain) == self.own
@@ -121,11 +110,9 @@ class Claimant:
     """The claims of one node over time. It decides the steps; the caller accesses the register.
 
     For each reading, call `update`, then `wanted`. If that returns claims, call `begin`, store
-    them, read the register again and call `confirm` with that reading. If storing fails, or its
-    outcome is unknown, do not call `confirm`: `wanted` returns the claims again.
-
-    The register must guarantee two things: a reading is of one moment, and a publish that began
-    before another is not stored after it (compare and set).
+    them, read the register again and call `confirm` with that reading. If it is unknown whether
+    they were stored, `wanted` returns them again. A reading must be of one moment, and a publish
+    that began before another must not be stored after it.
     """
 
     def __init__(self, own: str) -> None:
@@ -136,10 +123,7 @@ class Claimant:
         self._begun: Claims | None = None
 
     def update(self, reading: Reading) -> None:
-        """Take a reading, unless it is older than the last one.
-
-        A reading without this node is incomplete: the ring stays, and no claim is in force.
-        """
+        """Take a reading, unless it is older. Without this node, no claim is in force."""
         if self.view is None or reading.epoch >= self.view.reading.epoch:
             self._apply(reading, () if self.view is None else self.view.in_force)
 
@@ -154,10 +138,7 @@ class Claimant:
         return None if claims == self._stored == self.view.in_force else claims
 
     def begin(self, claims: Claims) -> None:
-        """Begin a publish: only what both the old and the new claims lock stays in force.
-
-        From now on the register may have either.
-        """
+        """Begin a publish: only what both the old and the new claims lock stays in force."""
         self._begun, self._stored = claims, None
         if self.view is not None:
             old = self.view.in_force
@@ -178,20 +159,14 @@ class Claimant:
             self._apply(reading if reading.epoch >= last.epoch else last, claims)
 
     def give_up(self) -> None:
-        """Let no claim be in force, because the lease has ended or is a new one.
-
-        The register may start its epochs anew. Do not call `update` with an earlier reading.
-        """
+        """Let no claim be in force, because the lease has ended. The epochs may start anew."""
         self._begun = self._stored = None
         if self.view is not None:
             last = self.view.reading
             self._set_view(Reading(-1, last.members, last.claims), ())
 
     def _locks(self) -> Claims:
-        """Return the claims that lock what this node has.
-
-        After a lease has ended, those in the register still do.
-        """
+        """Return the claims that lock what this node has; without a lease, the stored ones."""
         if self.view is None:
             return ()
         return self.view.in_force or self.view.reading.claims.get(self.own, ())
@@ -219,10 +194,9 @@ class Claimant:
 def next_claims(own: str, locks: Claims, ring: Ring, handed_over: str | None) -> Claims:
     """Return what a node with these claims is to publish when ``ring`` has the live members.
 
-    When nothing is left to hand over (``handed_over`` is the ring's checksum), that is the ring
-    alone. Until then the old claims stay, and the ring is added if it gives the node more. So the
-    others publish once when a node joins, after their hand-over, and once, at once, when one
-    leaves.
+    That is the ring alone when nothing is left to hand over (``handed_over`` is its checksum).
+    Until then the old claims stay, and the ring is added if it gives the node more. So the others
+    publish once when a node joins, after their hand-over, and once when one leaves, at once.
     """
     if handed_over == ring.checksum or not locks:
         return (ring,)
@@ -233,10 +207,7 @@ def next_claims(own: str, locks: Claims, ring: Ring, handed_over: str | None) ->
 
 
 def _rivals(own: str, ring: Ring, claims: Mapping[str, Claims]) -> dict[Ring, set[str]]:
-    """Return the other rings that other nodes claim, each with those nodes.
-
-    Our own ring has no rivals: it gives a domain of ours to nobody else.
-    """
+    """Return the rings that other nodes claim, each with those nodes, except our own ring."""
     rivals: dict[Ring, set[str]] = {}
     for name, theirs in claims.items():
         for claim in theirs:

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RegisterEntry:
-    """A key of the register.
-
-    ``session`` is the session that holds the key, or None. ``modified`` grows with each change.
-    """
+    """A key of the register, held by ``session`` or None; ``modified`` grows with each change."""
 
     key: str
     value: bytes
@@ -31,11 +28,9 @@ class RegisterEntry:
 
 
 class LiveMembers:
-    """The live members by the last reading.
+    """The live members by the last reading: those whose key a session holds.
 
-    A key that a session holds is a live member. A key without a session is a node that has left. A
-    node whose key vanished stays a member for ``ttl`` seconds, because its lease may still be
-    valid.
+    A node whose key vanished stays a member for ``ttl`` seconds, as its lease may still be valid.
     """
 
     def __init__(self, own: str, ttl: float) -> None:

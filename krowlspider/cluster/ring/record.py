@@ -30,8 +30,7 @@ class BadRecordError(Exception):
 class Record:
     """A live member, what it claims, and the counters of its last heartbeat.
 
-    A member that is ``leaving`` is in no ring. Its claims lock its domains until they are handed
-    over.
+    A member that is ``leaving`` is in no ring; its claims lock what it has.
     """
 
     member: Member

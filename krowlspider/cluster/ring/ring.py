@@ -39,10 +39,7 @@ _Points = tuple["array[int]", "array[int]"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node of the cluster.
-
-    ``weight`` is its share of the domains relative to other nodes, ``redis`` the URL of the server
-    that holds its inbox, ``address`` where a person finds it.
+    """A node: ``weight`` is its relative share, ``redis`` has its inbox, a person finds ``address``.
 
     :raises ValueError: the id or the weight is invalid
     """
@@ -66,8 +63,6 @@ class Member:
 
 class Ring:
     """The owner of each domain among ``members``. Rings are equal if their ids and weights are.
-
-    The points are built when the first owner is looked up.
 
     :raises ValueError: there are no members, too many, or two with one id
     """
@@ -101,8 +96,7 @@ class Ring:
     def covers(self, other: Ring, node: str) -> bool:
         """Return whether this ring gives ``node`` every domain that ``other`` gives to it.
 
-        That is so if ``other`` has the same points and more, because fewer rivals take nothing from
-        a node. A weight has the points of all lower weights.
+        It does if ``other`` has all points of this ring: a weight has those of all lower weights.
         """
         mine, theirs = dict(self.weights), dict(other.weights)
         return mine.get(node) == theirs.get(node) and all(
@@ -152,8 +146,7 @@ def _counters() -> list[bytes]:
 def _points_of(weights: Weights) -> _Points:
     """Return the points in order, and the number of the member of each.
 
-    A point is the hash of a counter, seeded with the hash of the id. Where two members have the
-    same point, the first of them gets it.
+    A point is the hash of a counter, seeded with the hash of the id; the first member wins a tie.
     """
     owners: dict[int, int] = {}
     for number in reversed(range(len(weights))):

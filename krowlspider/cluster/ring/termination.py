@@ -6,17 +6,12 @@ at all of them at one moment. But a node that sends two idle heartbeats, with th
 count, was idle all the time between. If the second heartbeat of every node was begun after the
 first of all was read, all were idle when the first ones were read.
 
-The nodes that count are the *pending* ones: those with work that may be on their disks. A node is
-pending before anybody can send to it, and until it has nothing left. Heartbeats and pending nodes
-are read at one moment, so these cases are safe:
+The nodes that count are the *pending* ones, with work that may be on their disks. A node is pending
+before anybody can send to it, until it has nothing left. A node that joins changes the pending
+nodes, and detection starts again. A node that died stays pending, sends no heartbeats, and has
+another ``start`` later. A node that is cut off hears nothing new, not even its own heartbeats.
 
-- A node that joins later changes the pending nodes, and detection starts again.
-- A node that died stays pending, and its heartbeats stop. It is waited for. Once restarted, it has
-  another ``start``.
-- A node that is cut off hears nothing new, not even its own heartbeats.
-- A node that hands over all it has was not idle before; those that took it have new activity.
-
-The members of a static list are always waited for, except those that said they have ``left``.
+The members of a static list are always waited for, except those that have ``left``.
 """
 
 from __future__ import annotations
@@ -42,10 +37,9 @@ _MASK = (1 << 52) - 1
 class Heartbeat:
     """The state of a node, sent every second.
 
-    ``start`` is a random number of the process, ``beat`` counts its heartbeats. An ``idle`` node
-    has an empty frontier, outbox and inbox and nothing in flight. ``activity`` counts what it has
-    ever done. ``over`` is the `run_number` for which it knows that the crawl is over, 0 for none.
-    ``left``: this is the last heartbeat of a node that ends.
+    ``start`` is a random number of the process, ``beat`` counts its heartbeats, ``activity`` what
+    it has done. ``idle``: frontier, outbox and inbox are empty, and nothing is in flight. ``over``
+    is the `run_number` for which it knows that the crawl is over, else 0. ``left``: it has ended.
     """
 
     start: int
@@ -60,7 +54,7 @@ class Heartbeat:
 
     @classmethod
     def of(cls, counters: Counters) -> Heartbeat | None:
-        """Return the heartbeat in the counters of a node, None if it has not sent any."""
+        """Return the heartbeat in a node's counters, None if there is none."""
         if "beat" not in counters:
             return None
         start, beat, activity, over = (

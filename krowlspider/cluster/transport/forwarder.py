@@ -23,8 +23,6 @@ _BATCH_BYTES = 1 << 20
 _FLUSH = 1.0
 # Least and most seconds to wait after a failed call.
 _BACKOFF = (1.0, 30.0)
-# Seconds after which an unused connection is closed.
-_IDLE = 60.0
 
 
 class Outbox(Protocol):
@@ -58,7 +56,6 @@ class _Peer:
     client: Redis
     connection: RedisConnection
     backoff: Backoff
-    used: float
     inbox: int | None = None
     wait_until: float = -inf
     is_busy: bool = False
@@ -101,7 +98,7 @@ class Forwarder:
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    await self._close_unused()
+                    await self._close_outdated()
                     for owner in () if self._paused() else list(self._outbox.owners()):
                         peer = self._peer(owner)
                         if peer and not peer.is_busy and self._clock() >= peer.wait_until:
@@ -113,12 +110,10 @@ class Forwarder:
                 await peer.connection.close()
             self._peers.clear()
 
-    async def _close_unused(self) -> None:
-        """Close connections that are idle, or lead to a Redis that is not the owner's any more."""
-        now = self._clock()
+    async def _close_outdated(self) -> None:
+        """Close connections to a Redis that is not its owner's any more."""
         for owner, peer in list(self._peers.items()):
-            is_idle = now - max(peer.used, peer.wait_until) > _IDLE
-            if not peer.is_busy and (is_idle or self._client_for(owner) is not peer.client):
+            if not peer.is_busy and self._client_for(owner) is not peer.client:
                 del self._peers[owner]
                 await peer.connection.close()
 
@@ -126,8 +121,7 @@ class Forwarder:
         if owner not in self._peers and (client := self._client_for(owner)) is not None:
             name = f"Sending URLs to node {owner}"
             backoff = Backoff(*_BACKOFF, name=name, failed=self.stats.failed)
-            connection = RedisConnection(client)
-            self._peers[owner] = _Peer(client, connection, backoff, self._clock())
+            self._peers[owner] = _Peer(client, RedisConnection(client), backoff)
         return self._peers.get(owner)
 
     async def _serve(self, owner: str, peer: _Peer) -> None:
@@ -138,7 +132,6 @@ class Forwarder:
             peer.inbox = None
             peer.wait_until = self._clock() + peer.backoff.fail(error)
         finally:
-            peer.used = self._clock()
             peer.is_busy = False
 
     async def _send_all(self, owner: str, peer: _Peer) -> None:

@@ -10,14 +10,13 @@ import msgspec
 from redis.exceptions import RedisError
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.ring.record import BadRecordError, load_counters
+from krowlspider.cluster.ring.record import BadRecordError, Counters, load_counters
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from redis.asyncio import Redis
 
-    from krowlspider.cluster.ring.record import Counters
 
 # Seconds for a call.
 _TIMEOUT = 2.0

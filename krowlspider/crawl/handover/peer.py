@@ -1,47 +1,48 @@
-"""The hosts that go to one node: which are under way, and when to send what.
+"""The hand-over of hosts to one node, in rounds.
 
-Chunks go to a list in the owner's Redis. The owner writes there how many chunks of a host have
-arrived and are durable. A chunk that is not among them is sent again; one that arrives twice
-changes nothing.
+A round pushes chunks to a list in the owner's Redis, then waits for their acknowledgements: the
+owner writes there how many chunks of each host have arrived and are durable. A chunk that is not
+among them is sent again in a later round; one that arrives twice changes nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.inbox import hosts_key
+import msgspec
+
+from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key
 from krowlspider.cluster.transport.list_reader import processing_key
-from krowlspider.cluster.transport.redis_connection import checked
-from krowlspider.crawl.handover.host import HostHandover, TooLongError
-from krowlspider.crawl.handover.receiver import REFUSED
+from krowlspider.cluster.transport.redis_connection import RedisConnection, checked
+from krowlspider.crawl.handover.receiver import REFUSED, arrived_key
 from krowlspider.frontier.hosts.scheduling import HostBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from krowlspider.cluster.transport.redis_connection import RedisConnection
     from krowlspider.crawl.handover.loop_share import LoopShare
-    from krowlspider.frontier.handover.departure import Departures
+    from krowlspider.frontier.handover.departure import Departure, Departures
 
 logger = logging.getLogger(__name__)
 
 # Most hosts under way to one node.
 WINDOW = 512
-# Hosts whose acknowledgements are read at a time, the oldest first.
-_READ_AT_ONCE = 64
-# Bytes under way to one node, and in one push.
-_WINDOW_BYTES = 8 << 20
+# Bytes of a round, and of one push.
+_ROUND_BYTES = 8 << 20
 _PUSH_BYTES = 1 << 20
 # Chunks in a node's list, from all nodes, beyond which nothing is sent.
 _LIST_MAX = 1000
+# Seconds between two looks for acknowledgements.
+_POLL = 0.05
 # Seconds between two tries of hosts with a request in flight.
 _BUSY = 0.5
-# Seconds after which a chunk that is not acknowledged is sent again: while the node's lists are
-# empty, it was lost or not taken; otherwise it may be behind those of other nodes.
+# Seconds without an acknowledgement after which a round ends: while the node's lists are empty, the
+# chunks were lost or not taken; otherwise they may be behind those of other nodes.
 _LOST = 0.5
 _LATE = 10.0
 # Seconds without an acknowledgement after which nothing waits for a node.
@@ -50,16 +51,28 @@ _STUCK = 5.0
 
 @dataclass(slots=True)
 class HandoverStats:
-    """Since this start: hosts that arrived at their owners, and hosts that these refused.
-
-    ``chunks`` were sent, ``again`` of them more than once; ``failed`` are failed calls by kind.
-    """
+    """Since this start: hosts handed over and refused, chunks sent, those sent again."""
 
     hosts: int = 0
+    refused: int = 0
     chunks: int = 0
     again: int = 0
-    refused: int = 0
+    # Failed calls by kind.
     failed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, eq=False)
+class _Host:
+    """A host under way: chunks up to ``sent`` are sent in this round, up to ``arrived`` are there.
+
+    The owner acknowledges them at ``key``.
+    """
+
+    name: str
+    departure: Departure
+    key: str
+    arrived: int = 0
+    sent: int = 0
 
 
 class PeerHandover:
@@ -82,7 +95,7 @@ class PeerHandover:
         self.owner = owner
         self.waiting: deque[str] = deque()
         self.busy: list[str] = []
-        self.open: dict[str, HostHandover] = {}
+        self.open: dict[str, _Host] = {}
         self._departures = departures
         self._spider = spider
         self._key = hosts_key(spider)
@@ -92,8 +105,6 @@ class PeerHandover:
         self._clock = clock
         # Keys of acknowledgements that are not needed any more.
         self._old_keys: list[str] = []
-        # The last known length of the owner's list.
-        self._length = 0
         self._retry_busy_at = -inf
         # When something was acknowledged last, or nothing was open.
         self._heard_at = clock()
@@ -106,67 +117,121 @@ class PeerHandover:
     def is_stuck(self) -> bool:
         return self._clock() - self._heard_at > _STUCK
 
-    async def turn(self, connection: RedisConnection) -> None:
-        """Read what has arrived, and send all that there is room for.
+    async def run_round(self, connection: RedisConnection) -> None:
+        """Send all that there is room for, then wait until it has arrived, or is lost.
 
         :raises RedisTrouble: a call to the owner's Redis failed; nothing is lost
         """
-        await self._read_arrived(connection)
+        for host in self.open.values():
+            host.sent = host.arrived
         if self.busy and self._clock() >= self._retry_busy_at:
             self._retry_busy_at = self._clock() + _BUSY
             self.waiting.extendleft(reversed(self.busy))
             self.busy.clear()
-        while self._length < _LIST_MAX and (chunks := await self._next_chunks()):
-            # The first value is pushed first, so the owner pops it first. The reply is the length.
-            self._length = await connection.call("LPUSH", self._key, *chunks, is_bulk=True)
+        in_list, _ = await self._lengths(connection)
+        if in_list < _LIST_MAX:
+            await self._send(connection)
+        await self._wait(connection)
 
-    async def _next_chunks(self) -> list[bytes]:
-        """Return the next chunks for one push: of hosts under way, then of waiting ones."""
+    async def _lengths(self, connection: RedisConnection) -> Sequence[int]:
+        """Return the lengths of the owner's two lists. Remove old keys."""
+        old, self._old_keys = self._old_keys, []
+        delete = [("DEL", *old)] if old else []
+        commands = (("LLEN", self._key), ("LLEN", self._processing), *delete)
+        return checked(await connection.call_all(*commands))[:2]
+
+    async def _send(self, connection: RedisConnection) -> None:
+        """Push the next chunks: of hosts under way, then of waiting ones."""
+        room = _ROUND_BYTES
         chunks: list[bytes] = []
-        under_way = sum(sum(host.sizes) for host in self.open.values())
-        room = min(_PUSH_BYTES, _WINDOW_BYTES - under_way)
-        hosts = deque(host for host in self.open.values() if host.has_next)
-        while room > 0 and (hosts or (self.waiting and len(self.open) < WINDOW)):
-            host = hosts.popleft() if hosts else await self._begin()
-            data = None if host is None else await self._next_chunk(host)
-            if data is not None:
+        hosts = deque(self.open.values())
+        while room > 0 and (host := hosts.popleft() if hosts else await self._begin()):
+            while room > 0 and (data := await self._next_chunk(host)) is not None:
                 chunks.append(data)
                 room -= len(data)
-        return chunks
+                if sum(map(len, chunks)) >= _PUSH_BYTES:
+                    await self._push(connection, chunks)
+            if room <= 0 and host.name in self.open:
+                # In the next round, other hosts come first.
+                self.open[host.name] = self.open.pop(host.name)
+        await self._push(connection, chunks)
 
-    async def _begin(self) -> HostHandover | None:
-        """Begin the next waiting host; return None if it cannot leave yet."""
-        name = self.waiting.popleft()
+    async def _push(self, connection: RedisConnection, chunks: list[bytes]) -> None:
+        if chunks:
+            # The first value is pushed first, so the owner pops it first.
+            await connection.call("LPUSH", self._key, *chunks, is_bulk=True)
+            self._stats.chunks += len(chunks)
+            chunks.clear()
+
+    async def _begin(self) -> _Host | None:
+        """Begin the next waiting host that can leave; None if there is none, or no room."""
+        while self.waiting and len(self.open) < WINDOW:
+            name = self.waiting.popleft()
+            async with self._share:
+                try:
+                    departure = self._departures.begin(name)
+                except HostBusyError:
+                    self.busy.append(name)
+                    continue
+                self.open[name] = _Host(name, departure, self._key_of(name, departure))
+            return self.open[name]
+        return None
+
+    def _key_of(self, name: str, departure: Departure) -> str:
+        return arrived_key(self._spider, name, departure.transfer.hex())
+
+    async def _next_chunk(self, host: _Host) -> bytes | None:
+        """Return the next chunk of a host, None if there is none. End a host that has arrived."""
+        steps = host.departure.skip(host.sent)
+        is_over = False
+        while not is_over:
+            async with self._share:
+                is_over = next(steps, True) is True
         async with self._share:
             try:
-                departure = self._departures.begin(name)
-            except HostBusyError:
-                self.busy.append(name)
+                chunk = host.departure.chunk(host.sent)
+            except LookupError:
+                self._restart(host)
                 return None
-            host = self.open[name] = HostHandover(name, departure, self._spider, self._clock)
-        return host
-
-    async def _next_chunk(self, host: HostHandover) -> bytes | None:
-        """Return the next chunk of a host, None if there is none. End a host that has arrived."""
-        key = host.key
-        try:
-            data = await host.next_chunk(self._share)
-        except TooLongError:
+            data = b"" if chunk is None else msgspec.json.encode(chunk)
+        if chunk is None:
+            if host.sent == host.arrived:
+                await self._remove(host)
+            return None
+        if len(data) > MAX_CHUNK:
             self._keep(host)
             return None
-        if data is not None:
-            self._stats.chunks += 1
-        elif host.is_delivered:
-            try:
-                await host.remove(self._share)
-            finally:
-                self._close(host)
-                self._stats.hosts += 1
-        elif host.key != key:
-            self._old_keys.append(key)
+        host.sent += 1
         return data
 
-    def _keep(self, host: HostHandover) -> None:
+    async def _remove(self, host: _Host) -> None:
+        """Remove a host that has arrived.
+
+        A cancellation waits for the end: `Departures.stop` would remove the rest in one long step.
+        """
+        steps = host.departure.end()
+        cancelled: asyncio.CancelledError | None = None
+        is_over = False
+        while not is_over:
+            try:
+                async with self._share:
+                    is_over = next(steps, True) is True
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._close(host)
+        self._stats.hosts += 1
+        if cancelled is not None:
+            raise cancelled
+
+    def _restart(self, host: _Host) -> None:
+        """Send a host from its begin, because its acknowledgement cannot be true."""
+        logger.warning("Sending %s again: more of it is acknowledged than exists", host.name)
+        self._old_keys.append(host.key)
+        host.departure.begin_again()
+        host.key = self._key_of(host.name, host.departure)
+        host.arrived = host.sent = 0
+
+    def _keep(self, host: _Host) -> None:
         """Keep a host that its owner cannot take, until the ring changes."""
         host.departure.abort()
         self._departures.kept[host.name] = 1
@@ -179,44 +244,38 @@ class PeerHandover:
                 *(self.owner, host.name),
             )
 
-    def _close(self, host: HostHandover) -> None:
+    def _close(self, host: _Host) -> None:
         del self.open[host.name]
         self._old_keys.append(host.key)
 
-    async def _read_arrived(self, connection: RedisConnection) -> None:
-        # The lists first: a chunk that is in neither has been acknowledged by now, if ever.
-        commands: list[tuple[str, ...]] = [("LLEN", self._key), ("LLEN", self._processing)]
-        old, self._old_keys = self._old_keys, []
-        if old:
-            commands.append(("DEL", *old))
-        self._length, processing = checked((await connection.call_all(*commands))[:2])
-        patience = _LATE if self._length or processing else _LOST
-        hosts = list(self.open.values())
-        if not hosts:
-            self._heard_at = self._clock()
-        for at in range(0, len(hosts), _READ_AT_ONCE):
-            if not await self._read_some(connection, hosts[at : at + _READ_AT_ONCE], patience):
+    async def _wait(self, connection: RedisConnection) -> None:
+        """Return when all chunks of this round have arrived, or the others seem to be lost."""
+        news_at = self._clock()
+        while missing := sum(host.sent - host.arrived for host in self.open.values()):
+            await asyncio.sleep(_POLL)
+            # The lists first: a chunk that is in neither has been acknowledged by now, if ever.
+            in_lists = sum(await self._lengths(connection))
+            if await self._read_acknowledgements(connection):
+                news_at = self._heard_at = self._clock()
+            elif self._clock() - news_at > (_LATE if in_lists else _LOST):
+                self._stats.again += missing
                 return
+        self._heard_at = self._clock()
 
-    async def _read_some(
-        self, connection: RedisConnection, hosts: list[HostHandover], patience: float
-    ) -> bool:
-        """Read the acknowledgements of some hosts; return whether any has news."""
+    async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
+        """Return whether there is any news."""
+        hosts = list(self.open.values())
         values = await connection.call("MGET", *(host.key for host in hosts))
-        now = self._clock()
         has_news = False
         for host, value in zip(hosts, values, strict=True):
             if value == REFUSED:
                 self._keep(host)
-            elif host.acknowledge(value):
-                self._heard_at = now
-            elif host.sizes and now - host.since > patience:
-                self._stats.again += len(host.sizes)
-                host.send_again()
-            else:
-                continue
-            has_news = True
-            if host.name in self.open:
-                # Its next chunk comes after those of other hosts.
-                self.open[host.name] = self.open.pop(host.name)
+                has_news = True
+            # Anybody may have written it. A number that is too high fails in `Departure.chunk`.
+            elif value and value.isdigit() and len(value) < 10 and int(value) != host.arrived:
+                is_less = int(value) < host.arrived
+                host.arrived = int(value)
+                # If it is less, the other node has lost what it had.
+                host.sent = host.arrived if is_less else max(host.sent, host.arrived)
+                has_news = True
         return has_news

@@ -124,7 +124,7 @@ class HandoverSender:
                     client, connection = now, None if now is None else RedisConnection(now)
                 try:
                     if connection is not None and peer.is_active:
-                        await peer.turn(connection)
+                        await peer.run_round(connection)
                         backoff.succeed()
                 except RedisTrouble as error:
                     wait = backoff.fail(error)

@@ -12,16 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.keys import ConsulKeys
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
 from krowlspider.cluster.consul.membership import ConsulMembership, agree_seed
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.ring import Member
-from krowlspider.cluster.signal import Signal
-from krowlspider.cluster.signals import Signals
+from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.crawl.nodes.handover import NodeHandover
-from krowlspider.crawl.nodes.heartbeats import BEAT
+from krowlspider.crawl.nodes.heartbeats import BEAT, Heartbeats
 from krowlspider.crawl.nodes.redis_clients import RedisClients
 from krowlspider.crawl.provenance import own_address
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.record import Record
     from krowlspider.cluster.tasks import Tasks
     from krowlspider.crawl.nodes.crawl_port import CrawlPort
-    from krowlspider.crawl.nodes.heartbeats import Heartbeats
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.handover.loop_share import SHARE
-from krowlspider.crawl.handover.receiver import HandoverReceiver, OwnedHosts
+from krowlspider.crawl.handover.receiver import HandoverReceiver
 from krowlspider.crawl.handover.sender import HandoverSender
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -45,17 +46,13 @@ class NodeHandover:
             share=lambda: 1.0 if controller.leaving else SHARE,
         )
         self.receiver = HandoverReceiver(
-            OwnedHosts(crawl.arrivals, self._view),
+            crawl.arrivals,
             own,
             spider,
             crawl.make_durable,
+            may_take=lambda host: may_take(controller.view, host),
             on_arrival=crawl.wake,
         )
-
-    def _view(self) -> View:
-        view = self._controller.view
-        assert view is not None
-        return view
 
     def hang_up(self) -> None:
         logger.warning(
@@ -90,3 +87,12 @@ class NodeHandover:
 
     def failed(self) -> Counter[str]:
         return self.sender.stats.failed + self.receiver.stats.failed
+
+
+def may_take(view: View | None, host: str) -> bool:
+    """Return whether to take a host that another node hands over."""
+    try:
+        return view is not None and view.may_take(domain_of(host))
+    except ValueError:
+        # The arrivals refuse it as no chunk.
+        return True

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
-from krowlspider.cluster.signal import Signal
-from krowlspider.cluster.signals import Budget
+from krowlspider.cluster.signals import Signal
 from krowlspider.cluster.tasks import Tasks
 from krowlspider.cluster.transport.forwarder import Forwarder
 from krowlspider.cluster.transport.inbox import Inbox, is_empty, requests_key
@@ -50,7 +49,7 @@ class Node:
         self._inbox_max = settings.getint("KROWL_INBOX_MAX")
         pages = settings.getint("KROWL_CLUSTER_PAGES")
         # The part of the page limit of all nodes that this node may use; None without a limit.
-        self.allowance = Allowance(Budget(cluster.keys, pages)) if pages else None
+        self.allowance = Allowance(cluster.keys, pages) if pages else None
         self._is_inbox_empty = partial(is_empty, cluster.own_client, spider, self.own)
         self._heartbeats = Heartbeats(
             cluster.membership,

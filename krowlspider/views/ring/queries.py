@@ -5,28 +5,23 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from krowlspider.cluster.consul.agent import Agent
-from krowlspider.cluster.consul.keys import ConsulKeys
-from krowlspider.cluster.consul.register import forget, read_register
+from krowlspider.cluster.allowance import pages_taken
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.consul.register import Register, forget, read_register
 from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_ring
-from krowlspider.cluster.ring.record import Record
-from krowlspider.cluster.ring.ring import Ring
-from krowlspider.cluster.signals import Budget, Signals
+from krowlspider.cluster.ring.record import Counters, Record
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from krowlspider.errors import SettingsError
-from krowlspider.views.ring.rows import register_rows, static_rows
+from krowlspider.views.ring.rows import Row, register_rows, static_rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
-
-    from krowlspider.cluster.consul.register import Register
-    from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.ring.ring import Member
-    from krowlspider.views.ring.rows import Row
 
 
 class StaticQuery:
@@ -112,7 +107,7 @@ async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, A
     try:
         head["signal"] = str(await Signals(query.keys).read())
         if pages := settings.getint("KROWL_CLUSTER_PAGES"):
-            head |= {"pages_taken": await Budget(query.keys, pages).taken(), "pages": pages}
+            head |= {"pages_taken": await pages_taken(query.keys), "pages": pages}
     except UnansweredError as error:
         head["trouble"] = str(error)
     return head, rows

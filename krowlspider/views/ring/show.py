@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from krowlspider.cluster.signal import Signal
-from krowlspider.cluster.signals import Signals
+from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.config.validation import validate
 from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed
-from krowlspider.views.ring.queries import look, open_query
-from krowlspider.views.ring.rows import as_text, with_inboxes
+from krowlspider.views.ring.queries import ClusterQuery, look, open_query
+from krowlspider.views.ring.rows import Row, as_text, with_inboxes
 
 if TYPE_CHECKING:
     import argparse
 
     from scrapy.settings import BaseSettings
-
-    from krowlspider.views.ring.queries import ClusterQuery
-    from krowlspider.views.ring.rows import Row
 
 
 async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings) -> int:
