@@ -21,6 +21,7 @@ import uvloop
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.crawl.handover.loop_share import Time
 from tests.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ def messages(count: int, start: int = 0) -> list[bytes]:
 def quick_clock() -> float:
     """A clock whose minute takes a second, so that a peer in trouble is soon asked again."""
     return time.monotonic() * 60
+
+
+async def quick_sleep(seconds: float) -> None:
+    """The sleep of `quick_clock`."""
+    await asyncio.sleep(seconds / 60)
+
+
+QUICK_TIME = Time(quick_clock, quick_sleep)
 
 
 class MemoryOutbox:

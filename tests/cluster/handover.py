@@ -27,7 +27,7 @@ from krowlspider.frontier.store.store import LevelStore
 from tests.crawling import ROOT
 from tests.frontier.conftest import LIMITS, World
 
-from .forwarding import SPIDER, running
+from .forwarding import QUICK_TIME, SPIDER, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -71,7 +71,7 @@ def pages(hosts: int, each: int = 3) -> list[str]:
 def sender_of(
     world: World, client_for: Callable[[str], Redis | None], **options: Any
 ) -> HandoverSender:
-    options = {"share": lambda: 1.0, **options}
+    options = {"share": lambda: 1.0, "time": QUICK_TIME, **options}
     return HandoverSender(world.departures, client_for, SPIDER, **options)
 
 

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from krowlspider.cluster.ring.claims import CLAIMS_MAX, Claimant, Reading, View, next_claims
 from krowlspider.cluster.ring.ring import Member, Ring
+from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
     from krowlspider.cluster.ring.record import Claims
@@ -597,7 +598,7 @@ class ClaimsModel(RuleBasedStateMachine):
 
 
 TestClaims = ClaimsModel.TestCase
-TestClaims.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestClaims.settings = settings(max_examples=30, stateful_step_count=60, deadline=None)
 
 
 def test_late_publish_changes_nothing() -> None:
@@ -670,7 +671,7 @@ class Walk:
             self.world.check()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(quick=3, slow=9)
 def test_no_two_nodes_fetch_one_domain_on_a_long_walk(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(8):

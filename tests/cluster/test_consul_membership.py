@@ -14,7 +14,6 @@ import sys
 import time
 import urllib.request
 from contextlib import asynccontextmanager, contextmanager
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -47,19 +46,6 @@ LEASE = 0.8 * TTL
 A = Member("a", 1, "redis://:secret@127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")
 RING_A, RING_AB = Ring([A]), Ring([A, B])
-_numbers = count()
-
-
-@pytest.fixture(scope="module")
-def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """An agent that no test stops; each takes a cluster of its own."""
-    with consul_agent(tmp_path_factory.mktemp("consul") / "agent") as agent:
-        yield agent
-
-
-@pytest.fixture
-def cluster() -> str:
-    return f"test{next(_numbers)}"
 
 
 def call(agent: Server, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -458,6 +444,7 @@ def test_missing_agent_is_named_without_the_token():
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
+@pytest.mark.slow
 def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
     async def starts(node: ConsulMembership) -> bool:
         try:
@@ -495,6 +482,7 @@ def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+@pytest.mark.slow
 def test_restarted_agent_changes_nothing(tmp_path: Path, cluster: str):
     async def main() -> None:
         with consul_agent(tmp_path / "agent") as server:

@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pytest
-
 from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member
+from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -206,7 +205,7 @@ class World:
         raise AssertionError("they never agree")
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(quick=8, slow=22)
 def test_at_most_one_node_may_fetch_a_domain(seed: int) -> None:
     async def main() -> None:
         world = World(seed)
@@ -242,7 +241,7 @@ def test_at_most_one_node_may_fetch_a_domain(seed: int) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("seed", range(25))
+@seeds(quick=8, slow=17)
 def test_domain_is_fetched_after_its_hand_over(
     seed: int,
 ) -> None:

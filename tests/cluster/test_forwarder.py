@@ -43,7 +43,7 @@ from .forwarding import (
 from .servers import free_port, redis_server, relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from redis.asyncio import Redis
@@ -51,13 +51,6 @@ if TYPE_CHECKING:
     from .servers import Server
 
 KEY = requests_key(SPIDER)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    # By default it may deferred writing what it has acknowledged, while an older fsync lasts.
-    with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
-        yield made
 
 
 def forwarder(
@@ -166,15 +159,15 @@ def test_no_call_carries_more_than_a_megabyte(server: Server) -> None:
     assert in_order_of_popping(server) == large
 
 
-def test_frozen_peer_holds_up_nothing_and_loses_nothing(tmp_path: Path, server: Server) -> None:
+def test_frozen_peer_holds_up_nothing_and_loses_nothing(tmp_path: Path, own_server: Server) -> None:
     sent = messages(2 * BATCH)
 
     async def main(other: Server) -> None:
         outbox = MemoryOutbox()
-        async with clients(server.url, other.url, timeout=0.03) as (b, c):
+        async with clients(own_server.url, other.url, timeout=0.1) as (b, c):
             worker = forwarder(outbox, {"b": b, "c": c})
             async with running(worker), lag() as late:
-                with server.frozen():
+                with own_server.frozen():
                     outbox.put("b", sent)
                     await eventually(lambda: worker.stats.failed["timeout"] >= 3)
                     outbox.put("c", sent)
@@ -186,41 +179,41 @@ def test_frozen_peer_holds_up_nothing_and_loses_nothing(tmp_path: Path, server: 
     with redis_server(tmp_path / "other") as other:
         drive(main(other))
     # What timed out may have arrived all the same, at any time.
-    assert set(in_order_of_popping(server)) == set(sent)
+    assert set(in_order_of_popping(own_server)) == set(sent)
 
 
-def test_restarted_peer_gets_everything(server: Server) -> None:
+def test_restarted_peer_gets_everything(own_server: Server) -> None:
     first, second = messages(700), messages(700, 700)
 
     async def main() -> None:
         outbox = MemoryOutbox()
         outbox.put("b", first)
-        async with clients(server.url) as (client,):
+        async with clients(own_server.url) as (client,):
             worker = forwarder(outbox, {"b": client})
             async with running(worker):
                 await eventually(lambda: not outbox.depth("b"))
-                server.kill()
+                own_server.kill()
                 outbox.put("b", second)
                 await eventually(lambda: worker.stats.failed["down"] >= 2)
-                server.start()
+                own_server.start()
                 await eventually(lambda: not outbox.depth("b"))
 
     drive(main())
-    assert in_order_of_popping(server) == [*first, *second]
+    assert in_order_of_popping(own_server) == [*first, *second]
 
 
-def test_batch_whose_reply_is_lost_is_sent_again(tmp_path: Path, server: Server) -> None:
+def test_batch_whose_reply_is_lost_is_sent_again(tmp_path: Path, own_server: Server) -> None:
     sent = messages(BATCH)
 
     async def main(wire: Server) -> None:
         outbox = MemoryOutbox()
-        async with clients(wire.url, server.url, timeout=0.05) as (through, direct):
+        async with clients(wire.url, own_server.url, timeout=0.1) as (through, direct):
             worker = forwarder(outbox, {"b": through})
             async with running(worker):
                 outbox.put("b", messages(1, 9999))
                 await eventually(lambda: worker.stats.sent == 1)
-                # The server reads the batch when it goes on; the wire to it has been cut by then.
-                with server.frozen():
+                # The own_server reads the batch when it goes on; the wire to it has been cut by then.
+                with own_server.frozen():
                     outbox.put("b", sent)
                     await eventually(lambda: worker.stats.failed["timeout"] >= 1)
                     wire.kill()
@@ -229,22 +222,22 @@ def test_batch_whose_reply_is_lost_is_sent_again(tmp_path: Path, server: Server)
                 await eventually(lambda: not outbox.depth("b"))
             assert await direct.llen(KEY) >= BATCH + 1
 
-    with relay(server, tmp_path / "wire") as wire:
+    with relay(own_server, tmp_path / "wire") as wire:
         drive(main(wire))
-    assert list(dict.fromkeys(in_order_of_popping(server))) == [*messages(1, 9999), *sent]
+    assert list(dict.fromkeys(in_order_of_popping(own_server))) == [*messages(1, 9999), *sent]
 
 
-def test_batch_has_ten_times_the_usual_time(server: Server) -> None:
+def test_batch_has_ten_times_the_usual_time(own_server: Server) -> None:
     """As on a slow network: a whole batch gets through where a small call has no answer."""
 
     async def main() -> None:
         outbox = MemoryOutbox()
-        async with clients(server.url, timeout=0.1) as (client,):
+        async with clients(own_server.url, timeout=0.1) as (client,):
             worker = forwarder(outbox, {"b": client})
             async with running(worker):
                 outbox.put("b", messages(1))
                 await eventually(lambda: not outbox.depth("b"))
-                with server.frozen():
+                with own_server.frozen():
                     outbox.put("b", messages(BATCH))
                     await asyncio.sleep(0.3)
                 await eventually(lambda: not outbox.depth("b"))
@@ -344,15 +337,15 @@ def test_url_is_shown_without_password_and_query_is_refused() -> None:
 
 
 def test_tls_needs_a_trusted_certificate(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
-    certificate = authority.issue_cert(server.host)
+    certificate = authority.issue_cert(own_server.host)
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
-    port = free_port(server.host)
+    port = free_port(own_server.host)
     own = str(tmp_path / "own.pem")
-    with redis.Redis.from_url(server.url) as client:
+    with redis.Redis.from_url(own_server.url) as client:
         client.config_set("tls-auth-clients", "no")
         client.config_set("tls-ca-cert-file", str(tmp_path / "ca.pem"))
         client.config_set("tls-cert-file", own, "tls-key-file", own)
@@ -361,7 +354,7 @@ def test_tls_needs_a_trusted_certificate(
     async def main() -> None:
         outbox = MemoryOutbox()
         outbox.put("b", messages(3))
-        url = f"rediss://{server.host}:{port}/0"
+        url = f"rediss://{own_server.host}:{port}/0"
         async with clients(url) as (client,):
             # No second try: asyncio leaves the socket of a handshake open that is cancelled in its
             # first moment.
@@ -375,7 +368,7 @@ def test_tls_needs_a_trusted_certificate(
                 await eventually(lambda: not outbox.depth("b"))
 
     drive(main())
-    assert in_order_of_popping(server) == messages(3)
+    assert in_order_of_popping(own_server) == messages(3)
 
 
 @pytest.mark.parametrize(
@@ -433,15 +426,15 @@ def test_exception_of_the_outbox_propagates(server: Server) -> None:
     drive(main())
 
 
-def test_cancelled_forwarder_keeps_the_batch_under_way(server: Server) -> None:
+def test_cancelled_forwarder_keeps_the_batch_under_way(own_server: Server) -> None:
     async def main() -> None:
         outbox = MemoryOutbox()
-        async with clients(server.url) as (client,):
+        async with clients(own_server.url) as (client,):
             worker = forwarder(outbox, {"b": client})
             async with running(worker):
                 outbox.put("b", messages(1))
                 await eventually(lambda: not outbox.depth("b"))
-                with server.frozen():
+                with own_server.frozen():
                     outbox.put("b", messages(5))
                     await asyncio.sleep(0.1)
                     assert outbox.depth("b") == 5
@@ -449,4 +442,4 @@ def test_cancelled_forwarder_keeps_the_batch_under_way(server: Server) -> None:
                 await eventually(lambda: not outbox.depth("b"))
 
     drive(main())
-    assert set(messages(5)) <= set(in_order_of_popping(server))
+    assert set(messages(5)) <= set(in_order_of_popping(own_server))

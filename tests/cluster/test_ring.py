@@ -28,11 +28,17 @@ members = st.lists(
 )
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 8, 16, 32, 64])
-@pytest.mark.parametrize("form", ["node-{}", "{}", "crawl{}.dc1.example.org"])
+@pytest.mark.parametrize(
+    ("count", "form"),
+    [
+        *((count, "node-{}") for count in (2, 3, 5, 8, 64)),
+        *((count, "{}") for count in (5, 16)),
+        *((count, "crawl{}.dc1.example.org") for count in (5, 32)),
+    ],
+)
 def test_busiest_of_equal_nodes_is_at_most_15_percent_above(count: int, form: str) -> None:
     ring = Ring(nodes(count, form))
-    owned = Counter(map(ring.owner, real_domains()[:: 1 if count > 8 else 5]))
+    owned = Counter(map(ring.owner, real_domains()[:: 1 if count > 16 else 5]))
     assert len(owned) == count
     assert max(owned.values()) * count / owned.total() <= 1.15
     assert max(map(ring.share, owned)) * count <= 1.15
@@ -49,12 +55,13 @@ def test_three_times_the_weight_has_three_times_the_domains() -> None:
 @pytest.mark.parametrize("count", [1, 4, 31])
 def test_new_node_takes_its_share_and_only_for_itself(count: int) -> None:
     before, after = Ring(nodes(count)), Ring([*nodes(count), Member("new")])
-    moved = [d for d in real_domains() if before.owner(d) != after.owner(d)]
+    domains = real_domains()[::4]
+    moved = [d for d in domains if before.owner(d) != after.owner(d)]
     assert {after.owner(domain) for domain in moved} == {"new"}
-    assert len(moved) / len(real_domains()) == pytest.approx(1 / (count + 1), rel=0.15)
+    assert len(moved) / len(domains) == pytest.approx(1 / (count + 1), rel=0.15)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(members, st.data())
 def test_change_of_a_node_moves_domains_only_to_or_from_it(
     some: list[Member], data: st.DataObject
@@ -71,7 +78,7 @@ def test_change_of_a_node_moves_domains_only_to_or_from_it(
             assert now in {was, one.id} or other is not rings[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(members, members, st.data())
 def test_covering_ring_gives_a_node_all_that_the_other_does(
     some: list[Member], more: list[Member], data: st.DataObject
@@ -89,6 +96,7 @@ def test_covering_ring_gives_a_node_all_that_the_other_does(
             assert all(small.owner(domain) == node for domain in mine)
 
 
+@settings(max_examples=25, deadline=None)
 @given(members)
 def test_order_of_members_does_not_matter(some: list[Member]) -> None:
     one, other = Ring(some), Ring(reversed(some))
@@ -98,6 +106,7 @@ def test_order_of_members_does_not_matter(some: list[Member]) -> None:
     assert all(one.owner(domain) == other.owner(domain) for domain in real_domains()[:50])
 
 
+@settings(max_examples=30, deadline=None)
 @given(members, members)
 def test_checksum_depends_on_ids_and_weights(some: list[Member], others: list[Member]) -> None:
     one, other = Ring(some), Ring(others)
@@ -126,6 +135,7 @@ def test_ring_is_the_same_in_every_version() -> None:
     assert "".join(map(ring.owner, some)) == "acbcbb"
 
 
+@settings(max_examples=25, deadline=None)
 @given(members)
 def test_claims_round_trip(some: list[Member]) -> None:
     record = Record(some[0], (Ring(some), Ring(some[:1])))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
+from scrapy.exceptions import UsageError
 from scrapy.settings import Settings
 
 from krowlspider.cluster.consul.agent import Agent, ConsulKeys
@@ -24,11 +25,11 @@ from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.signals import Signals
 from krowlspider.commands.ring import Command
 from tests import warm
-from tests.cluster.servers import consul_agent, free_port, redis_server
+from tests.cluster.servers import free_port
 from tests.crawling import CONTACT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from tests.cluster.servers import Server
 
@@ -72,26 +73,6 @@ def ring_process(*arguments: str, **settings: str) -> Result:
     command = [sys.executable, "-m", "scrapy", "ring", *given(*arguments, **settings)]
     done = warm.run(command)
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with redis_server(tmp_path_factory.mktemp("redis") / "redis") as server:
-        yield server
-
-
-@pytest.fixture
-def server(redis: Server) -> Iterator[Server]:
-    """A Redis that holds nothing."""
-    with Redis.from_url(redis.url) as client:
-        client.flushall()
-    return redis
-
-
-@pytest.fixture(scope="module")
-def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with consul_agent(tmp_path_factory.mktemp("consul") / "agent") as agent:
-        yield agent
 
 
 # --- By KROWL_STATIC_NODES
@@ -197,14 +178,16 @@ def test_bad_input_is_named_in_one_line(
     assert result.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"), [(("http://",), "http://"), (("--signal", "HALT"), "invalid choice")]
-)
-def test_invalid_url_or_signal_is_named(arguments: tuple[str, ...], says: str) -> None:
-    result = ring_process(*arguments, KROWL_STATIC_NODES=f"a={DOWN}")
-    assert result.code == 2
-    assert says in result.err + result.out
-    assert "Traceback" not in result.err
+def test_invalid_url_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="http://"):
+        ring("http://", KROWL_STATIC_NODES=f"a={DOWN}")
+
+
+def test_invalid_signal_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        ring("--signal", "HALT", KROWL_STATIC_NODES=f"a={DOWN}")
+    assert ended.value.code == 2
+    assert "invalid choice: 'HALT'" in capsys.readouterr().err
 
 
 # --- By Consul
@@ -361,7 +344,7 @@ def test_unknown_cluster_is_named_and_not_created(place: Place, arguments: tuple
 
 def test_unreachable_agent_is_named_in_one_line() -> None:
     url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
-    result = ring_process(KROWL_CONSUL=url)
+    result = ring(KROWL_CONSUL=url)
     assert result.code == 1
     assert url in result.err
     assert result.err.count("\n") == 1

@@ -15,8 +15,7 @@ import pytest
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key, lengths
 from krowlspider.cluster.transport.list_reader import processing_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection
-from krowlspider.crawl.handover import loop_share
-from krowlspider.crawl.handover.loop_share import LoopShare
+from krowlspider.crawl.handover.loop_share import LoopShare, Time
 from krowlspider.crawl.handover.peer import WINDOW, HandoverStats, PeerHandover
 from krowlspider.crawl.handover.receiver import arrived_key
 from krowlspider.frontier.entry import Entry
@@ -27,7 +26,7 @@ from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
-from .forwarding import LATE, SPIDER, clients, drive, eventually, lag, quick_clock
+from .forwarding import LATE, QUICK_TIME, SPIDER, clients, drive, eventually, lag
 from .handover import STEPS, content, frontier, pages, process, receiving, sender_of, urls
 from .servers import redis_server
 
@@ -41,13 +40,6 @@ if TYPE_CHECKING:
 
 KEY = hosts_key(SPIDER)
 DEAD = f"{SPIDER}:dead"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    # By default it may deferred writing what it has acknowledged, while an older fsync lasts.
-    with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
-        yield made
 
 
 @pytest.fixture
@@ -194,17 +186,17 @@ def kill(server: Server) -> None:
 
 @pytest.mark.parametrize(("begin", "kind"), [(freeze, "timeout"), (kill, "down")])
 def test_hand_over_goes_on_after_an_outage(
-    server: Server, here: World, there: World, begin: Callable[[Server], None], kind: str
+    own_server: Server, here: World, there: World, begin: Callable[[Server], None], kind: str
 ) -> None:
     here.add(*pages(300))
 
     async def main() -> None:
-        async with clients(server.url, timeout=0.03) as (client,):
+        async with clients(own_server.url, timeout=0.1) as (client,):
             sender = sender_of(here, lambda _: client)
 
             def taken(count: int) -> None:
                 if count == 30:
-                    begin(server)
+                    begin(own_server)
 
             async with receiving(there, client, taken), lag() as late:
                 sending = asyncio.create_task(sender.send_all(to_there))
@@ -212,9 +204,9 @@ def test_hand_over_goes_on_after_an_outage(
                 assert not sending.done()
                 assert here.frontier.queued > 0
                 if begin is freeze:
-                    server.thaw()
+                    own_server.thaw()
                 else:
-                    await asyncio.to_thread(server.start)
+                    await asyncio.to_thread(own_server.start)
                 await sending
         assert late[0] < LATE
 
@@ -272,12 +264,12 @@ def test_hand_over_waits_for_a_full_redis(tmp_path: Path, here: World, there: Wo
 
 
 def test_refused_acknowledgements_hold_up_nothing_else(
-    server: Server, here: World, there: World
+    own_server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(20))
 
     async def main() -> None:
-        async with clients(server.url) as (client,):
+        async with clients(own_server.url) as (client,):
             sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             await eventually(lambda: sender.open == 20)
@@ -381,6 +373,7 @@ def end(*words: str | Path, word: str) -> None:
         assert word in (line.strip() for line in running.stdout)
 
 
+@pytest.mark.slow
 def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
     with opened(tmp_path) as (here, _):
         here.add(*pages(60))
@@ -399,22 +392,22 @@ def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path)
         assert there.frontier.queued == 180
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_killed_receiver_loses_and_doubles_nothing(
-    server: Server, tmp_path: Path, step: str
-) -> None:
+@pytest.mark.slow
+def test_killed_receiver_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
+    """It dies between each two steps."""
     with opened(tmp_path) as (here, _):
-        here.add(*pages(100))
+        here.add(*pages(400))
         here.commit()
     with process("send", server.url, tmp_path) as sender:
-        end("receive", server.url, tmp_path, step, word="here")
+        for step in STEPS:
+            end("receive", server.url, tmp_path, step, word="here")
         with process("receive", server.url, tmp_path):
             assert sender.stdout is not None
             assert "all\n" in sender.stdout
     with opened(tmp_path) as (here, there):
         assert urls(here) == []
-        assert urls(there) == pages(100)
-        assert there.frontier.queued == 300
+        assert urls(there) == pages(400)
+        assert there.frontier.queued == 1200
 
 
 def test_host_lost_with_a_disk_is_sent_again(
@@ -653,7 +646,7 @@ def test_node_in_trouble_holds_up_no_other(
     owners = {f"h{host}.test": "there" if host % 2 else "other" for host in range(100)}
 
     async def main(first: Server, second: Server) -> None:
-        async with clients(first.url, second.url, timeout=0.03) as (one, two):
+        async with clients(first.url, second.url, timeout=0.1) as (one, two):
             sender = sender_of(here, {"there": one, "other": two}.get)
             async with receiving(there, one), receiving(other, two):
                 with second.frozen():
@@ -759,7 +752,9 @@ def test_begun_removal_ends_in_steps_when_cancelled(
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = sender_of(here, lambda _: client, clock=lambda: next(ticks) / 100)
+            sender = sender_of(
+                here, lambda _: client, time=Time(lambda: next(ticks) / 100, asyncio.sleep)
+            )
             sending = asyncio.create_task(sender.send_all(to_there))
             under_way = here.departures.under_way
             while not any(each.is_ending for each in under_way.values()):  # noqa: ASYNC110
@@ -798,9 +793,9 @@ def test_restarted_sender_skips_arrived_chunks_in_steps(
                 "there",
                 here.departures,
                 SPIDER,
-                share=Counting(lambda: 1.0, lambda: next(ticks) / 100),
+                share=Counting(lambda: 1.0, Time(lambda: next(ticks) / 100, asyncio.sleep)),
                 stats=HandoverStats(),
-                clock=quick_clock,
+                time=QUICK_TIME,
             )
             peer.waiting.append("a.test")
             connection = RedisConnection(client)
@@ -859,69 +854,3 @@ def test_exception_of_the_frontier_propagates(server: Server, here: World, there
             assert "the disk is gone" in repr(caught.value.exceptions)
 
     drive(main())
-
-
-def test_work_keeps_to_its_share_of_the_loop() -> None:
-    """Each step takes 1/64 s by its clock, and as much passes between two: of 20 of them, a share
-    of 1/10 takes 3.1 s, less what the clock is ahead, and less the tenth of a second that may be
-    made up for. Of 1/100 s the difference of two times may be less, as they are rounded, and what
-    is not yet a turn is not waited for."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        for share, least in ((0.1, 2.4), (1.0, 0.0)):
-            ticks = iter(range(1000))
-            working = LoopShare(
-                lambda share=share: share, lambda ticks=ticks: loop.time() + next(ticks) / 64
-            )
-            turns = 0
-
-            async def others() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            task = asyncio.create_task(others())
-            begun = loop.time()
-
-            async def work(working: LoopShare = working) -> None:
-                for _ in range(10):
-                    async with working:
-                        pass
-
-            await asyncio.gather(work(), work())
-            assert loop.time() - begun >= least
-            assert turns >= 20
-            task.cancel()
-
-    drive(main())
-
-
-@pytest.mark.parametrize("late", [0.0, 0.005, 0.022])
-def test_work_makes_up_for_rests_that_last_longer(
-    late: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Steps of 2 ms, on a loop that comes round so much later than it was asked to."""
-    now = alone = longest = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now, alone
-        now += seconds + late
-        alone = 0.0
-
-    monkeypatch.setattr(loop_share.asyncio, "sleep", sleep)
-
-    async def main() -> None:
-        nonlocal now, alone, longest
-        working = LoopShare(lambda: 0.25, lambda: now)
-        for _ in range(1000):
-            async with working:
-                now += 0.002
-                alone += 0.002
-                longest = max(longest, alone)
-
-    drive(main())
-    assert 0.23 <= 1000 * 0.002 / now <= 0.26
-    # 10 ms, and a step.
-    assert longest < 0.0125

@@ -9,7 +9,6 @@ import random
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,17 +22,15 @@ from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from tests.cluster.forwarding import LATE
 
 from .memory_keys import MemoryKeys
-from .servers import consul_agent, redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from krowlspider.cluster.signals import SharedKeys
 
     from .servers import Server
 
 HONOURED = 5.0
-_numbers = count()
 
 
 @dataclass
@@ -78,18 +75,10 @@ async def listening(
         task.cancel()
 
 
-@pytest.fixture(scope="module", params=["consul", "redis"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Server]]:
-    make = redis_server if request.param == "redis" else consul_agent
-    with make(tmp_path_factory.mktemp(request.param) / "server") as started:
-        yield request.param, started
-
-
-@pytest.fixture
-def place(server: tuple[str, Server]) -> Place:
-    return Place(*server, f"test{next(_numbers)}")
+@pytest.fixture(params=["consul", "redis"])
+def place(request: pytest.FixtureRequest, cluster: str) -> Place:
+    name = "server" if request.param == "redis" else "consul"
+    return Place(request.param, request.getfixturevalue(name), cluster)
 
 
 async def heard(condition: Callable[[], bool], within: float = HONOURED) -> None:
@@ -264,18 +253,16 @@ def test_budget_key_without_a_number_gives_no_pages(place: Place):
     asyncio.run(main())
 
 
-def test_call_to_redis_can_be_cancelled_at_any_time(server: tuple[str, Server]):
-    kind, redis = server
-    if kind != "redis":
-        pytest.skip("redis-py is what may swallow it")
+def test_call_to_redis_can_be_cancelled_at_any_time(server: Server, cluster: str):
+    """redis-py may swallow a cancellation."""
 
     async def talk(board: RedisBoard) -> None:
         while True:
             await board.exchange("a", {"pages": 1})
 
     async def main() -> None:
-        async with redis_client(redis.url) as client:
-            board = RedisBoard(client, f"test{next(_numbers)}")
+        async with redis_client(server.url) as client:
+            board = RedisBoard(client, cluster)
             for turns in range(300):
                 talking = asyncio.create_task(talk(board))
                 for _ in range(turns % 30):

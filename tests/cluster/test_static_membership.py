@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,17 +15,12 @@ from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.cluster.transport.redis_keys import RedisBoard
 from tests.test_settings import refusal
 
-from .servers import redis_server
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from krowlspider.cluster.ring.record import Counters
 
     from .servers import Server
 
 MEMBERS = [Member("a"), Member("b")]
-_numbers = count()
 
 
 class MemoryBoard(RedisBoard):
@@ -113,6 +107,11 @@ def test_wrong_cluster_setting_is_refused_with_its_reason(name: str, value: str,
     assert reason in said
 
 
+def test_two_static_nodes_with_one_redis_are_refused():
+    one = "redis://127.0.0.1:1/0"
+    assert "members a and b have one Redis" in refusal(KROWL_STATIC_NODES=f"a={one},b={one}")
+
+
 @pytest.mark.parametrize("ring", ["a=redis://:secret@h,b", "a=http://:secret@h"])
 def test_wrong_static_nodes_setting_hides_passwords(ring: str):
     said = refusal(KROWL_STATIC_NODES=ring)
@@ -120,16 +119,10 @@ def test_wrong_static_nodes_setting_hides_passwords(ring: str):
     assert "secret" not in said
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with redis_server(tmp_path_factory.mktemp("redis") / "server") as server:
-        yield server
-
-
-def test_static_nodes_see_each_others_counters(redis: Server):
+def test_static_nodes_see_each_others_counters(server: Server, cluster: str):
     async def main() -> None:
-        async with redis_client(redis.url) as client:
-            board = RedisBoard(client, f"test{next(_numbers)}")
+        async with redis_client(server.url) as client:
+            board = RedisBoard(client, cluster)
             a, b = membership("a", board), membership("b", board)
             assert await a.beat({"start": 1, "pages": 1})
             assert await b.beat({"start": 2, "pages": 2})

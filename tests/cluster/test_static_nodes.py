@@ -67,6 +67,7 @@ def crawl_at(
     )
 
 
+@pytest.mark.slow
 def test_two_static_nodes_fetch_each_url_once_by_its_owner(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
@@ -365,11 +366,3 @@ def test_start_requests_are_fetched_once_by_their_owners(
             crawl.wait()
         assert sorted(entry.url for entry in pages(web.log())) == sorted(urls)
         assert sorted(item["url"] for crawl in crawls for item in crawl.items) == sorted(urls)
-
-
-def test_two_members_with_one_redis_are_refused(tmp_path: Path) -> None:
-    crawl = Crawl(
-        tmp_path / "job",
-        settings={"KROWL_STATIC_NODES": "a=redis://127.0.0.1:1/0,b=redis://127.0.0.1:1/0"},
-    ).run(code=2)
-    assert "members a and b have one Redis" in crawl.log

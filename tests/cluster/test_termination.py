@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector, run_number
+from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ class World:
                 self.inboxes[self.chance.randrange(len(self.nodes))] += 1
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(quick=20, slow=40)
 def test_static_crawl_is_over_in_the_end_and_never_before(seed: int) -> None:
     chance = random.Random(seed)
     world = World(chance.randrange(1, 6), chance.randrange(0, 200), chance)
@@ -448,7 +449,7 @@ class Cluster:
         assert self.is_empty
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(quick=20, slow=40)
 def test_crawl_of_changing_nodes_ends_and_never_too_early(
     seed: int,
 ) -> None:

@@ -23,9 +23,9 @@ from krowlspider.crawl.handover.receiver import REFUSED, arrived_key
 from krowlspider.frontier.hosts.scheduling import HostBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from krowlspider.crawl.handover.loop_share import LoopShare
+    from krowlspider.crawl.handover.loop_share import LoopShare, Time
     from krowlspider.frontier.handover.departure import Departure, Departures
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class PeerHandover:
         *,
         share: LoopShare,
         stats: HandoverStats,
-        clock: Callable[[], float],
+        time: Time,
     ) -> None:
         self.owner = owner
         self.waiting: deque[str] = deque()
@@ -102,12 +102,12 @@ class PeerHandover:
         self._processing = processing_key(self._key, owner)
         self._share = share
         self._stats = stats
-        self._clock = clock
+        self._time = time
         # Keys of acknowledgements that are not needed any more.
         self._old_keys: list[str] = []
         self._retry_busy_at = -inf
         # When something was acknowledged last, or nothing was open.
-        self._heard_at = clock()
+        self._heard_at = time.clock()
 
     @property
     def is_active(self) -> bool:
@@ -115,7 +115,7 @@ class PeerHandover:
 
     @property
     def is_stuck(self) -> bool:
-        return self._clock() - self._heard_at > _STUCK
+        return self._time.clock() - self._heard_at > _STUCK
 
     async def run_round(self, connection: RedisConnection) -> None:
         """Send all that there is room for, then wait until it has arrived, or is lost.
@@ -124,8 +124,8 @@ class PeerHandover:
         """
         for host in self.open.values():
             host.sent = host.arrived
-        if self.busy and self._clock() >= self._retry_busy_at:
-            self._retry_busy_at = self._clock() + _BUSY
+        if self.busy and self._time.clock() >= self._retry_busy_at:
+            self._retry_busy_at = self._time.clock() + _BUSY
             self.waiting.extendleft(reversed(self.busy))
             self.busy.clear()
         in_list, _ = await self._lengths(connection)
@@ -250,17 +250,17 @@ class PeerHandover:
 
     async def _wait(self, connection: RedisConnection) -> None:
         """Return when all chunks of this round have arrived, or the others seem to be lost."""
-        news_at = self._clock()
+        news_at = self._time.clock()
         while missing := sum(host.sent - host.arrived for host in self.open.values()):
-            await asyncio.sleep(_POLL)
+            await self._time.sleep(_POLL)
             # The lists first: a chunk that is in neither has been acknowledged by now, if ever.
             in_lists = sum(await self._lengths(connection))
             if await self._read_acknowledgements(connection):
-                news_at = self._heard_at = self._clock()
-            elif self._clock() - news_at > (_LATE if in_lists else _LOST):
+                news_at = self._heard_at = self._time.clock()
+            elif self._time.clock() - news_at > (_LATE if in_lists else _LOST):
                 self._stats.again += missing
                 return
-        self._heard_at = self._clock()
+        self._heard_at = self._time.clock()
 
     async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
         """Return whether there is any news."""

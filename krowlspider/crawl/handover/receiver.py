@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -73,7 +72,7 @@ class HandoverReceiver:
         self._spider = spider
         self._make_durable = make_durable
         self._may_take = may_take
-        self._share = LoopShare(share, time.monotonic)
+        self._share = LoopShare(share)
         self._on_arrival = on_arrival
         self.stats = ReceiverStats()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.transport.redis_connection import Backoff, RedisConnection, RedisTrouble
-from krowlspider.crawl.handover.loop_share import SHARE, LoopShare
+from krowlspider.crawl.handover.loop_share import REAL_TIME, SHARE, LoopShare, Time
 from krowlspider.crawl.handover.peer import HandoverStats, PeerHandover
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ class HandoverSender:
         spider: str,
         *,
         share: Callable[[], float] = lambda: SHARE,
-        clock: Callable[[], float] = time.monotonic,
+        time: Time = REAL_TIME,
     ) -> None:
         self._departures = departures
         self._client_for = client_for
         self._spider = spider
-        self._clock = clock
-        self._share = LoopShare(share, clock)
+        self._time = time
+        self._share = LoopShare(share, time)
         self._peers: dict[str, PeerHandover] = {}
         self.stats = HandoverStats()
 
@@ -70,8 +69,8 @@ class HandoverSender:
                     workers.append(tasks.create_task(self._serve(peer)))
 
                 while await self._scan(owner_of, begin):
-                    while any(peer.is_active for peer in self._peers.values()):  # noqa: ASYNC110
-                        await asyncio.sleep(_POLL)
+                    while any(peer.is_active for peer in self._peers.values()):
+                        await self._time.sleep(_POLL)
                 for worker in workers:
                     worker.cancel()
         finally:
@@ -97,7 +96,7 @@ class HandoverSender:
                         self._spider,
                         share=self._share,
                         stats=self.stats,
-                        clock=self._clock,
+                        time=self._time,
                     )
                     begin(self._peers[owner])
                 await self._enqueue(name, self._peers[owner])
@@ -107,7 +106,7 @@ class HandoverSender:
             if peer.is_stuck:
                 # The next scan finds this host.
                 return
-            await asyncio.sleep(_POLL)
+            await self._time.sleep(_POLL)
         peer.waiting.append(name)
 
     async def _serve(self, peer: PeerHandover) -> None:
@@ -128,7 +127,7 @@ class HandoverSender:
                         backoff.succeed()
                 except RedisTrouble as error:
                     wait = backoff.fail(error)
-                await asyncio.sleep(wait)
+                await self._time.sleep(wait)
         finally:
             if connection is not None:
                 await connection.close()
