@@ -76,6 +76,8 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.consul = stack.enter_context(consul_agent(self.folder / "consul"))
+            # As if the cluster were old: leases begin at once.
+            self.put("founded", "1")
             self._log = stack.enter_context(self.web._log.open(encoding="utf-8"))
             self._file = write_seeds(self.folder / "seeds.txt", self._seeds)
             self._stack = stack.pop_all()
@@ -117,6 +119,14 @@ class Cluster:
         if self._network is not None:
             self._network.processes[crawl.process.pid] = node
         return crawl
+
+    def start_together(self, *nodes: str) -> dict[str, Crawl]:
+        """Start nodes that fetch nothing before all of them have a lease."""
+        self.put("signal", "PAUSED")
+        crawls = {node: self.start(node) for node in nodes}
+        self.until(lambda: all("is valid" in crawl.log for crawl in crawls.values()))
+        self.put("signal", "RUNNING")
+        return crawls
 
     def place(self, node: str) -> dict[str, object]:
         """The settings that make a process this node."""

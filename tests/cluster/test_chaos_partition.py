@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 DELAY = 1.5
-PARTED = 60.0
+PARTED = 42.0
 
 
 def test_only_the_part_with_consul_fetches_and_nothing_is_lost(
@@ -77,8 +77,7 @@ def test_cut_off_node_hangs_up_before_others_take_over(
         Network() as network,
         Cluster(tmp_path, web, [web.url(host, "/slow")], network=network) as cluster,
     ):
-        cluster.start("a")
-        crawl = cluster.start("b")
+        crawl = cluster.start_together("a", "b")["b"]
         crawl.wait_until(lambda: bool(web.log()) and "| 1 in flight" in crawl.log)
         # robots.txt is over.
         time.sleep(1)

@@ -118,23 +118,6 @@ def test_judges_see_messages_left_in_an_inbox(over: Cluster) -> None:
             client.delete("broad:requests:processing:b")
 
 
-def test_joining_node_takes_its_part_leaving_node_gives_all(
-    tmp_path: Path,
-) -> None:
-    graph = Graph(hosts=60, pages=15, seed=5, features=QUICK)
-    with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=1) as cluster:
-        cluster.start("a")
-        cluster.go_on("a", by=100)
-        cluster.start("b")
-        cluster.go_on("b", by=50)
-        cluster.leave("a")
-        assert cluster.pending_nodes == ["b"]
-        before = len(cluster.entries("a"))
-        cluster.wait_all()
-        assert len(cluster.entries("a")) == before
-        assert cluster.faults(delay=1) == []
-
-
 # Seconds that a host asks for: more than a hand-over takes, and much more than the crawl would wait
 # by itself.
 CRAWL_DELAY = 6.0
@@ -167,15 +150,7 @@ def test_new_owner_keeps_crawl_delay_and_retry_after(
         urls = [web.url(host, path) for host in slow for path in ("/1", "/2")]
         urls += [web.url(host, path) for host in busy for path in ("/busy", "/1")]
         with Cluster(tmp_path, web, urls, KROWL_DELAY_MIN=0.1) as cluster:
-            # As if it were old: leases begin at once. And nothing is fetched until both have
-            # theirs.
-            cluster.put("founded", "1")
-            cluster.put("signal", "PAUSED")
-            first = cluster.start("a")
-            cluster.until(lambda: "is valid" in first.log)
-            second = cluster.start("b")
-            cluster.until(lambda: "is valid" in second.log)
-            cluster.put("signal", "RUNNING")
+            cluster.start_together("a", "b")
             cluster.until(lambda: {bare(entry.host) for entry in web.log()} == {*slow, *busy})
             cluster.until(lambda: sum(entry.status == 503 for entry in web.log()) == len(busy))
             cluster.leave("a")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from typing import TYPE_CHECKING
@@ -32,7 +33,8 @@ from tests.crawling import ROOT
 from .servers import consul_agent, free_port, relay
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
     from krowlspider.cluster.ring.claims import Claims
@@ -482,26 +484,6 @@ def test_token_is_sent_with_every_call(tmp_path: Path, cluster: str):
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-@pytest.mark.slow
-def test_restarted_agent_changes_nothing(tmp_path: Path, cluster: str):
-    async def main() -> None:
-        with consul_agent(tmp_path / "agent") as server:
-            found(server, cluster)
-            async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
-                await until(lambda: len(a.members) == 2, 2)
-                before = sessions(server, cluster)
-                server.kill()
-                server.start()
-                assert good(a)
-                assert good(b)
-                lease = a.good_until
-                await until(lambda: a.good_until > lease, TTL)
-                assert sessions(server, cluster) == before
-                assert a.members.keys() == b.members.keys() == {"a", "b"}
-
-    asyncio.run(main())
-
-
 @contextmanager
 def lag() -> Iterator[list[float]]:
     """The longest time in seconds that the loop was late."""
@@ -518,138 +500,163 @@ def lag() -> Iterator[list[float]]:
     task.cancel()
 
 
-@pytest.mark.slow
-def test_frozen_agent_ends_leases_but_no_membership(tmp_path: Path, cluster: str):
-    async def main() -> None:
-        with consul_agent(tmp_path / "agent") as server:
-            found(server, cluster)
-            async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
-                await until(lambda: len(a.members) == 2, 2)
-                with lag() as longest, server.frozen():
-                    frozen = time.monotonic()
-                    await until(lambda: not good(a) and not good(b), LEASE + 1)
-                    while time.monotonic() < frozen + 1.2 * TTL:
-                        assert a.members.keys() == b.members.keys() == {"a", "b"}
-                        await asyncio.sleep(0.05)
-                    # Beats and stores wait, or do nothing.
-                    await a.beat({"pages": 1})
-                    with pytest.raises(UnansweredError):
-                        await Agent(server.url, timeout=0.2).get("any")
-                await until(lambda: good(a) and good(b), 10)
-                assert a.members.keys() == b.members.keys() == {"a", "b"}
-                assert longest[0] < LATE
-
-    asyncio.run(main())
-
-
-@pytest.mark.slow
-def test_register_without_its_data_gives_no_lease_for_a_ttl(tmp_path: Path, cluster: str):
-    async def main() -> None:
-        with consul_agent(tmp_path / "agent") as server:
-            found(server, cluster)
-            async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
-                await until(lambda: len(a.members) == 2, 2)
-                await a.publish((RING_AB,))
-                # One that died with work on its disk is remembered by the others.
-                call(server, "PUT", f"/v1/kv/krowlspider/{cluster}/crew/z", b"{}")
-                await a.beat({})
-                server.kill()
-                server.wipe()
-                server.start()
-                back = time.monotonic()
-                await until(lambda: not good(a) and not good(b), LEASE)
-                while time.monotonic() < back + TTL:
-                    assert a.members.keys() == b.members.keys() == {"a", "b"}
-                    assert not good(a)
-                    assert not good(b)
-                    await asyncio.sleep(0.05)
-                await until(lambda: good(a) and good(b), TTL)
-                assert sessions(server, cluster).keys() == {"a", "b"}
-                assert b.members["a"].claims == (RING_AB,)
-                assert pending_nodes_in(server, cluster) == {"a", "b", "z"}
-                # Who comes once that has been noted, within a second, need not wait.
-                await until(lambda: is_founded(server, cluster), 3)
-                async with joined(server, cluster, Member("c")) as c:
-                    assert good(c)
-
-    asyncio.run(main())
-
-
-@pytest.mark.slow
-def test_cut_off_node_stops_before_others_see_it_gone(consul: Server, cluster: str, tmp_path: Path):
-    async def main() -> None:
-        with relay(consul, tmp_path / "wire") as wire:
-            async with joined(consul, cluster, A) as a, joined(wire, cluster, B) as b:
-                await until(lambda: len(a.members) == 2, 2)
-                with wire.frozen():
-                    await until(lambda: "b" not in a.members, 4 * TTL)
-                    gone = time.monotonic()
-                    assert b.good_until < gone - TTL
-                    assert good(a)
-                    assert b.members.keys() == {"a", "b"}
-                await until(lambda: good(b) and "b" in a.members, 15)
-
-    found(consul, cluster)
-    asyncio.run(main())
-
-
 @contextmanager
 def child(server: Server, cluster: str, node: str) -> Iterator[subprocess.Popen[str]]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.cluster.test_consul_membership",
-        server.url,
-        cluster,
-        node,
-    ]
+    """A node in a process of its own, which has a lease."""
+    module = "tests.cluster.test_consul_membership"
+    command = [sys.executable, "-m", module, server.url, cluster, node]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
     try:
+        assert process.stdout.readline().startswith("good until")
         yield process
     finally:
         process.kill()
         process.wait()
-        assert process.stdout
         process.stdout.close()
 
 
-@pytest.mark.slow
-def test_killed_node_is_gone_after_its_lease(consul: Server, cluster: str):
-    both = {"a": "passing", "b": "critical"}
-
-    async def main() -> None:
-        async with joined(consul, cluster, A) as a:
-            with child(consul, cluster, "b") as process:
-                assert process.stdout
-                assert process.stdout.readline().startswith("good until")
-                await until(lambda: "b" in a.members, 2)
-                process.kill()
-                killed = time.monotonic()
-                lease = [float(line.split()[-1]) for line in process.stdout] or [killed]
-            # It was passing for a TTL from its last renewal on; the service of one that lives is
-            # renewed.
-            assert await until(lambda: health(consul, cluster) == both, TTL + 1) > TTL / 2
-            await until(lambda: "b" not in a.members, 2 * TTL + 4)
-            assert health(consul, cluster) == both
-            assert max(lease) < time.monotonic() - TTL
-
-    found(consul, cluster)
-    asyncio.run(main())
-
-
-@pytest.mark.slow
-def test_restarted_node_waits_for_its_own_old_lease(consul: Server, cluster: str):
-    async def main() -> None:
-        with child(consul, cluster, "a") as process:
-            assert process.stdout
-            assert process.stdout.readline().startswith("good until")
-        killed = time.monotonic()
-        async with joined(consul, cluster, A) as a:
+async def restarted_agent_changes_nothing(cluster: str, _: Server, folder: Path) -> None:
+    with consul_agent(folder / "agent") as server:
+        found(server, cluster)
+        async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
+            await until(lambda: len(a.members) == 2, 2)
+            before = sessions(server, cluster)
+            server.kill()
+            server.start()
             assert good(a)
-            assert killed + LEASE < time.monotonic() < killed + 2 * TTL + 5
+            assert good(b)
+            lease = a.good_until
+            await until(lambda: a.good_until > lease, TTL)
+            assert sessions(server, cluster) == before
+            assert a.members.keys() == b.members.keys() == {"a", "b"}
 
-    found(consul, cluster)
-    asyncio.run(main())
+
+async def frozen_agent_ends_leases_but_no_membership(cluster: str, _: Server, folder: Path) -> None:
+    """It is frozen for longer than a TTL."""
+    with consul_agent(folder / "agent") as server:
+        found(server, cluster)
+        async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
+            await until(lambda: len(a.members) == 2, 2)
+            with lag() as longest, server.frozen():
+                frozen = time.monotonic()
+                await until(lambda: not good(a) and not good(b), LEASE + 1)
+                while time.monotonic() < frozen + 1.2 * TTL:
+                    assert a.members.keys() == b.members.keys() == {"a", "b"}
+                    await asyncio.sleep(0.05)
+                # Heartbeats do nothing, and calls end.
+                assert not await a.beat({"pages": 1})
+                with pytest.raises(UnansweredError):
+                    await Agent(server.url, timeout=0.2).get("any")
+            await until(lambda: good(a) and good(b), 10)
+            assert a.members.keys() == b.members.keys() == {"a", "b"}
+            assert longest[0] < LATE
+
+
+async def register_without_its_data_gives_no_lease_for_a_ttl(
+    cluster: str, _: Server, folder: Path
+) -> None:
+    """Nor a smaller ring, and the nodes that are away are still pending."""
+    with consul_agent(folder / "agent") as server:
+        found(server, cluster)
+        async with joined(server, cluster, A) as a, joined(server, cluster, B) as b:
+            await until(lambda: len(a.members) == 2, 2)
+            await a.publish((RING_AB,))
+            call(server, "PUT", f"/v1/kv/krowlspider/{cluster}/crew/z", b"{}")
+            await a.beat({})
+            server.kill()
+            server.wipe()
+            server.start()
+            back = time.monotonic()
+            await until(lambda: not good(a) and not good(b), LEASE)
+            while time.monotonic() < back + TTL:
+                assert a.members.keys() == b.members.keys() == {"a", "b"}
+                assert not good(a)
+                assert not good(b)
+                await asyncio.sleep(0.05)
+            await until(lambda: good(a) and good(b), TTL)
+            assert sessions(server, cluster).keys() == {"a", "b"}
+            assert b.members["a"].claims == (RING_AB,)
+            assert pending_nodes_in(server, cluster) == {"a", "b", "z"}
+            # A node that joins once that has been noted, within a second, need not wait.
+            await until(lambda: is_founded(server, cluster), 3)
+            async with joined(server, cluster, Member("c")) as c:
+                assert good(c)
+
+
+async def cut_off_node_stops_before_others_see_it_gone(
+    cluster: str, consul: Server, folder: Path
+) -> None:
+    with relay(consul, folder / "wire") as wire:
+        async with joined(consul, cluster, A) as a, joined(wire, cluster, B) as b:
+            await until(lambda: len(a.members) == 2, 2)
+            with wire.frozen():
+                await until(lambda: "b" not in a.members, 4 * TTL)
+                gone = time.monotonic()
+                assert b.good_until < gone - TTL
+                assert good(a)
+                assert b.members.keys() == {"a", "b"}
+            await until(lambda: good(b) and "b" in a.members, 15)
+
+
+async def killed_node_is_gone_after_its_lease(cluster: str, consul: Server, _: Path) -> None:
+    """Within three TTLs; its service is critical after one."""
+    both = {"a": "passing", "b": "critical"}
+    async with joined(consul, cluster, A) as a:
+        with child(consul, cluster, "b") as process:
+            await until(lambda: "b" in a.members, 2)
+            process.kill()
+            killed = time.monotonic()
+            assert process.stdout
+            lease = [float(line.split()[-1]) for line in process.stdout] or [killed]
+        # It was passing for a TTL from its last renewal on. The service of a live node is renewed.
+        assert await until(lambda: health(consul, cluster) == both, TTL + 1) > TTL / 2
+        await until(lambda: "b" not in a.members, 2 * TTL + 4)
+        assert health(consul, cluster) == both
+        assert max(lease) < time.monotonic() - TTL
+
+
+async def restarted_node_waits_for_its_own_old_lease(cluster: str, consul: Server, _: Path) -> None:
+    with child(consul, cluster, "a"):
+        pass
+    killed = time.monotonic()
+    async with joined(consul, cluster, A) as a:
+        assert good(a)
+        assert killed + LEASE < time.monotonic() < killed + 2 * TTL + 5
+
+
+# Each waits for leases to end, so they run at the same time.
+SCENARIOS = (
+    cut_off_node_stops_before_others_see_it_gone,
+    killed_node_is_gone_after_its_lease,
+    restarted_node_waits_for_its_own_old_lease,
+    register_without_its_data_gives_no_lease_for_a_ttl,
+    frozen_agent_ends_leases_but_no_membership,
+    restarted_agent_changes_nothing,
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    consul: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[object, Future[None]]]:
+    """The scenarios, each in a thread with an event loop of its own."""
+
+    def run(scenario: Callable[[str, Server, Path], Coroutine[None, None, None]]) -> None:
+        name = scenario.__name__.replace("_", "-")[:30]
+        found(consul, name)
+        asyncio.run(scenario(name, consul, tmp_path_factory.mktemp(name)))
+
+    with ThreadPoolExecutor(len(SCENARIOS)) as threads:
+        yield {scenario: threads.submit(run, scenario) for scenario in SCENARIOS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_leases_end_before_others_take_over(
+    scenario: object, outcomes: dict[object, Future[None]]
+) -> None:
+    outcomes[scenario].result()
 
 
 async def _be_node(url: str, cluster: str, node: str) -> None:
