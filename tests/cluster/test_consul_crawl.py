@@ -40,8 +40,7 @@ def over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A crawl of two nodes that is over."""
     folder = tmp_path_factory.mktemp("cluster")
     with MockWeb(graph=GRAPH) as web, Cluster(folder, web, KROWL_DELAY_MIN=DELAY) as cluster:
-        cluster.start("a")
-        cluster.start("b")
+        cluster.start_together("a", "b")
         cluster.wait_all()
         yield cluster
 
