@@ -97,7 +97,6 @@ class OwnershipController:
 
     @property
     def has_lease(self) -> bool:
-        """Return whether the lease is valid at this moment."""
         return self._clock() < self._membership.good_until
 
     @property

@@ -132,7 +132,6 @@ class ClusterTraffic:
             raise
 
     def ring_changed(self) -> None:
-        """React to a change of domain owners, or of the domains that may be fetched."""
         self._job.robots.ring_changed()
         self.wake()
 

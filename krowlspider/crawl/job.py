@@ -123,11 +123,11 @@ class Job:
         settings = self._settings
         _prepare_archive(settings["KROWL_WARC_DIR"])
         self.folder = JobFolder.of(settings["JOBDIR"])
-        node = self.node
+        cluster = None if self.node is None else self.node.cluster
         head = self.folder.take(
-            seed=None if node is None else node.prepare(),
-            ring="" if node is None else node.place,
-            may_begin=node is None or node.may_begin,
+            seed=None if cluster is None else cluster.prepare(),
+            ring="" if cluster is None else cluster.place,
+            may_begin=cluster is None or cluster.may_begin,
         )
         try:
             self._open_parts(head, new=head.new or self.folder.untouched)

@@ -78,7 +78,6 @@ class Lease:
 
     @property
     def due(self) -> bool:
-        """Return whether it is time to renew."""
         return monotonic() >= self._renewed + self._ttl / _RENEWALS
 
     @property
@@ -91,7 +90,6 @@ class Lease:
         return step("check-session", self.key, Session=self.session)
 
     def is_in(self, entries: Iterable[RegisterEntry]) -> bool:
-        """Return whether the key is ours, by a reading."""
         return any(e.key == self.key and e.session == self.session for e in entries)
 
     def lose(self) -> bool:

@@ -154,7 +154,6 @@ class ConsulMembership:
                 await self._service.remove()
 
     async def _keep(self) -> None:
-        """Renew the lease, or take it again."""
         while True:
             try:
                 await self._tick()
@@ -251,7 +250,6 @@ class ConsulMembership:
         self._on_change()
 
     def _report(self, error: Exception | None) -> None:
-        """Log a failure once, and its end."""
         trouble = None if error is None else str(error)
         if trouble is None and self._trouble is not None:
             logger.info("Consul answers again")

@@ -54,7 +54,6 @@ class PendingNodes:
         self.join_steps: list[Step] = [step("set", self.prefix + own.id, info)]
 
     def update(self, entries: Iterable[RegisterEntry]) -> None:
-        """Take the keys of all pending nodes, as they were read."""
         self.known = {entry.node: entry.value for entry in entries}
 
     async def restore(self) -> None:

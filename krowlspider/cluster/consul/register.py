@@ -39,7 +39,6 @@ class Register:
 
     @property
     def gone(self) -> list[str]:
-        """Return the pending nodes that are not live."""
         return sorted(self.pending_nodes.keys() - self.members.keys() - self.unreadable.keys())
 
     def state(self, node: str) -> str:

@@ -87,7 +87,6 @@ class View:
         return tuple(name for name in others if all(map(self._is_in, claims.get(name, ()))))
 
     def owner(self, domain: str) -> str:
-        """Return the id of the node to which a URL of the domain goes."""
         return self._owner(domain)
 
     def may_fetch(self, domain: str) -> bool:

@@ -23,7 +23,6 @@ class RegisterEntry:
 
     @property
     def node(self) -> str:
-        """The node id with which the key ends."""
         return self.key.rpartition("/")[2]
 
 

@@ -74,7 +74,6 @@ class Ring:
 
     @cached_property
     def checksum(self) -> str:
-        """32 hex digits, equal for equal rings."""
         lines = [f"ring 1 {POINTS}", *(f"{name} {weight}" for name, weight in self.weights)]
         return xxh3_128_hexdigest("\n".join(lines).encode())
 
@@ -84,7 +83,6 @@ class Ring:
         return int(self.checksum[:13], 16)
 
     def owner(self, domain: str) -> str:
-        """Return the id of the node that owns a domain."""
         points, owners = self._points
         place = bisect_left(points, xxh3_64_intdigest(domain.encode()))
         return self.weights[owners[place] if place < len(points) else owners[0]][0]

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from krowlspider.cluster.transport.meta import (
-    COUNTS,
     MAX_COUNT,
     MAX_DEPTH,
     MAX_NESTING,
@@ -21,7 +20,6 @@ from krowlspider.cluster.transport.meta import (
     carried,
     carried_between_nodes,
     check_chain,
-    check_count,
     check_hop,
     check_url,
     is_plain,
@@ -79,7 +77,7 @@ class _Request(Struct, omit_defaults=True, forbid_unknown_fields=True):
     cb_kwargs: dict[str, Any] = {}
 
 
-class _LinkMeta(Struct, forbid_unknown_fields=True, frozen=True):
+class _LinkMeta(Struct, omit_defaults=True, forbid_unknown_fields=True, frozen=True):
     """The meta of a page as it goes between nodes, but for a chain of redirects."""
 
     depth: _Depth = 0
@@ -121,28 +119,20 @@ _decode_start = msgspec.json.Decoder(_Start).decode
 
 def encode(message: Message) -> bytes:
     """:raises ValueError: it is longer than `MAX_MESSAGE`, or its meta is no plain JSON"""
-    meta: dict[str, Any] = dict(message.meta)
-    if not is_plain(meta) or not is_plain(message.rest):
+    if not is_plain(message.meta) or not is_plain(message.rest):
         raise ValueError("its meta is no plain JSON")
-    if message.depth:
-        meta["depth"] = min(message.depth, MAX_DEPTH)
-    if message.redirects:
-        meta["redirect_times"] = min(message.redirects, MAX_COUNT)
+    known = _LinkMeta(
+        min(message.depth, MAX_DEPTH),
+        min(message.redirects, MAX_COUNT),
+        min(message.hops, MAX_COUNT),
+        message.bare,
+        message.via,
+        message.hop if message.via else "",
+    )
+    meta = {**message.meta, **msgspec.to_builtins(known)}
     if message.chain:
         meta["redirect_urls"] = message.chain
-    if message.hops:
-        meta["krowl_hops"] = min(message.hops, MAX_COUNT)
-    if message.bare:
-        meta["krowl_bare"] = True
-    if message.via:
-        meta["krowl_via"] = message.via
-        meta["krowl_hop"] = message.hop
-    data: dict[str, Any] = {"url": message.url}
-    if message.priority:
-        data["priority"] = message.priority
-    if meta:
-        data["meta"] = meta
-    return _bounded(_encode({**data, **message.rest}))
+    return _bounded(_encode(_Request(message.url, message.priority, meta, **message.rest)))
 
 
 def decode(data: bytes) -> Message:
@@ -159,7 +149,7 @@ def decode_any(data: bytes) -> Message:
     request = _decode(_decode_request, data)
     values = {name: getattr(request, name) for name in _REST}
     rest = {name: value for name, value in values.items() if value != getattr(_PLAIN, name)}
-    return _message(check_url(request.url), request.priority, request.meta, rest)
+    return _message(request.url, request.priority, request.meta, rest)
 
 
 def decode_start(data: bytes) -> Message:
@@ -227,19 +217,20 @@ def _decode_page(data: bytes) -> Message | None:
         link = _decode_link(data)
     except (ValueError, RecursionError):
         return None
-    meta = link.meta
-    via, hop = meta.krowl_via, meta.krowl_hop
-    if hop and not via:
-        return None
+    return _message_of(link.url, link.priority, link.meta)
+
+
+def _message_of(url: str, priority: int, meta: _LinkMeta) -> Message:
+    via = check_url(meta.krowl_via) if meta.krowl_via else ""
     return Message(
-        check_url(link.url),
+        check_url(url),
         meta.depth,
-        link.priority,
+        priority,
         meta.krowl_hops,
         meta.redirect_times,
         meta.krowl_bare,
-        via=check_url(via) if via else "",
-        hop=check_hop(hop),
+        via=via,
+        hop=check_hop(meta.krowl_hop) if via else "",
     )
 
 
@@ -269,18 +260,13 @@ def _seed(data: bytes) -> tuple[str, bool]:
 
 
 def _message(url: str, priority: int, meta: dict[str, Any], rest: dict[str, Any]) -> Message:
-    message = Message(url, priority=priority, rest=rest)
-    if meta:
-        message.depth, message.redirects, message.hops = (
-            check_count(meta.pop(name, 0), name, most) for name, most in COUNTS.items()
-        )
-        message.bare = meta.pop("krowl_bare", False) is True
-        if chain := meta.pop("redirect_urls", ()):
-            message.chain = check_chain(chain)
-        if via := meta.pop("krowl_via", ""):
-            message.via = check_url(via)
-            message.hop = check_hop(meta.pop("krowl_hop", ""))
-        message.meta = carried(meta)
-    if not is_plain(meta) or (rest and not is_plain(rest)):
+    known = {name: meta.pop(name) for name in _LinkMeta.__struct_fields__ if name in meta}
+    try:
+        message = _message_of(url, priority, msgspec.convert(known, _LinkMeta))
+    except msgspec.ValidationError as error:
+        raise BadMessage(str(error)[:200]) from error
+    message.chain = check_chain(meta.pop("redirect_urls", []))
+    message.meta, message.rest = carried(meta), rest
+    if not is_plain(meta) or not is_plain(rest):
         raise BadMessage(f"nested deeper than {MAX_NESTING} levels")
     return message

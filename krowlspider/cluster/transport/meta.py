@@ -14,8 +14,8 @@ MAX_NESTING = 8
 MAX_DEPTH = 0xFFFF
 MAX_COUNT = 0xFF
 
-# Fields of Message that have these names in meta, with their bounds.
-COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_COUNT}
+# Counts in meta, with their bounds.
+_COUNTS = {"depth": MAX_DEPTH, "redirect_times": MAX_COUNT, "krowl_hops": MAX_COUNT}
 # Counts of whole requests, which stay in meta.
 _TRIES = ("retry_times", "distress_times")
 # Names that are used only between nodes.
@@ -54,8 +54,8 @@ def carried(meta: dict[str, Any]) -> dict[str, Any]:
 
     :raises BadMessage: a value is out of its bounds
     """
-    for name in (*COUNTS, *_TRIES):
-        check_count(meta.get(name, 0), name, COUNTS.get(name, MAX_COUNT))
+    for name in (*_COUNTS, *_TRIES):
+        check_count(meta.get(name, 0), name, _COUNTS.get(name, MAX_COUNT))
     check_chain(meta.get("redirect_urls", []))
     match meta.get("krowl_sitemap", [1, ""]):
         case [int(level), str()] if 1 <= level <= MAX_COUNT:

@@ -14,11 +14,15 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from krowlspider.cluster.membership import ClusterError
+
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Sequence
 
     from redis.asyncio.connection import AbstractConnection
+
+    from krowlspider.cluster.ring.record import Record
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +100,31 @@ def redis_client(url: str, *, timeout: float = TIMEOUT) -> Redis:
     )
 
 
+class RedisClients:
+    """One client for each URL of a Redis."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, Redis] = {}
+
+    def open(self, url: str) -> Redis:
+        """:raises ClusterError: ``url`` is not the URL of a Redis"""
+        if url not in self._clients:
+            try:
+                self._clients[url] = redis_client(url)
+            except ValueError as error:
+                raise ClusterError(f"{shown(url)}: {error}") from error
+        return self._clients[url]
+
+    def of_member(self, record: Record | None) -> Redis | None:
+        """Return the client of a node, None if it takes no messages."""
+        # A node that leaves may not read messages that arrive now.
+        return None if record is None or record.leaving else self.open(record.member.redis)
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+
 class RedisConnection:
     """One connection to the server of ``client``, for one task at a time.
 
@@ -145,7 +174,6 @@ class RedisConnection:
             return error
 
     async def close(self) -> None:
-        """Close the connection; the next call opens it again."""
         if (writer := self._connection._writer) is not None:
             # Do not wait for the goodbye of TLS, nor send to a server that takes nothing.
             writer.transport.abort()

@@ -81,7 +81,6 @@ class RedisBoard:
 
 
 def _counters(found: Mapping[bytes, bytes]) -> Mapping[str, Counters]:
-    """Return the counters that can be read, by node."""
     counters: dict[str, Counters] = {}
     for name, text in found.items():
         with suppress(BadRecordError, UnicodeDecodeError):

@@ -50,7 +50,6 @@ class HandoverSender:
 
     @property
     def open(self) -> int:
-        """Return the number of hosts under way."""
         return sum(len(peer.open) for peer in self._peers.values())
 
     async def send_all(self, owner_of: Callable[[str], str | None]) -> None:

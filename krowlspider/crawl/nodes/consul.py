@@ -18,9 +18,9 @@ from krowlspider.cluster.controller import OwnershipController
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.signals import Signal, Signals
-from krowlspider.crawl.nodes.handover import NodeHandover
+from krowlspider.cluster.transport.redis_connection import RedisClients
+from krowlspider.crawl.nodes.handover import CrawlPort, NodeHandover
 from krowlspider.crawl.nodes.heartbeats import BEAT, Heartbeats
-from krowlspider.crawl.nodes.redis_clients import RedisClients
 from krowlspider.crawl.provenance import own_address
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from krowlspider.cluster.ring.claims import View
     from krowlspider.cluster.ring.record import Record
     from krowlspider.cluster.tasks import Tasks
-    from krowlspider.crawl.nodes.crawl_port import CrawlPort
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +96,6 @@ class ConsulCluster:
 
     @property
     def leaving(self) -> bool:
-        """Return whether this node hands everything over."""
         return self._controller.leaving
 
     async def _is_stopping(self) -> bool:
@@ -114,7 +112,6 @@ class ConsulCluster:
     def attach(
         self, crawl: CrawlPort, spider: str, is_inbox_empty: Callable[[], Awaitable[bool]]
     ) -> NodeHandover:
-        """Return the hand-over between this crawl and other nodes."""
         self._crawl = crawl
         self._is_inbox_empty = is_inbox_empty
         own, controller = self.own_client, self._controller
@@ -220,6 +217,5 @@ class ConsulCluster:
         await self.membership.leave()
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._clients.close()
         self._agent.close()

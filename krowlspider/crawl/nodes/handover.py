@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.crawl.handover.loop_share import SHARE
 from krowlspider.crawl.handover.receiver import HandoverReceiver
@@ -13,15 +13,58 @@ from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from redis.asyncio import Redis
 
     from krowlspider.cluster.controller import OwnershipController
     from krowlspider.cluster.ring.claims import View
-    from krowlspider.crawl.nodes.crawl_port import CrawlPort
+    from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.transport.message import Message
+    from krowlspider.frontier.handover.arrival import Arrivals
+    from krowlspider.frontier.handover.departure import Departures
+    from krowlspider.frontier.outbox import Outbox
 
 logger = logging.getLogger(__name__)
+
+
+class CrawlPort(Protocol):
+    """The members of `krowlspider.crawl.cluster_traffic.ClusterTraffic`, documented there.
+
+    It cannot be imported here, because it needs the job, and the job has the node.
+    """
+
+    departures: Departures
+    arrivals: Arrivals
+    outbox: Outbox
+    turn: int
+    rests: Callable[[], bool]
+    wake: Callable[[], None]
+    fail: Callable[[Exception], None]
+    commit: Callable[[], Awaitable[None]]
+    hang_up: Callable[[], None]
+
+    @property
+    def left(self) -> int: ...
+
+    @property
+    def stays(self) -> int: ...
+
+    def is_full(self) -> bool: ...
+
+    def lacks_room(self) -> bool: ...
+
+    async def take_in(self, messages: list[Message]) -> None: ...
+
+    def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None: ...
+
+    async def make_durable(self) -> None: ...
+
+    def ring_changed(self) -> None: ...
+
+    def activity(self) -> int: ...
+
+    def figures(self) -> Counters: ...
 
 
 class NodeHandover:
@@ -90,7 +133,6 @@ class NodeHandover:
 
 
 def may_take(view: View | None, host: str) -> bool:
-    """Return whether to take a host that another node hands over."""
     try:
         return view is not None and view.may_take(domain_of(host))
     except ValueError:

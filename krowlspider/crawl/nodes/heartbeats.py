@@ -6,14 +6,16 @@ import asyncio
 import logging
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
-    from krowlspider.cluster.ring.record import Counters, Record
+    from krowlspider.cluster.consul.membership import ConsulMembership
+    from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.static_membership import StaticMembership
 
 logger = logging.getLogger(__name__)
 
@@ -25,19 +27,6 @@ _AFTER_THE_END = 5
 _TRIES = 3
 
 
-class Members(Protocol):
-    """The members of a cluster and the nodes with work that may be on their disks."""
-
-    @property
-    def members(self) -> Mapping[str, Record]: ...
-
-    @property
-    def pending_nodes(self) -> frozenset[str]: ...
-
-    async def beat(self, counters: Counters) -> bool:
-        """Write this node's counters and read those of all; return False if that failed."""
-
-
 class Heartbeats:
     """Sends a heartbeat every second, until the crawl is over on all nodes.
 
@@ -47,7 +36,7 @@ class Heartbeats:
 
     def __init__(
         self,
-        members: Members,
+        members: ConsulMembership | StaticMembership,
         *,
         is_idle: Callable[[], Awaitable[bool]],
         activity: Callable[[], int],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.ring.record import Counters
     from krowlspider.crawl.nodes.consul import ConsulCluster
-    from krowlspider.crawl.nodes.crawl_port import CrawlPort
+    from krowlspider.crawl.nodes.handover import CrawlPort
     from krowlspider.crawl.nodes.static import StaticCluster
 
 
@@ -43,8 +43,7 @@ class Node:
         make_cluster: Callable[[BaseSettings, str], ConsulCluster | StaticCluster],
     ):
         self.own: str = settings["KROWL_NODE_ID"] or socket.gethostname()
-        self._cluster = cluster = make_cluster(settings, self.own)
-        self.place, self.may_begin = cluster.place, cluster.may_begin
+        self.cluster = cluster = make_cluster(settings, self.own)
         self._spider = spider
         self._inbox_max = settings.getint("KROWL_INBOX_MAX")
         pages = settings.getint("KROWL_CLUSTER_PAGES")
@@ -64,16 +63,9 @@ class Node:
         if self.knows:
             self.known.set()
 
-    def prepare(self) -> int:
-        """Return the identity seed of all nodes.
-
-        :raises ClusterError: the cluster cannot be reached
-        """
-        return self._cluster.prepare()
-
     def others(self, hosts: list[str]) -> list[str | None]:
         """Return the owner of each host, in the order given, None for a host of this node."""
-        view, own = self._cluster.view, self.own
+        view, own = self.cluster.view, self.own
         assert view is not None
         owners = (view.owner(domain_of(host)) for host in hosts)
         return [None if owner == own else owner for owner in owners]
@@ -83,32 +75,28 @@ class Node:
 
         Robots fetches are checked too, because a robots.txt may redirect to another node's host.
         """
-        view = self._cluster.view
+        view = self.cluster.view
         return view is not None and view.may_fetch(domain)
 
     @property
     def knows(self) -> bool:
-        """Return whether the owner of a URL is known."""
-        return self._cluster.view is not None
+        return self.cluster.view is not None
 
     @property
     def over(self) -> bool:
-        """Return whether no node has anything left to fetch."""
         return self._heartbeats.over
 
     @property
     def left(self) -> list[str]:
-        """Return the nodes that ended before the crawl was over."""
         return self._heartbeats.left
 
     @property
     def ready(self) -> bool:
-        """Return whether this node may fetch now."""
         return (
             self.joined
             and (self.allowance is None or self.allowance.left > 0)
-            and self._cluster.signals.signal is Signal.RUNNING
-            and self._cluster.has_lease
+            and self.cluster.signals.signal is Signal.RUNNING
+            and self.cluster.has_lease
         )
 
     @property
@@ -121,11 +109,11 @@ class Node:
         """Why nothing is fetched now, as the end of a sentence; empty if this node may fetch."""
         if not self.joined:
             return "to be a member of the cluster"
-        if not self._cluster.has_lease:
+        if not self.cluster.has_lease:
             return "for a lease from Consul"
-        if self._cluster.leaving:
+        if self.cluster.leaving:
             return "for the other nodes to take what is here"
-        if self._cluster.signals.signal is not Signal.RUNNING:
+        if self.cluster.signals.signal is not Signal.RUNNING:
             return "as the cluster's signal says"
         if self._crawl.rests():
             return "for the other nodes"
@@ -141,17 +129,17 @@ class Node:
         signal is STOP.
         """
         self._crawl = crawl
-        self._handover = handover = self._cluster.attach(crawl, self._spider, self._is_inbox_empty)
+        self._handover = handover = self.cluster.attach(crawl, self._spider, self._is_inbox_empty)
         self.forwarder = Forwarder(
             crawl.outbox,
-            self._cluster.client_of,
+            self.cluster.client_of,
             requests_key(self._spider),
             inbox_max=self._inbox_max,
             # By an outdated ring, a URL could go to a node that has left.
-            paused=lambda: not self._cluster.has_lease,
+            paused=lambda: not self.cluster.has_lease,
         )
         self.inbox = Inbox(
-            self._cluster.own_client,
+            self.cluster.own_client,
             self._spider,
             self.own,
             crawl.take_in,
@@ -171,7 +159,7 @@ class Node:
         self.known.set()
 
     async def _work(self, on_over: Callable[[], None], on_stop: Callable[[], None]) -> None:
-        crawl, tasks, signals = self._crawl, self._tasks, self._cluster.signals
+        crawl, tasks, signals = self._crawl, self._tasks, self.cluster.signals
 
         def on_signal() -> None:
             if signals.signal is Signal.STOP:
@@ -183,7 +171,7 @@ class Node:
             on_over()
 
         tasks.start(signals.run(on_signal))
-        await self._cluster.join(tasks)
+        await self.cluster.join(tasks)
         self.joined = True
         self.known.set()
         for work in (self.forwarder.run(), self.inbox.run(), beat()):
@@ -206,7 +194,7 @@ class Node:
 
     def _figures(self) -> Counters:
         """Return the counters that are shown to people and read by nodes that leave."""
-        view = self._cluster.view
+        view = self.cluster.view
         epoch = {"epoch": view.reading.epoch} if self._handover and view else {}
         return {**self._crawl.figures(), "time": round(time.time()), **epoch}
 
@@ -222,7 +210,7 @@ class Node:
         }
         failed = sent.failed + taken.failed
         if self._handover is not None:
-            counts |= {"members": len(self._cluster.membership.members), **self._handover.counts()}
+            counts |= {"members": len(self.cluster.membership.members), **self._handover.counts()}
             failed += self._handover.failed()
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
 
@@ -232,7 +220,7 @@ class Node:
         With ``drain``, hand over everything to the other nodes if the crawl goes on there.
         """
         if drain and self.joined:
-            await self._cluster.drain()
+            await self.cluster.drain()
 
     async def stop(self) -> None:
         """Stop forwarding and taking in messages, and leave the cluster.
@@ -244,5 +232,5 @@ class Node:
             await self._tasks.end()
             if self.allowance is not None:
                 await self.allowance.close(over=self.over)
-            await self._cluster.leave(self._heartbeats, joined=self.joined)
-        await self._cluster.close()
+            await self.cluster.leave(self._heartbeats, joined=self.joined)
+        await self.cluster.close()

@@ -8,8 +8,8 @@ from krowlspider.cluster.membership import ClusterError, parse_ring, seal_of, st
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.signals import Signals
 from krowlspider.cluster.static_membership import StaticMembership
+from krowlspider.cluster.transport.redis_connection import RedisClients
 from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
-from krowlspider.crawl.nodes.redis_clients import RedisClients
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
