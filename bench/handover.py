@@ -218,9 +218,9 @@ def measure(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        f"{rows[0]['hosts']:,} hosts with {rows[0]['urls']:,} URLs, {rows[0]['sender']['mb']} MB into Redis"
-    ]
+    first = rows[0]
+    megabytes = first["sender"]["mb"]
+    lines = [f"{first['hosts']:,} hosts with {first['urls']:,} URLs, {megabytes} MB into Redis"]
     for row in rows:
         seconds, sides = row["seconds"], (row["sender"], row["receiver"])
         lines.append(

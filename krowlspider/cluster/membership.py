@@ -1,4 +1,4 @@
-"""The members of a cluster: the port to their register, its errors, and the static list of nodes."""
+"""The members of a cluster: the port to their register, its errors, and static lists of nodes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def seal_of(seed: bytes) -> int:
 
 
 def parse_ring(parts: Iterable[str]) -> list[Member]:
-    """Return the members of a static list by id: each is ``id=redis-url`` or ``id=redis-url*weight``.
+    """Return the members of a static list: each is ``id=redis-url`` or ``id=redis-url*weight``.
 
     :raises ValueError: one is not of that form, or an id or a Redis is there twice
     """

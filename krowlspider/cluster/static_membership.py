@@ -1,4 +1,4 @@
-"""Membership by a static list of nodes, which show each other their counters on a board in Redis."""
+"""Membership by a static list of nodes, which show their counters on a board in Redis."""
 
 from __future__ import annotations
 

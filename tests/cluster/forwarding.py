@@ -1,9 +1,9 @@
-"""What tests of the forwarding share: an outbox in memory, a sink for messages, and a consumer that
-can be killed.
+"""Helpers for tests of the forwarding: an outbox in memory, a sink for messages, and a consumer
+that can be killed.
 
-``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: a node ``n`` that
-takes the spider ``s``'s messages, and appends their URLs to FILE, synced. With a last word it says
-"here" at its first batch, before or after it has stored it, and does nothing more.
+``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: node ``n``, which
+takes the messages of spider ``s`` and appends their URLs to FILE, synced. With a third argument it
+prints "here" at its first batch, before or after it has stored it, and then does nothing more.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What tests of the hand-over share: frontiers on disk, a receiver, and both sides as processes
-that can be killed.
+"""Helpers for tests of the hand-over: frontiers on disk, and both sides as processes.
 
 ``python -m tests.cluster.handover send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
-over to the node ``there``, and says a word for each thing it does with one; ``receive URL FOLDER
-[STEP]`` is that node, and takes them into FOLDER/there, but says "here" and does nothing more when
-it comes to a step for the second time.
+over to the node ``there``, and prints a line for each of its steps. ``receive URL FOLDER [STEP]``
+is that node: it takes them into FOLDER/there. When it comes to a step for the second time, it
+prints "here" and does nothing more.
 """
 
 from __future__ import annotations
@@ -117,9 +116,9 @@ async def _no_messages(found: list[Any]) -> None:
 
 
 @contextmanager
-def process(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+def process(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     """This module as a process, killed at the end."""
-    command = [sys.executable, "-m", "tests.cluster.handover", *map(str, words)]
+    command = [sys.executable, "-m", "tests.cluster.handover", *map(str, arguments)]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     try:

@@ -1,5 +1,4 @@
-"""Redis servers of a cluster that freeze, and inboxes with rubbish in them: nobody is held up, and
-nothing is lost."""
+"""A Redis that freezes, and junk in inboxes: no node is held up, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -56,8 +55,8 @@ def owned(node: str, pattern: str) -> str:
     return next(name for name in names if {ring.owner(domain_of(name)) for ring in rings} == {node})
 
 
-def rubbish(node: str) -> dict[str, list[bytes]]:
-    """What nobody can read, by list."""
+def junk_for(node: str) -> dict[str, list[bytes]]:
+    """Return unreadable messages by list."""
     host = owned(node, "nobody{}.test")
     chunk = {"host": host, "transfer": "00" * 8, "number": 0, "last": True}
     wrong: list[dict[str, object]] = [
@@ -94,7 +93,7 @@ def test_junk_in_inboxes_is_put_aside_with_its_reason(
         urls = [web.url(f"unknown{number}.test", "/") for number in range(4)]
         for node, server in cluster.redis.items():
             with Redis.from_url(server.url) as client:
-                for key, messages in rubbish(node).items():
+                for key, messages in junk_for(node).items():
                     client.lpush(key, *messages)
                 client.lpush("broad:requests", *(json.dumps({"url": url}) for url in urls[:2]))
                 client.lpush("broad:start_urls", *urls[2:])
@@ -104,7 +103,7 @@ def test_junk_in_inboxes_is_put_aside_with_its_reason(
         assert cluster.faults(delay=1) == sorted(
             f"page {url}: 1 requests instead of 0" for url in urls
         ) + sorted(f"robots.txt {urlsplit(url).netloc}: 1 requests instead of 0" for url in urls)
-        bad = sum(len(messages) for messages in rubbish("a").values())
+        bad = sum(len(messages) for messages in junk_for("a").values())
         for node in NODES[:2]:
             with Redis.from_url(cluster.redis[node].url) as client:
                 dead = [json.loads(note) for note in client.lrange("broad:dead", 0, -1)]

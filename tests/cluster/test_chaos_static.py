@@ -103,9 +103,9 @@ def commanded(server: Server, *command: str) -> None:
 
 
 def test_urls_of_another_node_survive_outages(tmp_path: Path) -> None:
-    """Each page of one node's site leads to a page of the other's that nothing else leads to: a
-    message that is lost is a page that is missed. What Redis has taken it is told to keep, as by
-    default it may lose a second of it."""
+    """Each page of one node links to a page of the other that nothing else links to, so a lost
+    message is a missing page. Redis syncs each write, as by default it may lose a second of them.
+    """
     ours, theirs = site_of("a"), site_of("b")
     body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
     chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]

@@ -1,4 +1,4 @@
-"""Who may fetch a domain while nodes join, leave and die: never two, and one when things are quiet."""
+"""While nodes join, leave and die, never two of them may fetch a domain, and in the end one may."""
 
 from __future__ import annotations
 
@@ -282,9 +282,9 @@ class Register:
     def enter(self, node: Node, expires: int) -> None:
         assert node.member.id not in self.records
         self.index += 1
-        # As it was told last: claims that nobody holds any more lock all the same.
+        # As last published: claims that are not in force any more lock all the same.
         self.records[node.member.id] = Record(
-            node.member, node.session, expires, self.index, node.told, node.leaving
+            node.member, node.session, expires, self.index, node.published, node.leaving
         )
 
     def remove(self, name: str) -> None:
@@ -331,7 +331,7 @@ class Node:
     publish: Publish | None = None
     read_back: Reading | None = None
     # What it has published last, or tried to.
-    told: Claims = ()
+    published: Claims = ()
     leaving: bool = False
 
     def may_fetch(self, domain: str, now: int) -> bool:
@@ -339,7 +339,7 @@ class Node:
         return now < self.good_until and seen is not None and seen.may_fetch(domain)
 
     def moved(self) -> str | None:
-        """The hand-over is done as soon as no request of a domain that goes elsewhere is in flight."""
+        """The hand-over is done when no request of a domain of another node is in flight."""
         seen = self.claimant.view
         if seen is None or any(seen.owner(domain) != self.member.id for domain in self.in_flight):
             return None
@@ -445,7 +445,7 @@ class World:
         name = node.member.id
         changed = self.register.records[name].changed
         node.publish = Publish(name, node.session, changed, claims, node.leaving)
-        node.told, node.read_back = claims, None
+        node.published, node.read_back = claims, None
         self.flying.append(node.publish)
 
     def land(self, which: int) -> None:

@@ -1,13 +1,13 @@
-"""Every member sees who is there and what it claims, and none fetches after others may think that
-it is gone.
+"""Members see each other and their claims; none fetches after others may think that it is gone.
 
-``python -m tests.cluster.test_consul_membership URL CLUSTER NODE`` is a node to be killed: it says its
-lease, line by line.
+``python -m tests.cluster.test_consul_membership URL CLUSTER NODE`` is a node to be killed. It
+prints the end of its lease, again and again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import subprocess
 import sys
@@ -113,6 +113,10 @@ def reading(node: ConsulMembership) -> Reading:
     return Reading.of(node.epoch, node.members)
 
 
+def stays_alone(node: ConsulMembership) -> bool:
+    return reading(node).members == (A,)
+
+
 def good(node: ConsulMembership) -> bool:
     return time.monotonic() < node.good_until
 
@@ -216,7 +220,7 @@ def test_claims_of_a_leaving_node_are_read_until_it_is_gone(consul: Server, clus
                 await until(lambda: a.members.get("b") == Record(B, (RING_AB,)), 2)
                 await b.publish((RING_AB,), leaving=True)
                 for node in (a, b):
-                    await until(lambda node=node: reading(node).members == (A,), 2)  # type: ignore[misc]
+                    await until(functools.partial(stays_alone, node), 2)
                     assert reading(node).claims["b"] == (RING_AB,)
             await until(lambda: reading(a).claims.keys() == {"a"}, 2)
 
@@ -298,7 +302,7 @@ def test_node_without_a_lease_cannot_be_dismissed(consul: Server, cluster: str):
 
 
 def test_heartbeats_and_pending_nodes_are_of_one_moment(consul: Server, cluster: str):
-    """A node that is dismissed after its last heartbeat is never seen with an older one and not pending."""
+    """A dismissed node is never seen with an older heartbeat than its last one."""
 
     async def main() -> None:
         async with joined(consul, cluster, A) as a:

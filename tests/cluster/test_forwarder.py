@@ -212,7 +212,7 @@ def test_batch_whose_reply_is_lost_is_sent_again(tmp_path: Path, own_server: Ser
             async with running(worker):
                 outbox.put("b", messages(1, 9999))
                 await eventually(lambda: worker.stats.sent == 1)
-                # The own_server reads the batch when it goes on; the wire to it has been cut by then.
+                # The server reads the batch when it goes on; by then the wire is cut.
                 with own_server.frozen():
                     outbox.put("b", sent)
                     await eventually(lambda: worker.stats.failed["timeout"] >= 1)

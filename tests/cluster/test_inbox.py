@@ -241,9 +241,8 @@ def test_start_urls_are_taken_as_scrapy_redis_users_push_them(server: Server) ->
             worker = inbox(client, sink)
             async with running(worker):
                 await client.lpush(STARTS, "http://a.test/1")
-                await client.lpush(
-                    STARTS, json.dumps({"url": "http://a.test/2", "depth": 1, "priority": 5, "meta": {"x": 1}})
-                )  # fmt: skip
+                second = {"url": "http://a.test/2", "depth": 1, "priority": 5, "meta": {"x": 1}}
+                await client.lpush(STARTS, json.dumps(second))
                 await client.lpush(STARTS, "b.test")
                 await emptied(client)
         assert sink.messages == [

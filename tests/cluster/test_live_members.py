@@ -1,4 +1,4 @@
-"""Who is live, by readings of the register."""
+"""Which members are live, by readings of the register."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.servers import Server
 
-# It connects from a given port when it is told to, and then asks a Redis for a sign of life at each
-# line of its input.
+# Connects from a given port at the first line of its input, and sends a PING at each further one.
 ASKER = """
 import socket, sys
 local, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])

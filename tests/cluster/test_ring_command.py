@@ -1,4 +1,4 @@
-"""``scrapy ring``: nodes, their backlog, who owns a URL, the signal, and whom a cluster waits for."""
+"""``scrapy ring``: nodes and their backlog, owners of URLs, the signal, and pending nodes."""
 
 from __future__ import annotations
 

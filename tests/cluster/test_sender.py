@@ -366,11 +366,11 @@ def opened(folder: Path) -> Iterator[tuple[World, World]]:
         there.store.close()
 
 
-def end(*words: str | Path, word: str) -> None:
-    """Have a process go on until it says so."""
-    with process(*words) as running:
+def run_until(line: str, *arguments: str | Path) -> None:
+    """Run a process until it prints a line."""
+    with process(*arguments) as running:
         assert running.stdout is not None
-        assert word in (line.strip() for line in running.stdout)
+        assert line in (printed.strip() for printed in running.stdout)
 
 
 @pytest.mark.slow
@@ -379,13 +379,13 @@ def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path)
         here.add(*pages(60))
         here.commit()
     with process("receive", server.url, tmp_path):
-        for words in (1, 7, 61, 200, 290):
+        for steps in (1, 7, 61, 200, 290):
             with process("send", server.url, tmp_path) as sender:
                 assert sender.stdout is not None
                 # The later ones may have come to their end.
-                for _ in range(words):
+                for _ in range(steps):
                     sender.stdout.readline()
-        end("send", server.url, tmp_path, word="all")
+        run_until("all", "send", server.url, tmp_path)
     with opened(tmp_path) as (here, there):
         assert urls(here) == []
         assert urls(there) == pages(60)
@@ -400,7 +400,7 @@ def test_killed_receiver_loses_and_doubles_nothing(server: Server, tmp_path: Pat
         here.commit()
     with process("send", server.url, tmp_path) as sender:
         for step in STEPS:
-            end("receive", server.url, tmp_path, step, word="here")
+            run_until("here", "receive", server.url, tmp_path, step)
         with process("receive", server.url, tmp_path):
             assert sender.stdout is not None
             assert "all\n" in sender.stdout

@@ -146,6 +146,7 @@ def test_last_signal_stands_while_the_server_is_down():
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_call_to_a_frozen_server_ends_in_time(place: Place):
     """A call to a frozen server ends in time, and stalls nothing."""
 

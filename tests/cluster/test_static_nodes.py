@@ -281,7 +281,7 @@ def test_live_node_with_another_ring_ends_a_running_node(
     ):
         client.hset(BEATS, "b", json.dumps(ANOTHER_RING))
         crawl = crawl_at("a", servers, tmp_path, [web.url(site_of("a"), "/")]).start()
-        # Its own word comes after a look at those of others.
+        # Its own heartbeat comes after a look at those of other nodes.
         crawl.wait_until(lambda: client.hexists(BEATS, "a") and len(pages(web.log())) == 1)
         client.hset(BEATS, "b", json.dumps({**ANOTHER_RING, "beat": 2}))
         crawl.wait(code=2)

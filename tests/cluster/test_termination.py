@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Node:
-    """A node that works off what it has, and sends some of it on. Its heartbeats go to a board that all
-    read."""
+    """A node that works off what it has and sends some of it on. All read its heartbeats."""
 
     name: str
     start: int
@@ -36,7 +35,7 @@ class Node:
 
 
 class World:
-    """Nodes, messages under way, and a board. A word is made at one time and shown at a later one."""
+    """Nodes, messages under way, and a board. A heartbeat is made before it is shown."""
 
     def __init__(self, nodes: int, work: int, chance: random.Random):
         self.chance = chance
@@ -61,7 +60,7 @@ class World:
             node.queued += 1
             node.activity += 1
         elif what == 2 and node.made is None:
-            # The inbox is looked at first: a node with something in it is not quiet.
+            # The inbox is looked at first: a node with a message in it is not idle.
             made = node.heartbeat()
             idle = made.idle and not self.inboxes[number]
             node.made = Heartbeat(made.start, made.beat, idle, made.activity, made.over)
@@ -173,7 +172,7 @@ def test_idle_heartbeat_of_a_dead_node_does_not_count() -> None:
     for beat in range(1, 9):
         assert detector.update({"a": idle(beat), "b": idle(4, start=2)}, pending_nodes) == 0
     assert detector.update({"a": idle(9)}, pending_nodes) == 0
-    # It is back, and has told nothing else yet than what stood there.
+    # It is back, and has sent no new heartbeat yet.
     assert detector.update({"a": idle(11), "b": idle(4, start=2)}, pending_nodes) == 0
     for beat in (1, 2):
         assert detector.update({"a": idle(12 + beat), "b": idle(beat, start=3)}, pending_nodes) == 0
@@ -218,14 +217,14 @@ class Process:
 
 
 class Cluster:
-    """Consul, Redis and disks, and processes that come and go. Each step is one node's, by chance."""
+    """Consul, Redis and disks, and processes that come and go, in random steps."""
 
     NAMES = ("a", "b", "c", "d")
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.running: dict[str, Process] = {}
-        # Consul: who is registered, the processes' last heartbeats, and the crew.
+        # Consul: who is registered, the processes' last heartbeats, and the pending nodes.
         self.registered: dict[str, Process] = {}
         self.board: dict[str, Heartbeat] = {}
         self.pending_nodes: set[str] = set()
@@ -233,7 +232,7 @@ class Cluster:
         self.inboxes = dict.fromkeys(self.NAMES, 0)
         self.disks: dict[str, tuple[int, list[str]]] = {}
         self.budget = 60
-        # Of a page: many at once, or one at a time, so that nearly all are quiet while one is at
+        # Of a page: many at once, or one at a time, so that nearly all are idle while one is at
         # work.
         self.links = chance.choice([(0, 1, 2, 3), (1, 1, 1, 1, 1, 1, 0)])
         # Steps so far; the last after which nothing was left anywhere; and at which each process
@@ -345,7 +344,7 @@ class Cluster:
             )
 
     def show(self, name: str) -> None:
-        """The heartbeat: a word is put, and all of them are read with the crew. In an outage those
+        """The heartbeat: it is written, and all are read with the pending nodes. In an outage those
         of the last one stand."""
         process = self.running[name]
         if process.made is None:
@@ -358,14 +357,14 @@ class Cluster:
         heartbeats = {member: process.heartbeats.get(member) for member in process.members}
         process.over = process.detector.update(heartbeats, process.pending_nodes)
         if process.over:
-            starts = [word.start for word in heartbeats.values() if word]
+            starts = [each.start for each in heartbeats.values() if each]
             assert self.empty >= max(self.joined[start] for start in starts), "over too early"
             assert process.pending_nodes <= heartbeats.keys()
             # As any other that leaves: one that has joined since may send it something.
             self.begin_to_leave(name)
 
     def look(self, name: str) -> None:
-        """Read who is there; what was to go to those who are not goes elsewhere."""
+        """Read the members; messages for nodes that are gone go elsewhere."""
         process = self.running[name]
         if process.is_cut_off or name not in self.registered:
             return
@@ -433,7 +432,7 @@ class Cluster:
         self.board.pop(name, None)
 
     def settle(self) -> None:
-        """Nobody comes or goes any more but to end, and those who are waited for are started again."""
+        """Run to the end: nobody joins or dies any more, and missing nodes are restarted."""
         for step in (self.crash, self.cut, self.begin_to_leave, self.forget, self.join):
             self.steps[step] = 0
         for _ in range(400):

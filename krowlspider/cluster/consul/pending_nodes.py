@@ -1,7 +1,7 @@
 """The nodes with work that may be on their disks: each has a key that outlasts its lease.
 
 A node writes its key in the transaction that makes it a member, and deletes it when it has nothing
-left. The crawl is not over while a pending node is not live (`krowlspider.cluster.ring.termination`).
+left. The crawl is not over while one is not live (`krowlspider.cluster.ring.termination`).
 """
 
 from __future__ import annotations

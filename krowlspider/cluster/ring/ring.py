@@ -39,7 +39,7 @@ _Points = tuple["array[int]", "array[int]"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node: ``weight`` is its relative share, ``redis`` has its inbox, a person finds ``address``.
+    """A node: ``weight`` is its relative share, ``redis`` has its inbox, people find ``address``.
 
     :raises ValueError: the id or the weight is invalid
     """
