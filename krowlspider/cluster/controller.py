@@ -250,7 +250,7 @@ class OwnershipController:
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:
-    """Cancel a task and wait for its end. If it has failed, its exception is raised."""
+    """Cancel a task and wait for its end; raise its exception."""
     if task is not None:
         await end([task])
         if not task.cancelled():

@@ -87,11 +87,7 @@ class ClusterTraffic:
         return None if request.dont_filter else self._identify(request, entry.url)
 
     def is_full(self) -> bool:
-        """Return whether to take in no more messages.
-
-        Messages that wait in Redis are not lost. A URL that a cap refuses here is lost: its sender
-        does not offer it again.
-        """
+        """Return whether to leave messages in Redis: a cap that refuses a URL here loses it."""
         frontier = self._job.frontier
         # Each of the two lists brings up to ``turn`` messages.
         return (
@@ -106,13 +102,13 @@ class ClusterTraffic:
 
     @property
     def left(self) -> int:
-        """Return the number of URLs in frontier and outbox that other nodes can read."""
+        """The URLs in frontier and outbox that other nodes can read."""
         frontier = self._job.frontier
         return frontier.pending - self.stays + frontier.outbox.depth
 
     @property
     def stays(self) -> int:
-        """Return the number of entries of other nodes' hosts that no other node can take."""
+        """The entries of other nodes' hosts that no other node can take."""
         kept, host = self.departures.kept, self._job.frontier.host
         return sum(max(count, host(name).queued) for name, count in kept.items()) if kept else 0
 
@@ -145,19 +141,14 @@ class ClusterTraffic:
         }
 
     async def take_in(self, messages: list[Message]) -> None:
-        """Queue the requests that other nodes, or people, have sent.
-
-        A request that another node owns by now is forwarded to that node. The caller removes the
-        messages from Redis after `make_durable`.
+        """Queue the requests that other nodes, or people, have sent, or forward them.
 
         :raises StoreError: the store cannot be written
         """
         self._take(messages)
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None:
-        """Queue URLs that waited in the outbox for a node whose domains are ours now.
-
-        ``found`` has the key and the message of each.
+        """Queue URLs in the outbox that this node owns now, given as keys and messages.
 
         :raises StoreError: the store cannot be written
         """
@@ -204,10 +195,7 @@ class ClusterTraffic:
         return candidates
 
     def _forwarded(self, message: Message, owner: str, host: str) -> list[Foreign]:
-        """Return the message for the outbox, addressed to its owner; empty if it is dropped.
-
-        The sender has marked the URL as seen, so forward it whether this node knows it or not.
-        """
+        """Return the message for its owner, known here or not; empty if it is dropped."""
         if message.hops >= _HOPS_MAX:
             self._intake.count_dropped("hops")
             return []

@@ -39,8 +39,7 @@ _GATHER = 0.1
 class ConsulMembership:
     """Node ``own`` in a cluster, with a lease of ``ttl`` seconds (Consul takes 10 or more).
 
-    The caller closes ``agent``, which may have other users, and cancels a `publish` under way
-    before `leave`.
+    The caller closes ``agent``, and cancels a `publish` under way before `leave`.
     """
 
     def __init__(self, agent: Agent, cluster: str, own: Member, *, ttl: int) -> None:
@@ -184,10 +183,9 @@ class ConsulMembership:
             await self._service.renew()
 
     async def _store(self, record: Record) -> bool:
-        """Write the record into our key and read the view.
+        """Write the record into our key and read the view; False if the key has changed before.
 
-        Return False if the key has changed since the last reading. So a store that Consul does
-        after it was given up comes before a later one, or fails.
+        So a store that Consul does after it was given up comes before a later one, or fails.
         """
         index, flags = self._live.modified, next(self._flags)
         cas = step("cas", self._lease.key, record.dumps(), Index=index, Flags=flags)

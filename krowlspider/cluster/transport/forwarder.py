@@ -64,9 +64,8 @@ class _Peer:
 class Forwarder:
     """Removes messages from ``outbox`` once their owner's Redis has them.
 
-    Each is sent at least once, in order while nothing fails. ``client_for`` returns the client of
-    an owner, None while it is no member. Messages go to the list ``key``, up to ``inbox_max`` of
-    them. Others wait in the outbox, as all do while ``paused`` returns true.
+    Each is sent at least once, in order while nothing fails, to the list ``key`` while that has
+    less than ``inbox_max``. ``client_for`` returns the client of an owner, None for no member.
     """
 
     def __init__(

@@ -69,11 +69,7 @@ class InboxStats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _List:
-    """A list and what becomes of its messages.
-
-    ``decode`` raises BadMessage. ``take`` returns for each message the reason why nobody can take
-    it, or None.
-    """
+    """A list and what becomes of its messages; ``take`` is as ``take_hosts`` of the `Inbox`."""
 
     reader: ListReader
     decode: Callable[[bytes], Any]
@@ -131,10 +127,8 @@ class Inbox:
     hosts that other nodes hand over. What cannot be read or taken goes to ``{spider}:dead``.
 
     ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable.
-    ``take_hosts`` does both with chunks, parsed from JSON, and returns for each the reason why it
-    cannot be taken, or None; without it, chunks are left. Nothing is taken while ``paused`` returns
-    true, and no chunks while ``hosts_paused`` does. ``turn`` is the most messages taken at once,
-    ``wall`` returns the time in seconds since 1970.
+    ``take_hosts`` does both with chunks, and returns for each the reason why it cannot be taken, or
+    None; without it, chunks are left. ``turn`` is the most messages taken at once.
     """
 
     def __init__(

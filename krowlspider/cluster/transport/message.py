@@ -39,11 +39,10 @@ _Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 
 
 class Message(Struct, omit_defaults=True):
-    """A URL on its way to its owner.
+    """A URL on its way to its owner; ``hops`` counts the owners to which it was sent.
 
-    ``hops`` counts the owners to which it was sent. ``bare``, ``chain``, ``via`` and ``hop`` are as
-    in a queue entry. ``meta`` is a user's own data, plain JSON. ``rest`` is what a whole request
-    has besides GET and URL, by the names of Scrapy's ``Request``; its callbacks are not looked up.
+    ``bare``, ``chain``, ``via`` and ``hop`` are as in a queue entry. ``meta`` is a user's own data,
+    ``rest`` what a request has besides GET and URL, by the names of Scrapy's ``Request``.
     """
 
     url: str
@@ -97,10 +96,7 @@ class _Link(Struct, forbid_unknown_fields=True):
 
 
 class _Start(Struct, forbid_unknown_fields=True):
-    """A start URL as users of scrapy-redis push it.
-
-    Form data, which scrapy-redis makes of any other field, is not supported.
-    """
+    """A start URL as users of scrapy-redis push it, without form data."""
 
     url: str
     depth: _Depth = 0
@@ -153,9 +149,7 @@ def decode_any(data: bytes) -> Message:
 
 
 def decode_start(data: bytes) -> Message:
-    """Return the message of a start URL as users push it.
-
-    That is a URL or a bare domain, or JSON with url, depth, priority and meta.
+    """Return the message of a URL or a bare domain, or of JSON as in `_Start`.
 
     :raises BadMessage: it is neither
     """

@@ -43,16 +43,12 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.ConnectionError, "down"),
     (OSError, "down"),
 )
-# First words of errors for which redis-py has no class.
+# First words of errors without a class: the key holds no list; Redis cannot save.
 _WORDS = {"WRONGTYPE": "type", "MISCONF": "disk"}
 
 
 class RedisTrouble(Exception):
-    """A call failed.
-
-    ``kind`` is one of down, timeout, loading, auth, full, readonly, type (the key holds no list),
-    disk (Redis cannot save) and other.
-    """
+    """A call failed; ``kind`` is one of `_KINDS` and `_WORDS`, or other."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -81,11 +77,8 @@ def redis_client(url: str, *, timeout: float = TIMEOUT) -> Redis:
     Its calls have no limit of their own: use a `RedisConnection`, or `asyncio.timeout`. With one,
     redis-py uses asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
 
-    ``url`` is ``redis://``, ``rediss://`` (certificates by the machine's authorities, or those of
-    SSL_CERT_FILE) or ``unix://``. As it may come from another node, it must have no query, which
-    could override the limit.
-
-    :raises ValueError: ``url`` is no such URL; the message does not have its password
+    :raises ValueError: ``url`` is no redis, rediss or unix URL, or has a query, which could
+        override the limit; the message does not have its password
     """
     if urlsplit(url).query:
         raise ValueError(f"a Redis URL takes no query here: {shown(url)}")

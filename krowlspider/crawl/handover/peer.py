@@ -63,10 +63,7 @@ class HandoverStats:
 
 @dataclass(slots=True, eq=False)
 class _Host:
-    """A host under way: chunks up to ``sent`` are sent in this round, up to ``arrived`` are there.
-
-    The owner acknowledges them at ``key``.
-    """
+    """A host under way: ``sent`` chunks, of which ``arrived`` are acknowledged at ``key``."""
 
     name: str
     departure: Departure
@@ -76,11 +73,7 @@ class _Host:
 
 
 class PeerHandover:
-    """The hand-over to the node ``owner``.
-
-    ``waiting`` hosts are not begun, ``busy`` ones cannot leave yet, ``open`` ones are under way.
-    ``share`` limits the time of each step on the event loop.
-    """
+    """The hand-over to ``owner``: ``waiting`` hosts are not begun, ``busy`` ones cannot leave."""
 
     def __init__(
         self,

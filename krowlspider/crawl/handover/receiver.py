@@ -51,9 +51,8 @@ class ReceiverStats:
 class HandoverReceiver:
     """Takes chunks into ``arrivals`` and acknowledges them in this node's own Redis, ``client``.
 
-    ``may_take`` returns whether this node owns a host, and keeps other nodes from fetching it. The
-    sender sends the chunks of other hosts again, until the ring is known here, or to the sender.
-    ``make_durable`` returns when what was taken is durable. ``on_arrival`` is called after that.
+    ``may_take`` returns whether this node owns a host, and keeps other nodes from fetching it.
+    Chunks of other hosts are sent again, until both nodes know the ring.
     """
 
     def __init__(
@@ -77,10 +76,7 @@ class HandoverReceiver:
         self.stats = ReceiverStats()
 
     async def take(self, chunks: list[Any]) -> list[str | None]:
-        """Take chunks, parsed from JSON.
-
-        Return for each the reason why no node can take it, or None.
-        """
+        """Take chunks; return for each the reason why no node can take it, or None."""
         taken = self.stats.chunks
         acknowledgements: dict[str, bytes | int] = {}
         reasons: list[str | None] = []

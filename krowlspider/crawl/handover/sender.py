@@ -25,10 +25,9 @@ _WAITING = 10_000
 
 
 class HandoverSender:
-    """Hands the hosts of ``departures`` over to their owners.
+    """Hands hosts over to their owners, within a ``share`` of the event loop's time.
 
-    ``client_for`` returns the client of an owner's Redis, None while it is no member: its hosts
-    wait. ``share`` returns the most of the event loop's time to use.
+    ``client_for`` returns the client of an owner's Redis, None while it is no member.
     """
 
     def __init__(
@@ -53,10 +52,9 @@ class HandoverSender:
         return sum(len(peer.open) for peer in self._peers.values())
 
     async def send_all(self, owner_of: Callable[[str], str | None]) -> None:
-        """Return when nothing of other nodes is left here.
+        """Return when nothing of other nodes is left here. A node in trouble holds up no other.
 
-        ``owner_of`` returns the owner of a domain, None for this node. A node in trouble holds up
-        no other. If this is cancelled, or raises, `Departures.stop` must follow.
+        If this is cancelled, or raises, `Departures.stop` must follow.
 
         :raises ExceptionGroup: the departures failed
         """

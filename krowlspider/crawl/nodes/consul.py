@@ -45,10 +45,9 @@ _LOOK = 0.2
 
 
 class ConsulCluster:
-    """This node in KROWL_CLUSTER, registered in the Consul of KROWL_CONSUL.
+    """This node in KROWL_CLUSTER, registered in the Consul of KROWL_CONSUL; its Redis is REDIS_URL.
 
-    Its inbox is in REDIS_URL. ``place`` names the node in this cluster; a job folder belongs to one
-    place. ``may_begin``: a new job folder may be created with the identity seed of `prepare`.
+    A job folder belongs to one ``place``. ``may_begin``: a new one may be created.
 
     :raises ClusterError: REDIS_URL is invalid
     """
@@ -119,7 +118,7 @@ class ConsulCluster:
         return self._handover
 
     async def join(self, tasks: Tasks) -> None:
-        """Join the cluster after `attach`; return when the view is known.
+        """Join the cluster; return when the view is known.
 
         :raises ClusterError: this node cannot be a member
         """
@@ -135,10 +134,7 @@ class ConsulCluster:
         await self._controller.known.wait()
 
     async def _wait_for_pending_nodes(self) -> None:
-        """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes.
-
-        Their disks have work, and state of their domains that this node does not know.
-        """
+        """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes."""
         end = time.monotonic() + 2 * self._ttl
         last: list[str] = []
         while time.monotonic() < end:
@@ -199,17 +195,15 @@ class ConsulCluster:
         )
 
     def _is_empty(self, *, over: bool, joined: bool) -> bool:
-        """Return whether no node needs to wait for this one to come back.
-
-        URLs of hosts that do not answer do not keep a crawl that is ``over`` from its end.
-        """
+        """Return whether no node needs to wait for this one to come back."""
         if over:
+            # URLs of hosts that do not answer do not count.
             return self._crawl.rests()
         left = self._crawl.left or self._crawl.stays
         return not left and (self._is_drained or not joined or not self._others())
 
     async def leave(self, heartbeats: Heartbeats, *, joined: bool) -> None:
-        """Leave the cluster after `attach`; ``joined``: `join` has returned."""
+        """Leave the cluster; ``joined``: `join` has returned."""
         await self._handover.receiver.close()
         with suppress(UnansweredError):
             if self._is_empty(over=heartbeats.over, joined=joined) and await self._is_inbox_empty():

@@ -1,7 +1,4 @@
-"""This process as one node of a cluster.
-
-A node finds the owner of a domain, sends URLs to other nodes and takes in the URLs that they send.
-"""
+"""This process as one node of a cluster: it sends URLs to their owners and takes in its own."""
 
 from __future__ import annotations
 
@@ -71,10 +68,7 @@ class Node:
         return [None if owner == own else owner for owner in owners]
 
     def may_fetch(self, domain: str) -> bool:
-        """Return whether a host of the domain may be fetched.
-
-        Robots fetches are checked too, because a robots.txt may redirect to another node's host.
-        """
+        """Return whether a host of the domain may be fetched, its robots.txt too."""
         view = self.cluster.view
         return view is not None and view.may_fetch(domain)
 
@@ -125,8 +119,7 @@ class Node:
     ) -> None:
         """Start to join, to forward the outbox and to take in messages; return at once.
 
-        ``on_over`` is called when the crawl is over on all nodes, ``on_stop`` when the cluster
-        signal is STOP.
+        ``on_over`` is called at the end of the crawl on all nodes, ``on_stop`` at the signal STOP.
         """
         self._crawl = crawl
         self._handover = handover = self.cluster.attach(crawl, self._spider, self._is_inbox_empty)
@@ -215,18 +208,12 @@ class Node:
         return counts | {f"failed_count/{kind}": count for kind, count in failed.items()}
 
     async def part(self, *, drain: bool) -> None:
-        """Prepare to leave the cluster, while this node still runs.
-
-        With ``drain``, hand over everything to the other nodes if the crawl goes on there.
-        """
+        """Prepare to leave; with ``drain``, hand over everything to the other nodes."""
         if drain and self.joined:
             await self.cluster.drain()
 
     async def stop(self) -> None:
-        """Stop forwarding and taking in messages, and leave the cluster.
-
-        Messages that were not sent stay in the outbox.
-        """
+        """Leave the cluster. Messages that were not sent stay in the outbox."""
         self.known.set()
         if self.running:
             await self._tasks.end()

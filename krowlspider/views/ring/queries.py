@@ -77,20 +77,13 @@ class ConsulQuery:
         return head, register_rows(register)
 
     async def owner(self, domain: str) -> dict[str, str | None]:
-        """Return the node ids of the ``owner`` and of the ``fetcher`` of a domain.
-
-        The owner is None in a cluster without nodes. The fetcher is the node that may fetch the
-        domain now; it is None during a hand-over.
-        """
+        """Return the ``owner`` of a domain, and its ``fetcher``: None during a hand-over."""
         register = await self.register()
         owner = register.ring.owner(domain) if register.ring else None
         return {"owner": owner, "fetcher": register.fetcher(domain)}
 
     async def forget(self, node: str) -> None:
-        """Remove a node from the pending nodes, so that the cluster waits for it no longer.
-
-        :raises ClusterError: the node is not pending, or is live
-        """
+        """:raises ClusterError: the node is not pending, or is live"""
         await forget(self._agent, self._cluster, node)
 
 
