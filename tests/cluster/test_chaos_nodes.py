@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 NODES = ("a", "b", "c")
 RING = Ring(map(Member, NODES))
-GRAPH = Graph(hosts=60, pages=14, seed=11, features=QUICK)
+GRAPH = Graph(hosts=60, pages=10, seed=11, features=QUICK)
 DELAY = 1.5
 # Pages of a node that are in flight or not committed when it is killed: a third of the hosts are
 # its own, or half of them, and each is asked for one page in a delay, which is longer than a commit

@@ -227,21 +227,6 @@ def test_claims_of_a_leaving_node_are_read_until_it_is_gone(consul: Server, clus
     asyncio.run(main())
 
 
-def test_leaving_survives_a_lost_session(consul: Server, cluster: str):
-    async def main() -> None:
-        async with joined(consul, cluster, A) as a, joined(consul, cluster, B) as b:
-            await b.publish((RING_AB,), leaving=True)
-            lost = sessions(consul, cluster)["b"]
-            call(consul, "PUT", f"/v1/session/destroy/{lost}")
-            await until(lambda: not good(b), 5)
-            await until(lambda: good(b), 5)
-            assert reading(a).members == reading(b).members == (A,)
-            assert reading(a).claims["b"] == (RING_AB,)
-
-    found(consul, cluster)
-    asyncio.run(main())
-
-
 def pending_nodes_in(agent: Server, cluster: str) -> set[str]:
     keys = json.loads(call(agent, "GET", f"/v1/kv/krowlspider/{cluster}/?keys"))
     return {key.rpartition("/")[2] for key in keys if "/crew/" in key}
@@ -273,20 +258,6 @@ def test_key_of_a_pending_node_has_its_addresses(consul: Server, cluster: str):
             note = NodeInfo.loads(call(consul, "GET", f"/v1/kv/krowlspider/{cluster}/crew/a?raw"))
             assert (note.redis, note.address) == (A.redis, A.address)
 
-    asyncio.run(main())
-
-
-def test_dismissed_node_is_not_pending_after_a_new_lease(consul: Server, cluster: str):
-    async def main() -> None:
-        async with joined(consul, cluster, A) as a:
-            await a.dismiss()
-            lost = sessions(consul, cluster)["a"]
-            call(consul, "PUT", f"/v1/session/destroy/{lost}")
-            await until(lambda: not good(a), 5)
-            await until(lambda: good(a), 5)
-            assert pending_nodes_in(consul, cluster) == set()
-
-    found(consul, cluster)
     asyncio.run(main())
 
 
@@ -396,27 +367,40 @@ def test_node_that_left_may_return_at_once(consul: Server, cluster: str):
     asyncio.run(asyncio.wait_for(main(), 8))
 
 
-def test_lost_session_is_replaced_with_the_same_claims(consul: Server, cluster: str):
+def test_lost_session_is_replaced_with_the_same_state(consul: Server, cluster: str):
+    """The claims of a node, that it leaves, or that it is no pending node any more."""
+
     async def main() -> None:
         leases: list[bool] = []
         async with (
             joined(consul, cluster, A, lambda a: leases.append(good(a))) as a,
             joined(consul, cluster, B) as b,
+            joined(consul, cluster, Member("c")) as c,
         ):
             await a.publish((RING_AB,))
-            await until(lambda: b.members["a"].claims == (RING_AB,), 2)
+            await b.publish((RING_AB,), leaving=True)
+            await c.dismiss()
+            await until(lambda: len(a.members) == 3 and a.members["b"].leaving, 2)
             del leases[:]
-            lost = sessions(consul, cluster)["a"]
-            call(consul, "PUT", f"/v1/session/destroy/{lost}")
-            await until(lambda: not good(a), 2)
-            assert a.members.keys() == {"a", "b"}
-            await until(lambda: good(a), 5)
+            lost = sessions(consul, cluster)
+            for session in lost.values():
+                call(consul, "PUT", f"/v1/session/destroy/{session}")
+            await until(lambda: not (good(a) or good(b) or good(c)), 5)
+            assert a.members.keys() == {"a", "b", "c"}
+            await until(lambda: good(a) and good(b) and good(c), 5)
             assert leases[0] is False
-            assert sessions(consul, cluster)["a"] != lost
-            await until(lambda: b.members["a"].claims == (RING_AB,), 2)
+            assert not set(sessions(consul, cluster).values()) & set(lost.values())
+            for node in (a, b):
+                await until(functools.partial(has_claims_of_all, node), 2)
+                assert {member.id for member in reading(node).members} == {"a", "c"}
+            assert pending_nodes_in(consul, cluster) == {"a", "b"}
 
     found(consul, cluster)
     asyncio.run(main())
+
+
+def has_claims_of_all(node: ConsulMembership) -> bool:
+    return reading(node).claims == {"a": (RING_AB,), "b": (RING_AB,), "c": ()}
 
 
 def test_unreadable_member_prevents_a_join(consul: Server, cluster: str):

@@ -370,7 +370,7 @@ def test_long_messages_are_taken_in_small_steps(server: Server) -> None:
 def test_frozen_redis_holds_up_nothing_else(own_server: Server) -> None:
     async def main() -> None:
         sink = Sink()
-        async with clients(own_server.url, timeout=0.1) as (client,):
+        async with clients(own_server.url, timeout=0.05) as (client,):
             await push(client, messages(4000))
             worker = inbox(client, sink)
             async with running(worker), lag() as late:
