@@ -26,7 +26,7 @@ from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
-from .forwarding import LATE, QUICK_TIME, SPIDER, clients, drive, eventually, lag
+from .forwarding import LATE, QUICK_TIME, SPIDER, clients, drive, eventually, lag, quick_time
 from .handover import STEPS, content, frontier, pages, process, receiving, sender_of, urls
 from .servers import redis_server
 
@@ -647,7 +647,9 @@ def test_node_in_trouble_holds_up_no_other(
 
     async def main(first: Server, second: Server) -> None:
         async with clients(first.url, second.url, timeout=0.1) as (one, two):
-            sender = sender_of(here, {"there": one, "other": two}.get)
+            clients_of = {"there": one, "other": two}
+            # Slow enough that the healthy node is not taken for one in trouble.
+            sender = sender_of(here, clients_of.get, time=quick_time(10))
             async with receiving(there, one), receiving(other, two):
                 with second.frozen():
                     sending = asyncio.create_task(sender.send_all(owners.get))

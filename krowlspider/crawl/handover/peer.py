@@ -110,6 +110,12 @@ class PeerHandover:
     def is_stuck(self) -> bool:
         return self._time.clock() - self._heard_at > _STUCK
 
+    def add(self, name: str) -> None:
+        """Let a host wait for its turn."""
+        if not self.is_active:
+            self._heard_at = self._time.clock()
+        self.waiting.append(name)
+
     async def run_round(self, connection: RedisConnection) -> None:
         """Send all that there is room for, then wait until it has arrived, or is lost.
 

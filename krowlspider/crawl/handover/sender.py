@@ -104,7 +104,7 @@ class HandoverSender:
                 # The next scan finds this host.
                 return
             await self._time.sleep(_POLL)
-        peer.waiting.append(name)
+        peer.add(name)
 
     async def _serve(self, peer: PeerHandover) -> None:
         name = f"Handing hosts over to node {peer.owner}"
