@@ -28,7 +28,8 @@ import uvloop
 
 from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.forwarder import Forwarder
-from krowlspider.cluster.transport.inbox import Inbox, lengths, processing_key, requests_key
+from krowlspider.cluster.transport.inbox import Inbox, lengths, requests_key
+from krowlspider.cluster.transport.list_reader import processing_key
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.outbox import Outbox

@@ -24,19 +24,17 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from bench.frontier import LIMITS, RULE
-from krowlspider.cluster.handover.receiver import HandoverReceiver
-from krowlspider.cluster.handover.sender import HandoverSender
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.crawl.handover.receiver import HandoverReceiver
+from krowlspider.crawl.handover.sender import HandoverSender
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.handover.arrival import Arrivals
-from krowlspider.frontier.handover.chunks import BadChunk
 from krowlspider.frontier.handover.departure import Departures
 from krowlspider.frontier.robots.fetch import RetryLimits
 from krowlspider.frontier.robots.fetches import RobotsFetches
-from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.store.store import LevelStore
@@ -149,15 +147,14 @@ class Meter:
 
 async def _send(url: str, folder: Path, share: float, *, busy: bool) -> None:
     node, client = Node(folder), redis_client(url)
-    mover = HandoverSender(
-        node.departures, lambda _: client, _SPIDER, busy=HostBusyError, share=lambda: share
-    )
+    sender = HandoverSender(node.departures, lambda _: client, _SPIDER, share=lambda: share)
     async with Meter().at_work(busy=busy) as figures:
         begun = time.monotonic()
-        await mover.send_all(lambda _: "there")
+        await sender.send_all(lambda _: "there")
         figures["seconds"] = time.monotonic() - begun
-    stats = mover.stats
-    print(json.dumps({**figures, "again": stats.again, "mb": round(stats.bytes / 1e6)}))
+    received = (await client.info("stats"))["total_net_input_bytes"]
+    figures |= {"again": sender.stats.again, "mb": round(received / 1e6)}
+    print(json.dumps(figures))
 
 
 async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
@@ -168,16 +165,8 @@ async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
 
     folder.mkdir()
     node, client = Node(folder, create=True), redis_client(url)
-    arriving = HandoverReceiver(
-        node.arrivals,
-        client,
-        _SPIDER,
-        node.durable,
-        bad=BadChunk,
-        busy=HostBusyError,
-        share=lambda: share,
-    )
-    inbox = Inbox(client, _SPIDER, "there", no_messages, take_hosts=arriving.take)
+    receiver = HandoverReceiver(node.arrivals, client, _SPIDER, node.durable, share=lambda: share)
+    inbox = Inbox(client, _SPIDER, "there", no_messages, take_hosts=receiver.take)
     async with Meter().at_work(busy=busy) as figures:
         print("ready", flush=True)
         task = asyncio.create_task(inbox.run())
@@ -232,9 +221,9 @@ def measure(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        f"{rows[0]['hosts']:,} hosts with {rows[0]['urls']:,} URLs, {rows[0]['sender']['mb']} MB"
-    ]
+    first = rows[0]
+    megabytes = first["sender"]["mb"]
+    lines = [f"{first['hosts']:,} hosts with {first['urls']:,} URLs, {megabytes} MB into Redis"]
     for row in rows:
         seconds, sides = row["seconds"], (row["sender"], row["receiver"])
         lines.append(

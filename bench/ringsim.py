@@ -28,7 +28,7 @@ from krowlspider.cluster.ring.record import Record
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.forwarder import BATCH
-from krowlspider.crawl.nodes.node import BEAT
+from krowlspider.crawl.nodes.heartbeats import BEAT
 from krowlspider.urls.canonical import normalise
 from tests.support.domains import real_domains
 
@@ -186,9 +186,7 @@ def _forwarding(count: int, rate: int, size: float) -> dict[str, Any]:
 def _consul(count: int) -> dict[str, Any]:
     """What a cluster asks of Consul: a second at rest, and while a node joins."""
     made = Ring(members(count))
-    records = {
-        member.id: Record(made.members[0], (made,)).dumps().encode() for member in made.members
-    }
+    records = {member.id: Record(made.members[0], (made,)).dumps() for member in made.members}
     begun = time.process_time()
     for name, record in records.items():
         Record.loads(name, record)
@@ -196,7 +194,7 @@ def _consul(count: int) -> dict[str, Any]:
     view = sum(_ENTRY + 30 + len(b64encode(record)) for record in records.values())
     short = sum(_ENTRY + 30 + len(b64encode(_by_checksum(r, made))) for r in records.values())
     beat = _ENTRY + 30 + len(b64encode(json.dumps(_COUNTERS).encode()))
-    # A renewal and a pass of the check; the bell; a heartbeat, answered with all.
+    # A renewal and a pass of the check; the blocking query; a heartbeat, answered with all.
     requests = 2 / RENEWAL + 1 / WAIT + 1 / BEAT
     answers = count * 30 / WAIT + count * beat / BEAT
     return {

@@ -1,4 +1,7 @@
-"""The pages of the cluster's budget that this node may still fetch, taken in portions before they are needed."""
+"""The page budget of a cluster: each node takes portions of it in advance.
+
+A node that dies, or a lost answer, may leave a portion unfetched.
+"""
 
 from __future__ import annotations
 
@@ -11,86 +14,92 @@ from krowlspider.cluster.membership import UnansweredError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from krowlspider.cluster.signals import Budget
+    from krowlspider.cluster.signals import SharedKeys
 
-# A portion is this part of the budget, and no more pages than these: what a node that dies may leave unfetched.
+# The key with the number of pages that all nodes have taken.
+PAGES = "pages"
+# A portion is this part of the budget, and at most so many pages.
 _PART = 200
 _MOST = 500
-# Seconds between two looks whether there is anything to fetch here, and from a refusal to the next try: others may give
-# pages back.
+# Seconds between two looks, and before the next try after a refusal: others may give pages back.
 _AGAIN = 1.0
 
 
-class Allowance:
-    """Of a ``budget`` of ``limit`` pages. ``left`` is what may be fetched now; ``spent`` that there is nothing left anywhere.
+async def pages_taken(keys: SharedKeys) -> int:
+    """Return how many pages all nodes have taken and not given back.
 
-    ``on_change`` is called when there are pages again, and when there are none any more. While nobody answers, no more
-    than what is left here is fetched. What is left goes back when none are ``wanted``.
+    :raises UnansweredError: the server does not answer, or the key holds no number
+    """
+    try:
+        return int(await keys.get(PAGES) or 0)
+    except ValueError as error:
+        raise UnansweredError(f"the key {PAGES!r} of the cluster holds no number") from error
+
+
+class Allowance:
+    """The part of the budget of ``limit`` pages that this node has taken.
+
+    ``left`` pages may be fetched now. ``spent``: nothing is left on any node. While the server of
+    ``keys`` does not answer, nothing is added.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        limit: int,
-        on_change: Callable[[], None],
-        *,
-        wanted: Callable[[], bool] = lambda: True,
-        again: float = _AGAIN,
-    ) -> None:
-        self._budget = budget
+    def __init__(self, keys: SharedKeys, limit: int, *, again: float = _AGAIN) -> None:
+        self._keys = keys
         self._limit = limit
         self._portion = max(1, min(_MOST, limit // _PART))
-        self._on_change = on_change
-        self._wanted = wanted
         self._again = again
         self.left = 0
         self.spent = False
         self._low = asyncio.Event()
 
     def take(self) -> None:
-        """One page is fetched."""
+        """Count a page that is being fetched."""
         self.left -= 1
         if 2 * self.left <= self._portion:
             self._low.set()
 
     def give_back(self) -> None:
-        """It was not."""
+        """Count a page that was taken and not fetched."""
         self.left += 1
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def run(
+        self, on_change: Callable[[], None], wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Run until cancelled. While no pages are ``wanted``, those left are given back.
+
+        ``on_change`` is called when there are pages again, and when ``spent`` has changed.
+        """
         while True:
             self._low.clear()
-            is_wanted = self._wanted()
+            had_pages, was_spent, is_wanted = self.left > 0, self.spent, wanted()
             with suppress(UnansweredError):
-                await (self._fill() if is_wanted else self._rest())
+                await (self._fill() if is_wanted else self._release())
+            if was_spent != self.spent or (is_wanted and not had_pages and self.left > 0):
+                on_change()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._again):
                     await self._low.wait()
 
     async def _fill(self) -> None:
-        """:raises UnansweredError:"""
-        if self.left >= self._portion:
-            return
-        got = await self._budget.take(self._portion - self.left)
-        had, self.left = self.left, self.left + got
-        self._changed(spent=not self.left, more=bool(got and not had))
+        if self.left < self._portion:
+            self.left += await self._keys.add(PAGES, self._portion - self.left, self._limit)
+            self.spent = not self.left
 
-    async def _rest(self) -> None:
-        """:raises UnansweredError: pages may be lost"""
+    async def _release(self) -> None:
+        await self._give_all_back()
+        self.spent = await pages_taken(self._keys) >= self._limit
+
+    async def _give_all_back(self) -> None:
         left, self.left = self.left, 0
         if left:
-            await self._budget.give_back(left)
-        self._changed(spent=await self._budget.taken() >= self._limit, more=False)
+            await self._keys.add(PAGES, -left, self._limit)
 
-    def _changed(self, *, spent: bool, more: bool) -> None:
-        before, self.spent = self.spent, spent
-        if more or before != spent:
-            self._on_change()
+    async def close(self, *, over: bool = False) -> None:
+        """Give back what was not fetched, after `run` has ended.
 
-    async def close(self) -> None:
-        """Leave to others what was not fetched; `run` has ended."""
-        left, self.left = self.left, 0
-        if left:
-            with suppress(UnansweredError):
-                await self._budget.give_back(left)
+        If the crawl is ``over``, the next one may take all pages again.
+        """
+        with suppress(UnansweredError):
+            await self._give_all_back()
+            if over:
+                await self._keys.delete(PAGES)

@@ -1,25 +1,56 @@
-"""Tasks that run until they are told to end."""
+"""Tasks that run until they fail or are cancelled, and their end."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from krowlspider.errors import KrowlError
 
-# Seconds after which a task that goes on is cancelled again.
-_SWALLOWED = 5.0
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+logger = logging.getLogger(__name__)
+
+# Seconds after which a task that still runs is cancelled again.
+_AGAIN = 5.0
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, and return when all are at their end, whatever it is.
+    """Cancel tasks and return when all of them are done, whatever their results.
 
-    Not by awaiting one of them: our own cancellation would look like its.
+    None of them is awaited: the caller's own cancellation would look like theirs.
     """
     running = set(tasks)
     while running:
         for task in running:
             task.cancel()
-        # On Python 3.11 asyncio.wait_for may swallow a cancellation, in a library too.
-        _, running = await asyncio.wait(running, timeout=_SWALLOWED)
+        # asyncio.wait_for of Python 3.11, which libraries use, may swallow a cancellation.
+        _, running = await asyncio.wait(running, timeout=_AGAIN)
+
+
+class Tasks:
+    """Tasks of one owner. An exception of one goes to ``on_failure``; the others go on."""
+
+    def __init__(self, on_failure: Callable[[Exception], None]):
+        self._on_failure = on_failure
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        # No TaskGroup: it would wait for ever for a task that swallows its cancellation.
+        self._tasks.append(asyncio.create_task(self._watch(work)))
+
+    async def end(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        await end(tasks)
+
+    async def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+                (error,) = error.exceptions
+            if not isinstance(error, KrowlError):
+                logger.critical("This node of the cluster cannot go on", exc_info=error)
+            self._on_failure(error)

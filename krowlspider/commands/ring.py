@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from scrapy.commands import ScrapyCommand
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.cluster.signal import Signal
+from krowlspider.cluster.signals import Signal
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.errors import KrowlError
 
@@ -33,9 +33,9 @@ class Command(ScrapyCommand):
 
     def long_desc(self) -> str:
         return (
-            f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=... -s KROWL_CLUSTER=..., or"
-            " -s KROWL_STATIC_NODES=... . Exit code 1: a node or a server does not answer, the nodes do not agree on the ring, or"
-            " one is gone; 2: bad input"
+            f"{self.short_desc()}. The cluster is given as for a crawl: -s KROWL_CONSUL=..."
+            " -s KROWL_CLUSTER=..., or -s KROWL_STATIC_NODES=... . Exit code 1: a node or a server"
+            " does not answer, the nodes do not agree on the ring, or one is gone; 2: bad input"
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The exchange of a crawl with the other nodes of its cluster.
+"""The traffic of a crawl with the other nodes of its cluster.
 
 URLs of hosts that other nodes own go out; requests that other nodes have sent come in.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.transport.message import MAX_URL, TURN, BadMessage, decode, encode
+from krowlspider.cluster.transport.message import TURN, Message, decode, encode
+from krowlspider.cluster.transport.meta import MAX_URL, BadMessage
 from krowlspider.crawl.parts import frontier_limits
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
@@ -19,31 +20,29 @@ from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from scrapy import Request
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.transport.message import Message
     from krowlspider.crawl.codec import RequestCodec
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
     from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.entry import Entry
-    from krowlspider.frontier.outbox import Outbox
 
 logger = logging.getLogger(__name__)
 
-# Nodes that a URL is forwarded to before it is dropped, because the nodes do not agree on the ring.
+# Most nodes that a URL is forwarded to before it is dropped: they do not agree on the ring.
 _HOPS_MAX = 16
 
 
 class ClusterTraffic:
     """What a crawl sends to the other nodes of its cluster, and takes in from them.
 
-    ``rests`` returns whether this node has nothing left to do. ``wake`` is called when there is
-    something new to fetch.
+    ``rests`` returns whether frontier and outbox are empty and nothing is in flight. ``wake`` is
+    called when there is something new to fetch.
     """
 
     def __init__(
@@ -62,17 +61,21 @@ class ClusterTraffic:
         self._codec = codec
         self._node = node
         self._intake = intake
-        self._rests = rests
-        self._wake = wake
         self._identify = identify
-        self._most = frontier_limits(settings).total
+        self.rests, self.wake = rests, wake
+        # Acknowledge the finished pages; stop the crawl because of an error; close all connections.
+        self.commit: Callable[[], Awaitable[None]] = job.commit
+        self.fail: Callable[[Exception], None] = job.fail
+        self.hang_up: Callable[[], None] = job.client.hang_up
         frontier, store = job.frontier, job.store
+        self.outbox = frontier.outbox
+        self._most = frontier_limits(settings).total
+        # The most messages to take in at once.
+        self.turn = max(1, min(TURN, self._most // 4))
         self.departures = Departures(
             frontier, store, job.robots_fetches, node=node.own, identify=self.identity
         )
         self.arrivals = Arrivals(frontier, store, job.robots_cache, self.identity, url_max=MAX_URL)
-        node.on_change = wake
-        node.on_failure = job.fail
 
     def identity(self, entry: Entry) -> bytes | None:
         """Return the fingerprint of an entry, None for a request with ``dont_filter``.
@@ -84,62 +87,37 @@ class ClusterTraffic:
         request = self._codec.portable(entry)
         return None if request.dont_filter else self._identify(request, entry.url)
 
-    @property
-    def outbox(self) -> Outbox:
-        return self._job.frontier.outbox
-
-    @property
-    def full(self) -> bool:
-        """Return whether to take in no more messages.
-
-        Messages that wait in Redis are not lost. A URL that a cap refuses here is lost: its sender
-        does not offer it again.
-        """
+    def is_full(self) -> bool:
+        """Return whether to leave messages in Redis: a cap that refuses a URL here loses it."""
         frontier = self._job.frontier
         # Each of the two lists brings up to ``turn`` messages.
         return (
-            self.lacks_room or frontier.queued + 2 * self.turn >= self._most or frontier.outbox.full
+            self.lacks_room()
+            or frontier.queued + 2 * self.turn >= self._most
+            or frontier.outbox.full
         )
 
-    @property
-    def turn(self) -> int:
-        """The most messages to take in at once."""
-        return max(1, min(TURN, self._most // 4))
-
-    @property
     def lacks_room(self) -> bool:
         """Return whether a disk is full, or has less free space than the disk guard requires."""
         return self._job.full is not None
 
     @property
     def left(self) -> int:
-        """URLs in the frontier and the outbox that other nodes can read."""
+        """The URLs in frontier and outbox that other nodes can read."""
         frontier = self._job.frontier
         return frontier.pending - self.stays + frontier.outbox.depth
 
     @property
     def stays(self) -> int:
-        """Entries of other nodes' hosts that no other node can read or take."""
+        """The entries of other nodes' hosts that no other node can take."""
         kept, host = self.departures.kept, self._job.frontier.schedule.cache.get
         return (
             sum(max(count, host(name).queue.queued) for name, count in kept.items()) if kept else 0
         )
 
-    @property
-    def rests(self) -> bool:
-        """Return whether frontier and outbox are empty and nothing is in flight."""
-        return self._rests()
-
     def activity(self) -> int:
-        """Return a counter that grows with everything done on this node."""
+        """Return a number that grows with everything done on this node."""
         return self._job.frontier.counters.total()
-
-    async def commit(self) -> None:
-        """Acknowledge the finished pages in the store.
-
-        :raises StoreError: the store cannot be written
-        """
-        await self._job.commit()
 
     async def make_durable(self) -> None:
         """Return when all that was written is durable on disk.
@@ -152,12 +130,9 @@ class ClusterTraffic:
             self._job.fail(error)
             raise
 
-    def hang_up(self) -> None:
-        self._job.client.hang_up()
-
     def ring_changed(self) -> None:
         self._job.robots_fetches.ring_changed()
-        self._wake()
+        self.wake()
 
     def figures(self) -> Counters:
         """Return the counters of this node's heartbeat that are shown to people."""
@@ -169,32 +144,26 @@ class ClusterTraffic:
         }
 
     async def take_in(self, messages: list[Message]) -> None:
-        """Queue the requests that other nodes, or people, have sent.
-
-        A request that another node owns by now is forwarded to that node. The caller removes the
-        messages from Redis after `make_durable`.
+        """Queue the requests that other nodes, or people, have sent, or forward them.
 
         :raises StoreError: the store cannot be written
         """
         self._take(messages)
 
     def take_back(self, found: Sequence[tuple[bytes, bytes]]) -> None:
-        """Queue URLs that waited in the outbox for a node whose domains are ours now.
-
-        ``found`` has the key and the message of each.
+        """Queue URLs in the outbox that this node owns now, given as keys and messages.
 
         :raises StoreError: the store cannot be written
         """
-        messages, decided = [], []
-        for key, data in found:
+        messages = []
+        for _, data in found:
             try:
                 messages.append(decode(data))
             except BadMessage as error:
                 # It was written by a version with wider bounds; no other node would take it either.
-                logger.error("What waited in the outbox cannot be read: %s", error)
+                logger.error("Dropping an unreadable message in the outbox: %s", error)
                 self._intake.count_dropped("unserializable")
-            decided.append(key)
-        self._take(messages, decided)
+        self._take(messages, [key for key, _ in found])
 
     def _take(self, messages: list[Message], decided: Sequence[bytes] = ()) -> None:
         hosts = [host_of(message.url) for message in messages]
@@ -202,15 +171,15 @@ class ClusterTraffic:
         plain: list[tuple[Message, str]] = []
         for message, host, owner in zip(messages, hosts, self._node.others(hosts), strict=True):
             if owner is not None:
-                foreign += self._sent_on(message, owner, host)
+                foreign += self._forwarded(message, owner, host)
             elif message.rest or message.meta:
-                self._take_whole(message)
+                self._take_request(message)
             else:
                 plain.append((message, host))
-        if self._intake.add(self._received(plain), foreign, decided):
-            self._wake()
+        if self._intake.add(self._candidates(plain), foreign, decided):
+            self.wake()
 
-    def _received(self, plain: list[tuple[Message, str]]) -> list[Candidate]:
+    def _candidates(self, plain: list[tuple[Message, str]]) -> list[Candidate]:
         """Return the candidates for the messages that are neither known nor refused."""
         intake = self._intake
         keys = self._job.hasher.keys([message.url for message, _ in plain])
@@ -219,7 +188,8 @@ class ClusterTraffic:
         for (message, host), key, is_known in zip(plain, keys, known, strict=True):
             if is_known:
                 continue
-            is_stray = self._is_stray(message)
+            # A URL given by a person has no depth; a request of an ordinary spider counts as given.
+            is_stray = bool(message.redirects or (message.depth and self._codec.makes_pages))
             if reason := intake.refusal(message.url, host, message.depth, None, is_stray=is_stray):
                 intake.count_dropped(reason)
             else:
@@ -227,18 +197,8 @@ class ClusterTraffic:
                 candidates.append(Candidate(host, key, entry, message.priority))
         return candidates
 
-    def _is_stray(self, message: Message) -> bool:
-        """Return whether the URL came from a page or a redirect.
-
-        A URL given by a person has no depth. A request of an ordinary spider counts as given.
-        """
-        return bool(message.redirects or (message.depth and self._codec.makes_pages))
-
-    def _sent_on(self, message: Message, owner: str, host: str) -> list[Foreign]:
-        """Return the message for the outbox, addressed to its owner; empty if it is dropped.
-
-        The sender has marked the URL as seen, so forward it whether this node knows it or not.
-        """
+    def _forwarded(self, message: Message, owner: str, host: str) -> list[Foreign]:
+        """Return the message for its owner, known here or not; empty if it is dropped."""
         if message.hops >= _HOPS_MAX:
             self._intake.count_dropped("hops")
             return []
@@ -249,8 +209,8 @@ class ClusterTraffic:
             self._intake.count_dropped("unserializable")
             return []
 
-    def _take_whole(self, message: Message) -> None:
-        """Queue a request of an ordinary spider, and drop a message that this spider cannot use."""
+    def _take_request(self, message: Message) -> None:
+        """Queue a request of an ordinary spider; drop one that this spider cannot use."""
         try:
             request = self._codec.whole(message)
             url = normalise(request.url)
@@ -258,7 +218,7 @@ class ClusterTraffic:
                 raise ValueError("not an http or https URL")
             entry = self._codec.entry(request, url)
         except ValueError as error:
-            logger.warning("A request for %s is no use to this spider: %s", message.url, error)
+            logger.warning("Dropping a request for %s that cannot be used: %s", message.url, error)
             self._intake.count_dropped("unserializable")
         else:
             self._intake.request(request, url, entry)

@@ -17,7 +17,8 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest, XmlRpcRequest
 from scrapy.utils.request import request_from_dict
 
-from krowlspider.cluster.transport.message import Message, carried, dumps, encode, loads
+from krowlspider.cluster.transport.message import Message, dumps, encode, loads
+from krowlspider.cluster.transport.meta import carried
 from krowlspider.frontier.entry import Entry
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX

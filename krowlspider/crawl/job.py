@@ -132,13 +132,11 @@ class Job:
         settings = self._settings
         _prepare_archive(settings["KROWL_WARC_DIR"])
         self.folder = JobFolder.of(settings["JOBDIR"])
-        node = self.node
-        if node is not None:
-            node.prepare()
+        cluster = None if self.node is None else self.node.cluster
         head = self.folder.take(
-            seed=None if node is None else node.seed,
-            ring="" if node is None else node.place,
-            may_begin=node is None or node.may_begin,
+            seed=None if cluster is None else cluster.prepare(),
+            ring="" if cluster is None else cluster.place,
+            may_begin=cluster is None or cluster.may_begin,
         )
         try:
             self._open_parts(head, new=head.new or self.folder.untouched)
@@ -374,13 +372,15 @@ def _node(settings: BaseSettings, spider: str) -> Node | None:
     """
     # Imported here, so that a crawl of one process does not load Redis.
     if settings.getlist("KROWL_STATIC_NODES"):
-        from krowlspider.crawl.nodes.static import StaticNode  # noqa: PLC0415
+        from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
+        from krowlspider.crawl.nodes.static import StaticCluster  # noqa: PLC0415
 
-        return StaticNode(settings, spider)
+        return Node(settings, spider, StaticCluster)
     if settings["KROWL_CONSUL"]:
-        from krowlspider.crawl.nodes.consul import ConsulNode  # noqa: PLC0415
+        from krowlspider.crawl.nodes.consul import ConsulCluster  # noqa: PLC0415
+        from krowlspider.crawl.nodes.node import Node  # noqa: PLC0415
 
-        return ConsulNode(settings, spider)
+        return Node(settings, spider, ConsulCluster)
     return None
 
 

@@ -111,8 +111,6 @@ class Scheduler(BaseScheduler):
         call_when_over(engine, self.flights.over)
         if job.node is not None:
             self._traffic = self._connect(job.node)
-            job.node.on_over = self._all_over
-            job.node.on_stop = self._all_stop
         job.run(
             on_failure=self._stop_crawl,
             on_robots=self._robots_found,
@@ -161,7 +159,7 @@ class Scheduler(BaseScheduler):
         self._on_robots = on_robots
         if (node := self._node) is not None:
             if not node.running:
-                node.run(self._traffic)
+                node.run(self._traffic, on_over=self._all_over, on_stop=self._all_stop)
             await node.known.wait()
             if not node.knows:
                 raise CloseSpider("no_cluster")

@@ -1,9 +1,9 @@
-"""What tests of the forwarding share: an outbox in memory, a sink for messages, and a consumer that
-can be killed.
+"""Helpers for tests of the forwarding: an outbox in memory, a sink for messages, and a consumer
+that can be killed.
 
-``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: a node ``n`` that
-takes the spider ``s``'s messages, and appends their URLs to FILE, synced. With a last word it says
-"here" at its first batch, before or after it has stored it, and does nothing more.
+``python -m tests.cluster.forwarding URL FILE [before|after]`` is that consumer: node ``n``, which
+takes the messages of spider ``s`` and appends their URLs to FILE, synced. With a third argument it
+prints "here" at its first batch, before or after it has stored it, and then does nothing more.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import uvloop
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.crawl.handover.loop_share import Time
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -67,6 +68,18 @@ def quick_clock() -> float:
     return time.monotonic() * 60
 
 
+def quick_time(times: float) -> Time:
+    """Return a time that passes so many times faster."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(seconds / times)
+
+    return Time(lambda: time.monotonic() * times, sleep)
+
+
+QUICK_TIME = quick_time(60)
+
+
 class MemoryOutbox:
     """An outbox that is lost with the process, as a test may read and fill it."""
 
@@ -111,8 +124,8 @@ class Sink:
 
 
 @asynccontextmanager
-async def clients(*all_urls: str, patience: float = 2.0) -> AsyncIterator[list[Redis]]:
-    made = [redis_client(url, patience=patience) for url in all_urls]
+async def clients(*all_urls: str, timeout: float = 2.0) -> AsyncIterator[list[Redis]]:
+    made = [redis_client(url, timeout=timeout) for url in all_urls]
     try:
         yield made
     finally:
@@ -192,7 +205,7 @@ async def _consume(url: str, path: str, stop: str) -> None:
         if stop == "after":
             await here()
 
-    await Inbox(redis_client(url), SPIDER, NODE, take, settle=settle, poll=0.01).run()
+    await Inbox(redis_client(url), SPIDER, NODE, take, make_durable=settle, poll=0.01).run()
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from tests.cluster.servers import Server
     from tests.mockweb import MockWeb
 
-# Seconds, the least that a node takes: one that is gone without a word is replaced after three of
-# them.
+# Seconds, the least that a node takes. A node that dies is replaced after three of them.
 TTL = 10
 NAME = "tests"
 # Seconds between two looks at the web's log, which is written every 0.2 s.
@@ -43,13 +42,11 @@ _SHOWN = 6000
 
 
 class Cluster:
-    """Nodes that crawl a mock web from ``seeds``, the root of every host by default; each is given
-    all of them.
+    """Nodes that crawl a mock web from ``seeds``, by default the root of every host.
 
-    ``settings`` are those of every node, besides what makes it a node. With a `Network` each server
-    is reached by a wire that can be cut; ``agent_url``, where it is set, is the Consul that nodes
-    are told of instead. Nothing outlives the `with` block, and one that ends by an exception shows
-    all logs.
+    ``settings`` are those of every node, besides what makes it a node. With a `Network`, each
+    server is reached by a wire that can be cut. ``agent_url``, if set, replaces the URL of Consul.
+    Nothing outlives the `with` block; if it ends by an exception, all logs are shown.
     """
 
     def __init__(
@@ -76,6 +73,8 @@ class Cluster:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.consul = stack.enter_context(consul_agent(self.folder / "consul"))
+            # As if the cluster were old: leases begin at once.
+            self.put("founded", "1")
             self._log = stack.enter_context(self.web._log.open(encoding="utf-8"))
             self._file = write_seeds(self.folder / "seeds.txt", self._seeds)
             self._stack = stack.pop_all()
@@ -99,10 +98,10 @@ class Cluster:
         for name, server in {"consul": self.consul, **self.redis}.items():
             print(f"--- server {name}\n{server.log[-1000:]}")
 
-    # --- what is done to nodes ---
+    # --- acts on nodes ---
 
     def start(self, node: str) -> Crawl:
-        """Start a node; one that was there before goes on with what its JOBDIR and its Redis hold."""
+        """Start a node; a former one goes on with its JOBDIR and its Redis."""
         if node not in self.redis:
             server = redis_server(self.folder / f"redis-{node}")
             self.redis[node] = self._stack.enter_context(server)
@@ -117,6 +116,14 @@ class Cluster:
         if self._network is not None:
             self._network.processes[crawl.process.pid] = node
         return crawl
+
+    def start_together(self, *nodes: str) -> dict[str, Crawl]:
+        """Start nodes that fetch nothing before all of them have a lease."""
+        self.put("signal", "PAUSED")
+        crawls = {node: self.start(node) for node in nodes}
+        self.until(lambda: all("is valid" in crawl.log for crawl in crawls.values()))
+        self.put("signal", "RUNNING")
+        return crawls
 
     def place(self, node: str) -> dict[str, object]:
         """The settings that make a process this node."""
@@ -137,7 +144,7 @@ class Cluster:
         return server.url if network is None else network.wire(server, beside=node)
 
     def leave(self, *nodes: str) -> None:
-        """Ctrl-C to each, and the wait for their clean ends, which are none of the crawl."""
+        """Stop nodes by Ctrl-C, and wait until they have ended cleanly while the crawl goes on."""
         leaving = [self._running(node) for node in nodes]
         for run in leaving:
             run.crawl.process.send_signal(signal.SIGINT)
@@ -156,7 +163,7 @@ class Cluster:
         return self.start(node)
 
     def put(self, name: str, value: str) -> None:
-        """Write what stands in Consul for the whole cluster."""
+        """Write a key of the cluster into Consul."""
         url = f"{self.consul.url}/v1/kv/krowlspider/{NAME}/{name}"
         request = urllib.request.Request(url, data=value.encode(), method="PUT")
         urllib.request.urlopen(request).close()
@@ -169,20 +176,20 @@ class Cluster:
             run.ended()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so; no node may end meanwhile."""
+        """Wait until a condition holds; no node may end meanwhile."""
         last = time.monotonic() + DEADLINE
         while not condition():
             for run in self.runs:
                 gone = run.end == "running" and run.crawl.process.poll() is not None
                 assert not gone, f"node {run.node} ended too early"
-            assert time.monotonic() < last, "it never came to that"
+            assert time.monotonic() < last, "the condition never held"
             time.sleep(_LOOK)
 
     def _running(self, node: str) -> Run:
         (run,) = (run for run in self.runs if run.node == node and run.end == "running")
         return run
 
-    # --- what is seen of them ---
+    # --- observations ---
 
     def entries(self, *nodes: str, since: float = 0.0) -> list[Entry]:
         """The pages that the web has been asked for by these nodes, or by any, from a time on."""
@@ -195,7 +202,7 @@ class Cluster:
         ]
 
     def meanwhile(self, seconds: float) -> None:
-        """Let some time pass: that of a trouble which is to last so long."""
+        """Let some seconds of an outage pass."""
         end = time.monotonic() + seconds
         self.until(lambda: time.monotonic() >= end)
 
@@ -218,7 +225,7 @@ class Cluster:
                 return []
 
     def lists(self, node: str) -> dict[str, int]:
-        """Lengths of the lists in a node's Redis, but for the one of what cannot be read."""
+        """Return the lengths of the lists in a node's Redis, except the dead list."""
         with Redis.from_url(self.redis[node].url, decode_responses=True) as client:
             keys = [key for key in client.keys("*") if client.type(key) == "list"]
             return {key: client.llen(key) for key in keys if key != "broad:dead"}
@@ -238,8 +245,8 @@ class Cluster:
         jobs = {run.node: self.folder / run.node for run in self.runs}
         left = [f"{node}: {said}" for node in jobs for said in self._leftovers(node)]
         print(
-            f"{len(repeated(entries))} pages again, {repeats} at most; loops late by {self.lag('p99')} ms"
-            f" (99 of 100), {self.lag('max')} at the worst"
+            f"{len(repeated(entries))} pages again, {repeats} at most; loops late by"
+            f" {self.lag('p99')} ms (99 of 100), {self.lag('max')} at the worst"
         )
         return [
             *reachable(graph, self._seeds).differences(entries, at_least=repeats > 0),
@@ -252,7 +259,7 @@ class Cluster:
             *early_ends(entries, self.runs),
             *not_archived(entries, jobs.values(), exactly=not repeats),
             *left,
-            *(f"{node} is still in the crew" for node in self.pending_nodes),
+            *(f"{node} is still pending" for node in self.pending_nodes),
         ]
 
     def _leftovers(self, node: str) -> list[str]:

@@ -1,10 +1,9 @@
-"""What stands between nodes and their servers, in threads of the test: wires that are cut for some
+"""Networks between nodes and their servers, in threads of the test: wires that are cut for some
 nodes and not for others, and an agent that denies what it knows.
 
-A wire is one node's, or knows who is at its end by the kernel's table of connections, where all are
-told of one address. So this needs no root and no network namespaces: any Linux machine will do.
-What is cut is a network that swallows all, both ways: connections stay, new ones are taken, nothing
-comes through; and what was under way arrives late, when it heals.
+A wire belongs to one node, or finds the node at its end by the kernel's table of connections. So
+this needs no root and no network namespaces. A cut swallows all data, both ways: connections stay,
+new ones are taken, nothing comes through. Data under way arrives late, when the cut heals.
 """
 
 from __future__ import annotations

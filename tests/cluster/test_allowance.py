@@ -1,4 +1,4 @@
-"""All nodes together take the budget and no more, and what one has not fetched others may."""
+"""All nodes together take the page budget and no more; others may take what one did not fetch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cluster.allowance import Allowance
 
-from .purse import Purse
+from .memory_keys import MemoryKeys
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def allowance(
-    purse: Purse,
+    keys: MemoryKeys,
+    limit: int = 1000,
+    *,
     on_change: Callable[[], None] = lambda: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Allowance]:
-    made = Allowance(purse, purse.limit, on_change, wanted=wanted, again=0.01)
-    running = asyncio.create_task(made.run())
+    made = Allowance(keys, limit, again=0.01)
+    running = asyncio.create_task(made.run(on_change, wanted))
     try:
         yield made
     finally:
@@ -31,87 +33,99 @@ async def allowance(
         await made.close()
 
 
+def taken(keys: MemoryKeys) -> int:
+    return int(keys.values.get("pages", "0"))
+
+
 async def soon(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - it is another task's
             await asyncio.sleep(0)
 
 
-def test_pages_are_taken_before_they_are_needed_until_all_are_spent() -> None:
+def test_pages_are_taken_in_advance_until_all_are_spent() -> None:
     async def main() -> None:
-        purse = Purse(1000)
-        heard = []
-        async with allowance(purse, lambda: heard.append(purse.spent)) as mine:
+        keys, heard = MemoryKeys(), []
+        async with allowance(keys, on_change=lambda: heard.append(taken(keys))) as mine:
             fetched = 0
             while not mine.spent:
                 await soon(lambda: mine.left > 0 or mine.spent)
                 if mine.left:
                     mine.take()
                     fetched += 1
-            assert fetched == purse.spent == 1000
+            assert fetched == taken(keys) == 1000
             assert heard[0] == 5
             assert heard[-1] == 1000
 
     asyncio.run(main())
 
 
-def test_what_was_not_fetched_goes_back() -> None:
+def test_unfetched_pages_are_given_back() -> None:
     async def main() -> None:
-        purse = Purse(1000)
-        async with allowance(purse) as mine:
+        keys = MemoryKeys()
+        async with allowance(keys) as mine:
             await soon(lambda: mine.left == 5)
             mine.take()
             mine.take()
             mine.give_back()
-        assert purse.spent == 1
+        assert taken(keys) == 1
         assert mine.left == 0
 
     asyncio.run(main())
 
 
-def test_a_server_that_is_down_leaves_what_was_taken_and_is_asked_again() -> None:
+def test_end_of_the_crawl_resets_the_budget() -> None:
     async def main() -> None:
-        purse = Purse(1000)
-        async with allowance(purse) as mine:
+        keys = MemoryKeys()
+        async with allowance(keys) as mine:
             await soon(lambda: mine.left == 5)
-            purse.answers = False
+            mine.take()
+        await mine.close(over=True)
+        assert taken(keys) == 0
+
+    asyncio.run(main())
+
+
+def test_outage_keeps_the_taken_pages_and_is_retried() -> None:
+    async def main() -> None:
+        keys = MemoryKeys()
+        async with allowance(keys) as mine:
+            await soon(lambda: mine.left == 5)
+            keys.answers = False
             for _ in range(5):
                 mine.take()
             await asyncio.sleep(0)
             assert (mine.left, mine.spent) == (0, False)
-            purse.answers = True
+            keys.answers = True
             await soon(lambda: mine.left == 5)
 
     asyncio.run(main())
 
 
-def test_pages_that_others_give_back_are_had_again() -> None:
+def test_pages_given_back_by_others_can_be_taken() -> None:
     async def main() -> None:
-        purse = Purse(1)
-        async with allowance(purse) as mine:
+        keys = MemoryKeys()
+        async with allowance(keys, 1) as mine:
             await soon(lambda: mine.left == 1)
             mine.take()
             await soon(lambda: mine.spent)
-            purse.spent -= 1
+            keys.values["pages"] = "0"
             await soon(lambda: mine.left == 1)
             assert not mine.spent
 
     asyncio.run(main())
 
 
-def test_a_node_with_nothing_to_fetch_leaves_its_pages_to_others_and_sees_when_all_are_spent() -> (
-    None
-):
+def test_idle_node_gives_pages_back_and_sees_the_end() -> None:
     async def main() -> None:
-        purse = Purse(1000)
-        has_work = True
-        async with allowance(purse, wanted=lambda: has_work) as mine:
+        keys, has_work = MemoryKeys(), True
+        async with allowance(keys, wanted=lambda: has_work) as mine:
             await soon(lambda: mine.left == 5)
             has_work = False
-            await soon(lambda: purse.spent == 0)
+            await soon(lambda: taken(keys) == 0)
             assert mine.left == 0
             assert not mine.spent
-            purse.spent = 1000
+            keys.values["pages"] = "1000"
             await soon(lambda: mine.spent)
 
     asyncio.run(main())

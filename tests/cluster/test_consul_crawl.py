@@ -40,13 +40,12 @@ def over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A crawl of two nodes that is over."""
     folder = tmp_path_factory.mktemp("cluster")
     with MockWeb(graph=GRAPH) as web, Cluster(folder, web, KROWL_DELAY_MIN=DELAY) as cluster:
-        cluster.start("a")
-        cluster.start("b")
+        cluster.start_together("a", "b")
         cluster.wait_all()
         yield cluster
 
 
-def test_two_nodes_fetch_each_url_once_by_its_owner_and_both_know_the_end(over: Cluster) -> None:
+def test_two_nodes_fetch_each_url_once_by_its_owner(over: Cluster) -> None:
     assert over.faults(delay=DELAY) == []
     ring = Ring([Member("a"), Member("b")])
     askers = {(ring.owner(domain_of(entry.host)), node_of(entry)) for entry in over.web.log()}
@@ -59,7 +58,7 @@ def log_of(cluster: Cluster) -> list[Entry]:
     return [dataclasses.replace(entry) for entry in cluster.web.log()]
 
 
-def test_a_page_that_nobody_fetched_is_missed(over: Cluster) -> None:
+def test_judges_miss_an_unfetched_page(over: Cluster) -> None:
     lost = pages(log_of(over))[-1]
     left = [entry for entry in log_of(over) if entry.url != lost.url]
     said = reachable(over.web.graph, over.web.seeds()).differences(left, at_least=True)
@@ -68,7 +67,7 @@ def test_a_page_that_nobody_fetched_is_missed(over: Cluster) -> None:
     assert not_archived(left, jobs, exactly=True) == [f"archived, not fetched: {lost.url}"]
 
 
-def test_a_page_that_two_nodes_fetched_is_counted(over: Cluster) -> None:
+def test_judges_count_a_page_fetched_twice(over: Cluster) -> None:
     entries = log_of(over)
     again = dataclasses.replace(pages(entries)[0], start=entries[-1].end + 60, ua=ASKER)
     assert repeated([*entries, again]) == [again]
@@ -77,7 +76,7 @@ def test_a_page_that_two_nodes_fetched_is_counted(over: Cluster) -> None:
     assert too_often([*entries, again], 0) == [said]
 
 
-def test_two_nodes_at_one_host_at_once_or_too_soon_one_after_the_other_are_seen(
+def test_judges_see_two_nodes_at_one_host(
     over: Cluster,
 ) -> None:
     entries = log_of(over)
@@ -88,7 +87,7 @@ def test_two_nodes_at_one_host_at_once_or_too_soon_one_after_the_other_are_seen(
         assert [line for line in violations([*entries, other], min_delay=DELAY) if said in line]
 
 
-def test_a_page_fetched_after_a_node_has_finished_is_an_early_end(over: Cluster) -> None:
+def test_judges_see_a_fetch_after_the_end(over: Cluster) -> None:
     entries = log_of(over)
     first = min(run.over_at or 0 for run in over.runs)
     assert 0 < first - entries[-1].end < 60
@@ -99,7 +98,7 @@ def test_a_page_fetched_after_a_node_has_finished_is_an_early_end(over: Cluster)
     assert early_ends(entries, closed) == ["node a: nodes_left", "no node has finished"]
 
 
-def test_an_answer_that_no_node_archived_is_named(over: Cluster) -> None:
+def test_judges_name_an_unarchived_answer(over: Cluster) -> None:
     jobs = [over.folder / node for node in over.redis]
     other = dataclasses.replace(pages(log_of(over))[0], path="/never", sha1="0" * 40)
     for exactly in (True, False):
@@ -109,30 +108,13 @@ def test_an_answer_that_no_node_archived_is_named(over: Cluster) -> None:
     assert not_archived(log_of(over), [first], exactly=False) != []
 
 
-def test_what_is_left_in_an_inbox_is_a_fault(over: Cluster) -> None:
+def test_judges_see_messages_left_in_an_inbox(over: Cluster) -> None:
     with Redis.from_url(over.redis["b"].url) as client:
         client.lpush("broad:requests:processing:b", b"{}")
         try:
             assert "b: 1 left in the broad:requests:processing:b" in over.faults(delay=DELAY)
         finally:
             client.delete("broad:requests:processing:b")
-
-
-def test_a_node_that_comes_takes_its_part_and_one_that_leaves_hands_over_all(
-    tmp_path: Path,
-) -> None:
-    graph = Graph(hosts=60, pages=15, seed=5, features=QUICK)
-    with MockWeb(graph=graph) as web, Cluster(tmp_path, web, KROWL_DELAY_MIN=1) as cluster:
-        cluster.start("a")
-        cluster.go_on("a", by=100)
-        cluster.start("b")
-        cluster.go_on("b", by=50)
-        cluster.leave("a")
-        assert cluster.pending_nodes == ["b"]
-        before = len(cluster.entries("a"))
-        cluster.wait_all()
-        assert len(cluster.entries("a")) == before
-        assert cluster.faults(delay=1) == []
 
 
 # Seconds that a host asks for: more than a hand-over takes, and much more than the crawl would wait
@@ -153,7 +135,7 @@ def bare(host: str) -> str:
     return host.partition(":")[0]
 
 
-def test_a_crawl_delay_and_a_retry_after_are_kept_by_the_node_that_takes_a_host_over(
+def test_new_owner_keeps_crawl_delay_and_retry_after(
     tmp_path: Path,
 ) -> None:
     slow, busy = hosts_of_a("slow"), hosts_of_a("busy")
@@ -167,15 +149,7 @@ def test_a_crawl_delay_and_a_retry_after_are_kept_by_the_node_that_takes_a_host_
         urls = [web.url(host, path) for host in slow for path in ("/1", "/2")]
         urls += [web.url(host, path) for host in busy for path in ("/busy", "/1")]
         with Cluster(tmp_path, web, urls, KROWL_DELAY_MIN=0.1) as cluster:
-            # As if it were old: leases begin at once. And nothing is fetched until both have
-            # theirs.
-            cluster.put("founded", "1")
-            cluster.put("signal", "PAUSED")
-            first = cluster.start("a")
-            cluster.until(lambda: "is good" in first.log)
-            second = cluster.start("b")
-            cluster.until(lambda: "is good" in second.log)
-            cluster.put("signal", "RUNNING")
+            cluster.start_together("a", "b")
             cluster.until(lambda: {bare(entry.host) for entry in web.log()} == {*slow, *busy})
             cluster.until(lambda: sum(entry.status == 503 for entry in web.log()) == len(busy))
             cluster.leave("a")

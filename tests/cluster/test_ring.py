@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from krowlspider.cluster.ring.record import BadRecordError, Record
 from krowlspider.cluster.ring.ring import MEMBERS_MAX, WEIGHT_MAX, Member, Ring
 from tests.support.domains import real_domains
 
@@ -27,19 +28,23 @@ members = st.lists(
 )
 
 
-@pytest.mark.parametrize("count", [2, 3, 5, 8, 16, 32, 64])
-@pytest.mark.parametrize("form", ["node-{}", "{}", "crawl{}.dc1.example.org"])
-def test_the_busiest_of_equal_nodes_has_at_most_fifteen_percent_more_than_the_mean(
-    count: int, form: str
-) -> None:
+@pytest.mark.parametrize(
+    ("count", "form"),
+    [
+        *((count, "node-{}") for count in (2, 3, 5, 8, 64)),
+        *((count, "{}") for count in (5, 16)),
+        *((count, "crawl{}.dc1.example.org") for count in (5, 32)),
+    ],
+)
+def test_busiest_of_equal_nodes_is_at_most_15_percent_above(count: int, form: str) -> None:
     ring = Ring(nodes(count, form))
-    owned = Counter(map(ring.owner, real_domains()[:: 1 if count > 8 else 5]))
+    owned = Counter(map(ring.owner, real_domains()[:: 1 if count > 16 else 5]))
     assert len(owned) == count
     assert max(owned.values()) * count / owned.total() <= 1.15
     assert max(map(ring.share, owned)) * count <= 1.15
 
 
-def test_a_node_of_thrice_the_weight_has_thrice_the_real_domains() -> None:
+def test_three_times_the_weight_has_three_times_the_domains() -> None:
     ring = Ring([Member("big", 3), Member("one"), Member("two"), Member("three")])
     owned = Counter(map(ring.owner, real_domains()))
     assert owned["big"] / owned.total() == pytest.approx(0.5, rel=0.05)
@@ -48,16 +53,17 @@ def test_a_node_of_thrice_the_weight_has_thrice_the_real_domains() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4, 31])
-def test_a_node_more_takes_its_share_and_only_for_itself(count: int) -> None:
+def test_new_node_takes_its_share_and_only_for_itself(count: int) -> None:
     before, after = Ring(nodes(count)), Ring([*nodes(count), Member("new")])
-    moved = [d for d in real_domains() if before.owner(d) != after.owner(d)]
+    domains = real_domains()[::4]
+    moved = [d for d in domains if before.owner(d) != after.owner(d)]
     assert {after.owner(domain) for domain in moved} == {"new"}
-    assert len(moved) / len(real_domains()) == pytest.approx(1 / (count + 1), rel=0.15)
+    assert len(moved) / len(domains) == pytest.approx(1 / (count + 1), rel=0.15)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(members, st.data())
-def test_a_change_of_one_node_moves_domains_only_to_it_or_from_it(
+def test_change_of_a_node_moves_domains_only_to_or_from_it(
     some: list[Member], data: st.DataObject
 ) -> None:
     one = data.draw(st.sampled_from(some))
@@ -72,9 +78,9 @@ def test_a_change_of_one_node_moves_domains_only_to_it_or_from_it(
             assert now in {was, one.id} or other is not rings[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(members, members, st.data())
-def test_a_ring_that_covers_another_for_a_node_gives_it_all_that_the_other_does(
+def test_covering_ring_gives_a_node_all_that_the_other_does(
     some: list[Member], more: list[Member], data: st.DataObject
 ) -> None:
     taken = {member.id for member in some}
@@ -90,8 +96,9 @@ def test_a_ring_that_covers_another_for_a_node_gives_it_all_that_the_other_does(
             assert all(small.owner(domain) == node for domain in mine)
 
 
+@settings(max_examples=25, deadline=None)
 @given(members)
-def test_the_order_of_the_members_does_not_matter(some: list[Member]) -> None:
+def test_order_of_members_does_not_matter(some: list[Member]) -> None:
     one, other = Ring(some), Ring(reversed(some))
     assert one == other
     assert hash(one) == hash(other)
@@ -99,10 +106,9 @@ def test_the_order_of_the_members_does_not_matter(some: list[Member]) -> None:
     assert all(one.owner(domain) == other.owner(domain) for domain in real_domains()[:50])
 
 
+@settings(max_examples=30, deadline=None)
 @given(members, members)
-def test_checksums_are_equal_when_ids_and_weights_are_and_only_then(
-    some: list[Member], others: list[Member]
-) -> None:
+def test_checksum_depends_on_ids_and_weights(some: list[Member], others: list[Member]) -> None:
     one, other = Ring(some), Ring(others)
     assert (one.checksum == other.checksum) == (one == other)
     assert (one == other) == (
@@ -110,11 +116,11 @@ def test_checksums_are_equal_when_ids_and_weights_are_and_only_then(
     )
 
 
-def test_redis_and_address_are_no_part_of_the_agreement() -> None:
+def test_checksum_does_not_depend_on_addresses() -> None:
     assert Ring([Member("a", 1, "redis://one", "here")]) == Ring([Member("a")])
 
 
-def test_a_ring_is_the_same_in_each_version_and_on_each_machine() -> None:
+def test_ring_is_the_same_in_every_version() -> None:
     """Nodes of two versions that share a ring would otherwise fetch one domain both."""
     ring = Ring([Member("a"), Member("b", 2), Member("c")])
     assert ring.checksum == "dacf98b731311ce2f334ba693c1a5583"
@@ -129,16 +135,18 @@ def test_a_ring_is_the_same_in_each_version_and_on_each_machine() -> None:
     assert "".join(map(ring.owner, some)) == "acbcbb"
 
 
+@settings(max_examples=25, deadline=None)
 @given(members)
-def test_a_ring_comes_back_from_its_json(some: list[Member]) -> None:
-    assert Ring.from_json(json.loads(json.dumps(Ring(some).to_json()))) == Ring(some)
+def test_claims_round_trip(some: list[Member]) -> None:
+    record = Record(some[0], (Ring(some), Ring(some[:1])))
+    assert Record.loads(some[0].id, record.dumps()).claims == record.claims
 
 
 @pytest.mark.parametrize(
     "name",
     ["", ".", "..", "-a", "a/b", "a:b", "a b", "a\n", "a*", "ä", "a" * 64, "{a}", "a=b", "a\x00"],
 )
-def test_an_id_that_could_not_stand_in_a_key_is_refused_by_name(name: str) -> None:
+def test_invalid_id_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match="not a node id") as refused:
         Member(name)
     assert repr(name)[:50] in str(refused.value)
@@ -150,7 +158,7 @@ def test_host_names_are_ids(name: str) -> None:
 
 
 @pytest.mark.parametrize("weight", [0, -1, WEIGHT_MAX + 1, 1.5, "1", None, True, 10**30])
-def test_a_weight_that_is_none_is_refused_with_its_node(weight: object) -> None:
+def test_invalid_weight_is_refused_with_its_node(weight: object) -> None:
     with pytest.raises(ValueError, match="weight for node n1"):
         Member("n1", weight)  # type: ignore[arg-type]
 
@@ -180,17 +188,19 @@ def test_a_weight_that_is_none_is_refused_with_its_node(weight: object) -> None:
         [[f"n{number}", WEIGHT_MAX] for number in range(MEMBERS_MAX // WEIGHT_MAX + 1)],
     ],
 )
-def test_what_is_no_ring_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match=r"not a|ring|one id") as refused:
-        Ring.from_json(value)
+def test_invalid_ring_in_a_record_is_refused(value: object) -> None:
+    stored = json.loads(Record(Member("a")).dumps())
+    text = json.dumps({**stored, "claims": [value]}).encode()
+    with pytest.raises(BadRecordError, match="the record of a cannot be read") as refused:
+        Record.loads("a", text)
     assert len(str(refused.value)) < 400
 
 
-def test_one_id_twice_is_refused_by_name() -> None:
+def test_duplicate_id_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="two nodes with one id: b"):
         Ring([Member("b"), Member("a"), Member("b", 2)])
 
 
-def test_the_share_of_no_member_is_an_error() -> None:
+def test_share_of_a_non_member_is_an_error() -> None:
     with pytest.raises(KeyError):
         Ring(nodes(2)).share("node-2")

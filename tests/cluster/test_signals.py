@@ -4,109 +4,81 @@ than there are."""
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import time
-import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.cluster.consul.calls import Agent
-from krowlspider.cluster.membership import StaticMembership, UnansweredError
-from krowlspider.cluster.ring.ring import Member
-from krowlspider.cluster.signals import (
-    Budget,
-    ConsulBudget,
-    ConsulSignals,
-    RedisBoard,
-    RedisBudget,
-    RedisSignals,
-    Signal,
-    Signals,
-)
+from krowlspider.cluster.allowance import PAGES, pages_taken
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.signals import POLL, Signal, Signals
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
 from tests.cluster.forwarding import LATE
 
-from .purse import Pocket
-from .servers import consul_agent, redis_server
+from .memory_keys import MemoryKeys
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
-    from redis.asyncio import Redis
+    from krowlspider.cluster.signals import SharedKeys
 
     from .servers import Server
 
 HONOURED = 5.0
-_numbers = count()
 
 
 @dataclass
 class Place:
-    """A server for the signals of one cluster, with as many users as a test wants."""
+    """A server for the keys of one cluster, with as many users as a test wants."""
 
     kind: str
     server: Server
     cluster: str
 
     @asynccontextmanager
-    async def signals(self) -> AsyncIterator[Signals]:
-        async with self._client() as client:
-            if isinstance(client, Agent):
-                signals: Signals = ConsulSignals(client, self.cluster)
-            else:
-                signals = RedisSignals(client, self.cluster)
-            await signals.start()
-            yield signals
-            await signals.close()
-
-    @asynccontextmanager
-    async def budget(self, limit: int) -> AsyncIterator[Budget]:
-        async with self._client() as client:
-            if isinstance(client, Agent):
-                yield ConsulBudget(client, self.cluster, limit)
-            else:
-                yield RedisBudget(client, self.cluster, limit)
-
-    async def write(self, text: bytes, name: str = "signal") -> None:
-        """Put something in the place of the signal, or of another name, as a person does."""
+    async def keys(self) -> AsyncIterator[SharedKeys]:
         if self.kind == "redis":
             async with redis_client(self.server.url) as client:
-                await client.set(f"krowlspider:{self.cluster}:{name}", text)
-        else:
-            url = f"{self.server.url}/v1/kv/krowlspider/{self.cluster}/{name}"
-            request = urllib.request.Request(url, data=text, method="PUT")
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                assert json.load(answer) is True
-
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[Agent | Redis]:
-        if self.kind == "redis":
-            async with redis_client(self.server.url) as client:
-                yield client
+                yield RedisKeys(client, self.cluster)
         else:
             agent = Agent(self.server.url)
-            yield agent
+            yield ConsulKeys(agent, self.cluster)
             agent.close()
 
 
-@pytest.fixture(scope="module", params=["consul", "redis"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Server]]:
-    make = redis_server if request.param == "redis" else consul_agent
-    with make(tmp_path_factory.mktemp(request.param) / "server") as started:
-        yield request.param, started
+class MemoryPlace(Place):
+    """The fake of a server."""
+
+    def __init__(self) -> None:
+        self._keys = MemoryKeys()
+
+    @asynccontextmanager
+    async def keys(self) -> AsyncIterator[SharedKeys]:
+        yield self._keys
 
 
-@pytest.fixture
-def place(server: tuple[str, Server]) -> Place:
-    return Place(*server, f"test{next(_numbers)}")
+@asynccontextmanager
+async def listening(
+    keys: SharedKeys, on_change: Callable[[Signal], None] = lambda _: None
+) -> AsyncIterator[Signals]:
+    signals = Signals(keys, poll=0.02)
+    task = asyncio.create_task(signals.run(lambda: on_change(signals.signal)))
+    try:
+        yield signals
+    finally:
+        task.cancel()
+
+
+@pytest.fixture(params=["consul", "redis"])
+def place(request: pytest.FixtureRequest, cluster: str) -> Place:
+    name = "server" if request.param == "redis" else "consul"
+    return Place(request.param, request.getfixturevalue(name), cluster)
 
 
 async def heard(condition: Callable[[], bool], within: float = HONOURED) -> None:
@@ -116,77 +88,73 @@ async def heard(condition: Callable[[], bool], within: float = HONOURED) -> None
         await asyncio.sleep(0.01)
 
 
-def test_a_signal_is_heard_by_every_node_and_taken_back(place: Place):
+def test_every_node_hears_a_signal():
     async def main() -> None:
-        async with place.signals() as one, place.signals() as other:
-            changes: list[Signal] = []
-            one.on_change = lambda: changes.append(one.signal)
+        keys, changes = MemoryKeys(), []
+        async with listening(keys, changes.append) as one, listening(keys) as other:
             assert one.signal == other.signal == "RUNNING"
             await other.send(Signal.PAUSED)
             await heard(lambda: one.signal == other.signal == "PAUSED")
-            await place.write(b"RUNNING\n")
+            keys.values["signal"] = "RUNNING\n"
             await heard(lambda: one.signal == other.signal == "RUNNING")
             await other.send(Signal.STOP)
-            await heard(lambda: one.signal == other.signal == "STOP")
+            await heard(lambda: len(changes) == 3)
             assert changes == [Signal.PAUSED, Signal.RUNNING, Signal.STOP]
 
     asyncio.run(main())
 
 
-def test_a_signal_that_was_given_before_the_start_is_heard(place: Place):
+def test_signal_sent_before_the_start_is_heard():
     async def main() -> None:
-        await place.write(b"PAUSED")
-        async with place.signals() as signals:
-            await heard(lambda: signals.signal is Signal.PAUSED)
+        keys = MemoryKeys()
+        keys.values["signal"] = "PAUSED"
+        changes: list[Signal] = []
+        async with listening(keys, changes.append):
+            await heard(lambda: changes == [Signal.PAUSED])
 
     asyncio.run(main())
 
 
-def test_a_word_that_is_no_signal_is_told_once_and_changes_nothing(
-    place: Place, caplog: pytest.LogCaptureFixture
-):
+def test_invalid_signal_is_logged_once_and_ignored(caplog: pytest.LogCaptureFixture):
     async def main() -> None:
-        await place.write(b"PAUSED")
-        async with place.signals() as signals:
-            await heard(lambda: signals.signal is Signal.PAUSED)
-            await place.write(b"pause please\xff")
-            await heard(lambda: bool(told(caplog)))
-            assert signals.signal is Signal.PAUSED
-            # A second look at the same word: the signal after it is heard, so it was made.
-            signals._said(b"pause please\xff")
-            await place.write(b"RUNNING")
-            await heard(lambda: signals.signal is Signal.RUNNING)
-            assert len(told(caplog)) == 1
+        keys = MemoryKeys()
+        signals = Signals(keys)
+        for text in ("PAUSED", "pause please", "pause please"):
+            keys.values["signal"] = text
+            assert await signals.read() is Signal.PAUSED
+        keys.values["signal"] = "RUNNING"
+        assert await signals.read() is Signal.RUNNING
 
     asyncio.run(main())
+    assert [r.levelno for r in caplog.records].count(logging.WARNING) == 1
+    assert "'pause please'" in caplog.text
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-
-
-def test_a_server_that_is_down_leaves_the_last_signal_and_is_heard_when_it_is_back(place: Place):
+def test_last_signal_stands_while_the_server_is_down():
     async def main() -> None:
-        async with place.signals() as signals:
-            await signals.send(Signal.PAUSED)
+        keys = MemoryKeys()
+        keys.values["signal"] = "PAUSED"
+        async with listening(keys) as signals:
             await heard(lambda: signals.signal is Signal.PAUSED)
-            place.server.kill()
-            with pytest.raises(UnansweredError):
-                await signals.send(Signal.STOP)
+            keys.answers = False
+            keys.values["signal"] = "STOP"
+            await asyncio.sleep(0.1)
             assert signals.signal is Signal.PAUSED
-            await asyncio.to_thread(place.server.start)
-            await signals.send(Signal.STOP)
+            keys.answers = True
             await heard(lambda: signals.signal is Signal.STOP)
 
     asyncio.run(main())
 
 
-def test_a_server_that_is_frozen_is_given_up_in_time_and_stalls_nothing(place: Place):
+@pytest.mark.slow
+def test_call_to_a_frozen_server_ends_in_time(place: Place):
+    """A call to a frozen server ends in time, and stalls nothing."""
+
     async def main() -> None:
-        async with place.signals() as signals, place.budget(10) as budget:
+        async with place.keys() as keys:
             with place.server.frozen():
-                began = longest = time.monotonic()
-                call = asyncio.create_task(budget.take(1))
+                began = time.monotonic()
+                call = asyncio.create_task(keys.get("signal"))
                 longest = 0.0
                 while not call.done():
                     before = time.monotonic()
@@ -194,85 +162,67 @@ def test_a_server_that_is_frozen_is_given_up_in_time_and_stalls_nothing(place: P
                     longest = max(longest, time.monotonic() - before)
                 with pytest.raises(UnansweredError):
                     await call
-                assert time.monotonic() - began < HONOURED
+                assert time.monotonic() - began + POLL < HONOURED
                 assert longest < LATE
-                assert signals.signal is Signal.RUNNING
 
     asyncio.run(main())
 
 
-def test_nodes_that_take_at_once_take_the_whole_budget_and_never_more(place: Place):
+def test_keys_are_written_read_and_deleted(place: Place):
+    async def main() -> None:
+        async with place.keys() as keys, place.keys() as other:
+            assert await keys.get("signal") is None
+            await keys.put("signal", "PAUSED")
+            assert await other.get("signal") == b"PAUSED"
+            await other.delete("signal")
+            assert await keys.get("signal") is None
+
+    asyncio.run(main())
+
+
+def test_concurrent_nodes_take_the_whole_budget_and_no_more(place: Place):
     limit = 1000
 
     async def one(seed: int, taken: list[int]) -> None:
         chance = random.Random(seed)
-        async with place.budget(limit) as budget:
+        async with place.keys() as keys:
             for _ in range(12):
-                got = await budget.take(chance.randint(1, 40))
+                got = await keys.add(PAGES, chance.randint(1, 40), limit)
                 taken.append(got)
                 assert sum(taken) <= limit
                 if got and chance.random() < 0.3:
                     # No longer ours from the moment at which others may have it.
                     taken.append(-got)
-                    await budget.give_back(got)
+                    assert await keys.add(PAGES, -got, limit) == -got
 
     async def main() -> None:
         taken: list[int] = []
         await asyncio.gather(*(one(seed, taken) for seed in range(6)))
-        async with place.budget(limit) as budget:
+        async with place.keys() as keys:
             rest = limit - sum(taken)
-            assert await budget.take(limit) == rest
-            assert await budget.take(1) == 0
-            await budget.give_back(5)
-            assert await budget.take(7) == 5
+            assert await keys.add(PAGES, limit, limit) == rest
+            assert await keys.add(PAGES, 1, limit) == 0
+            await keys.add(PAGES, -5, limit)
+            assert await keys.add(PAGES, 7, limit) == 5
 
     asyncio.run(main())
 
 
-def test_what_was_given_back_may_be_taken_again_and_no_more(place: Place):
+def test_number_of_taken_pages_stays_in_its_bounds(place: Place):
     async def main() -> None:
-        async with place.budget(10) as budget:
-            assert await budget.take(4) == 4
-            await budget.give_back(4)
-            assert await budget.take(11) == 10
-
-    asyncio.run(main())
-
-
-def test_what_is_taken_is_told_and_nothing_is_after_a_reset(place: Place):
-    async def main() -> None:
-        async with place.budget(10) as budget, place.budget(10) as other:
-            assert await budget.taken() == 0
-            await budget.take(4)
-            await other.take(9)
-            assert await budget.taken() == await other.taken() == 10
-            await budget.give_back(3)
-            assert await other.taken() == 7
-            await other.reset()
-            assert await budget.taken() == 0
-            assert await budget.take(11) == 10
-
-    asyncio.run(main())
-
-
-def test_pages_that_come_back_after_a_reset_give_nobody_more_than_there_are(place: Place):
-    async def main() -> None:
-        async with place.budget(10) as budget:
-            await budget.take(8)
-            await budget.reset()
-            await budget.give_back(8)
-            assert await budget.taken() == 0
-            assert await budget.take(20) == 10
-
-    asyncio.run(main())
-
-
-def test_a_limit_that_is_lower_now_gives_none_and_takes_none_away(place: Place):
-    async def main() -> None:
-        async with place.budget(10) as before, place.budget(5) as now:
-            await before.take(8)
-            assert await now.take(1) == 0
-            assert await now.taken() == 8
+        async with place.keys() as keys, place.keys() as other:
+            assert await pages_taken(keys) == 0
+            assert await keys.add(PAGES, 4, 10) == 4
+            assert await other.add(PAGES, 9, 10) == 6
+            assert await pages_taken(keys) == await pages_taken(other) == 10
+            assert await keys.add(PAGES, -3, 10) == -3
+            # A limit that is lower now gives none and takes none away.
+            assert await other.add(PAGES, 1, 5) == 0
+            assert await pages_taken(keys) == 7
+            await other.delete(PAGES)
+            assert await keys.add(PAGES, -8, 10) == 0
+            assert await pages_taken(keys) == 0
+            assert await keys.add(PAGES, 20, 10) == 10
 
     asyncio.run(main())
 
@@ -280,70 +230,40 @@ def test_a_limit_that_is_lower_now_gives_none_and_takes_none_away(place: Place):
 @pytest.mark.parametrize(
     "contract",
     [
-        test_nodes_that_take_at_once_take_the_whole_budget_and_never_more,
-        test_what_was_given_back_may_be_taken_again_and_no_more,
-        test_what_is_taken_is_told_and_nothing_is_after_a_reset,
-        test_pages_that_come_back_after_a_reset_give_nobody_more_than_there_are,
-        test_a_limit_that_is_lower_now_gives_none_and_takes_none_away,
+        test_keys_are_written_read_and_deleted,
+        test_concurrent_nodes_take_the_whole_budget_and_no_more,
+        test_number_of_taken_pages_stays_in_its_bounds,
     ],
 )
-def test_the_purse_that_stands_in_for_a_budget_keeps_its_contract(
-    contract: Callable[[Pocket], None],
+def test_memory_keys_keep_the_contract(
+    contract: Callable[[Place], None],
 ):
-    contract(Pocket())
+    contract(MemoryPlace())
 
 
-def test_a_budget_that_holds_no_number_gives_no_pages(place: Place):
+def test_budget_key_without_a_number_gives_no_pages(place: Place):
     async def main() -> None:
-        await place.write(b"many", "pages")
-        async with place.budget(10) as budget:
-            for ask in (budget.take(1), budget.give_back(1), budget.taken()):
+        async with place.keys() as keys:
+            await keys.put(PAGES, "many")
+            for ask in (keys.add(PAGES, 1, 10), keys.add(PAGES, -1, 10), pages_taken(keys)):
                 with pytest.raises(UnansweredError):
                     await ask
-            await budget.reset()
-            assert await budget.take(1) == 1
+            await keys.delete(PAGES)
+            assert await keys.add(PAGES, 1, 10) == 1
 
     asyncio.run(main())
 
 
-def test_nodes_of_a_static_ring_see_each_others_counters_and_go_on_without_a_server(
-    server: tuple[str, Server],
-):
-    kind, redis = server
-    if kind != "redis":
-        pytest.skip("the board is a Redis")
-    members = [Member("a"), Member("b")]
-
-    async def main() -> None:
-        async with redis_client(redis.url) as client:
-            board = RedisBoard(client, f"test{next(_numbers)}")
-            a, b = (StaticMembership(m.id, members, "c", board=board) for m in members)
-            await a.beat({"pages": 1})
-            await b.beat({"pages": 2})
-            assert b.members["a"].counters == {"pages": 1}
-            await client.hset(board.key, mapping={"a": "junk", "z": "{}"})
-            await b.beat({"pages": 3})
-            assert b.members["a"].counters == {"pages": 1}
-            assert b.members.keys() == {"a", "b"}
-            with redis.frozen():
-                await b.beat({"pages": 4})
-            assert b.members["b"].counters == {"pages": 4}
-
-    asyncio.run(main())
-
-
-def test_what_talks_to_redis_ends_when_it_is_cancelled_whenever_that_is(server: tuple[str, Server]):
-    kind, redis = server
-    if kind != "redis":
-        pytest.skip("redis-py is what may swallow it")
+def test_call_to_redis_can_be_cancelled_at_any_time(server: Server, cluster: str):
+    """redis-py may swallow a cancellation."""
 
     async def talk(board: RedisBoard) -> None:
         while True:
             await board.exchange("a", {"pages": 1})
 
     async def main() -> None:
-        async with redis_client(redis.url) as client:
-            board = RedisBoard(client, f"test{next(_numbers)}")
+        async with redis_client(server.url) as client:
+            board = RedisBoard(client, cluster)
             for turns in range(300):
                 talking = asyncio.create_task(talk(board))
                 for _ in range(turns % 30):
@@ -356,7 +276,7 @@ def test_what_talks_to_redis_ends_when_it_is_cancelled_whenever_that_is(server: 
 
 
 @pytest.mark.parametrize("body", [b"not json", b"7", b'[{"Key": "x"}]'])
-def test_an_agent_that_answers_nonsense_has_not_answered(body: bytes):
+def test_nonsense_from_an_agent_is_no_answer(body: bytes):
     """As a captive portal does, with status 200."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -375,7 +295,7 @@ def test_an_agent_that_answers_nonsense_has_not_answered(body: bytes):
             with pytest.raises(UnansweredError):
                 await agent.list("a")
             with pytest.raises(UnansweredError):
-                await ConsulSignals(agent, "a").look()
+                await ConsulKeys(agent, "a").get("signal")
             agent.close()
 
     asyncio.run(main())

@@ -242,7 +242,7 @@ def test_no_way_to_a_setting_leads_round_the_checks(
 
 def test_a_spider_that_replaces_all_is_refused_in_one_line(tmp_path: Path) -> None:
     crawl = Crawl(
-        tmp_path / "job", spider="stripping", settings={"SPIDER_MODULES": "tests.spiders"}
+        tmp_path / "job", spider="stripping", settings={"SPIDER_MODULES": "tests.support.spiders"}
     )
     assert "SCHEDULER='scrapy.core.scheduler.Scheduler' is neither krowlspider." in refused(crawl)
     assert not crawl.jobdir.exists()

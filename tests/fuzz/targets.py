@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from krowlspider.archive.index.surt import surt
-from krowlspider.cluster.transport.message import BadMessage, decode, decode_start
+from krowlspider.cluster.transport.message import decode, decode_start
+from krowlspider.cluster.transport.meta import BadMessage
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.http.chunked import ChunkedDecoder
 from krowlspider.fetch.http.decode import decode_body

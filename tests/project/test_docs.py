@@ -38,7 +38,7 @@ NOT_RUN = {
     "wb-manager": "tests/replay/test_replay.py replays with pywb, in an environment of its own",
     "wayback": "as wb-manager",
     ".venv/bin/scrapy warc upload": "needs a bucket: tests/extensions/test_upload.py",
-    ".venv/bin/scrapy ring": "needs Consul: tests/test_ring_command.py and tests/cluster",
+    ".venv/bin/scrapy ring": "needs Consul: tests/cluster",
     "redis-cli": "needs Redis: tests/cluster",
     "export KROWL_STATIC_NODES": "needs Redis: tests/cluster",
 }

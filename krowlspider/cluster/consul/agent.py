@@ -1,286 +1,202 @@
-"""Membership by Consul: what the node is and claims in a key of its own, the others' keys read as a whole."""
+"""Calls to a Consul agent: in threads, each with a time limit and one error for all failures."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
-import secrets
-import time
+import os
+import random
+from base64 import b64decode, b64encode
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
-from krowlspider.cluster.consul.calls import Agent, SessionGoneError, Step, coded
-from krowlspider.cluster.consul.lease import Lease, in_use
-from krowlspider.cluster.consul.pending_nodes import PendingNodes
-from krowlspider.cluster.consul.service import Service
-from krowlspider.cluster.membership import SEED_SIZE, ClusterError, UnansweredError, agreed
-from krowlspider.cluster.ring.census import Census
-from krowlspider.cluster.ring.record import BadRecordError, Record
+from consul import Consul
+from consul.base import ConsulException
+from consul.exceptions import ClientError, NotFound
+from requests import RequestException
+
+from krowlspider.cluster.membership import UnansweredError
+from krowlspider.cluster.ring.live_members import RegisterEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from krowlspider.cluster.ring.census import Entry
-    from krowlspider.cluster.ring.claims import Claims
-    from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.ring.ring import Member
+_T = TypeVar("_T")
+# One step of a transaction, as Consul's API has it.
+Step: TypeAlias = dict[str, object]
 
-logger = logging.getLogger(__name__)
+# Seconds to connect, and to wait for the next bytes of an answer.
+_TIMEOUT = 2.0
+# Calls that may be under way at once: watch, lease, view, publish, heartbeat, signal, budget.
+_THREADS = 8
+# Tries to change a number that other nodes change at the same time, and the most seconds to wait
+# before the next one, times their number.
+_TRIES = 20
+_WAIT = 0.01
+# ValueError, KeyError, TypeError: the answer is not one of Consul.
+_FAILURES = (ConsulException, RequestException, OSError, ValueError, KeyError, TypeError)
 
-# Seconds between two looks at whether something is due, and from a failed call to the next.
-_TICK = 1.0
-# Seconds that a blocking query waits. A wire that was cut in silence is found after it, and threads end.
-_WAIT = 5.0
-# Seconds from a change to the reading of it, so that one reading sees those of many nodes.
-_GATHER = 0.1
+
+class SessionGoneError(UnansweredError):
+    """Consul knows no such session: what was asked for is not done."""
 
 
-class ConsulMembership:
-    """This node in the cluster ``cluster``, its lease ``ttl`` seconds (10 or more, Consul's least) at a time.
+class Agent:
+    """A Consul agent, called from the event loop.
 
-    ``agent`` may have other users; it is closed by its maker. A `publish` under way is to be cancelled before `leave`.
+    py-consul does not limit the time of a whole call, so it is given up after a while. Its thread
+    goes on: whatever must not be done late is asked for as a change of a known state.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        cluster: str,
-        own: Member,
-        *,
-        ttl: int,
-        clock: Callable[[], float] = time.monotonic,
-        on_change: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.own = own
-        self.on_change = on_change
-        self._agent = agent
-        self._clock = clock
-        self._cluster = cluster
-        self._root = f"krowlspider/{cluster}"
-        self._pending_nodes = PendingNodes(agent, self._root, own)
-        self._lease = Lease(
-            agent, self._root, own, ttl, clock=clock, pending_nodes=self._pending_nodes
+    def __init__(self, url: str, token: str | None = None, *, timeout: float = _TIMEOUT) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._timeout = timeout
+        self._consul = Consul(
+            parts.hostname,
+            parts.port or 8500,
+            scheme=parts.scheme,
+            consistency="consistent",
+            # The variable that Consul's own tools read.
+            verify=os.environ.get("CONSUL_CACERT") or True,
+            connections_timeout=timeout,
         )
-        self._census = Census(own.id, ttl)
-        self._service = Service(agent, cluster, own, ttl)
-        # Consul takes a value that is the same for no change; with another number in its flags it is one.
-        self._numbers = count()
-        self._told_good = False
-        self._trouble: str | None = None
-        self._reading = asyncio.Lock()
-        self._publishing = asyncio.Lock()
-        self._tasks: list[asyncio.Task[None]] = []
+        session = self._consul.http.session
+        # No proxy and no .netrc between a node and its agent.
+        session.trust_env = False
+        # py-consul sends transactions without the token otherwise.
+        if token:
+            session.headers["X-Consul-Token"] = token
+        self._pool = ThreadPoolExecutor(_THREADS, "consul")
 
-    @property
-    def members(self) -> Mapping[str, Record]:
-        return self._census.members
+    async def call(self, ask: Callable[[Consul], _T], *, wait: float = 0.0) -> _T:
+        """Return what ``ask`` returns; ``wait`` are the seconds of a blocking query.
 
-    @property
-    def epoch(self) -> int:
-        return self._census.epoch
-
-    @property
-    def pending_nodes(self) -> frozenset[str]:
-        return frozenset(self._pending_nodes.known)
-
-    @property
-    def good_until(self) -> float:
-        return self._lease.good_until
-
-    async def start(self) -> None:
-        try:
-            await self._lease.take_first()
-            if not await self._look():
-                raise UnansweredError(self._trouble or "Consul forgets what it is told")
-            await self._service.passed()
-        except (UnansweredError, SessionGoneError) as error:
-            await self.leave()
-            raise ClusterError(f"the cluster {self._cluster} cannot be joined: {error}") from error
-        self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._watch())]
-
-    async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
-        record = Record(self.own, claims, leaving=leaving)
-        async with self._publishing:
-            # What a new session begins with, should this one end meanwhile.
-            self._lease.claims, self._lease.leaving = claims, leaving
-            while True:
-                try:
-                    if self._lease.confirmed and await self._store(record):
-                        return
-                except (UnansweredError, SessionGoneError) as error:
-                    self._told(error)
-                    await asyncio.sleep(_TICK)
-                else:
-                    await asyncio.sleep(_GATHER)
-
-    async def beat(self, counters: Counters) -> None:
-        if not self._lease.confirmed:
-            return
-        ours: Step = {
-            "Verb": "lock",
-            "Key": self._lease.beats_key,
-            "Value": coded(json.dumps(dict(counters))),
-            "Session": self._lease.session,
-            "Flags": next(self._numbers),
-        }
-        beats, pending_nodes = f"{self._root}/beats/", self._pending_nodes.prefix
-        all_: list[Step] = [
-            {"Verb": "get-tree", "Key": prefix} for prefix in (beats, pending_nodes)
-        ]
-        with suppress(UnansweredError, SessionGoneError):
-            found = await self._agent.transact(ours, *all_)
-            if found is not None:
-                # The first tells of the write.
-                self._census.count([each for each in found[1:] if each.key.startswith(beats)])
-                self._pending_nodes.heard(
-                    each for each in found if each.key.startswith(pending_nodes)
-                )
-
-    async def dismiss(self) -> None:
-        if not self._lease.confirmed:
-            raise UnansweredError(f"node {self.own.id} has no lease")
-        await self._pending_nodes.dismiss(self._lease.in_hand())
-
-    async def leave(self) -> None:
-        session = self._lease.session
-        self._lease.lose()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if session is not None:
-            with suppress(UnansweredError, SessionGoneError):
-                await self._lease.release(session)
-                await self._service.gone()
-
-    async def agree_seed(self, seed: bytes | None) -> bytes:
-        key = f"{self._root}/seed"
-        ours = seed or secrets.token_bytes(SEED_SIZE)
-        try:
-            await self._agent.call(lambda consul: consul.kv.put(key, ours.hex(), cas=0))
-            entry = await self._agent.get(key)
-        except UnansweredError as error:
-            raise ClusterError(f"no seed for the cluster {self._cluster}: {error}") from error
-        try:
-            stored = bytes.fromhex(entry.value.decode()) if entry else b""
-        except ValueError:
-            stored = b""
-        if len(stored) != SEED_SIZE:
-            raise ClusterError(f"Consul's key {key} holds no seed of {SEED_SIZE} bytes: delete it")
-        return agreed(stored, seed, self._cluster)
-
-    async def _keep(self) -> None:
-        """Renew the lease, or take it again."""
-        while True:
-            try:
-                await self._tick()
-            except UnansweredError as error:
-                self._told(error)
-            except SessionGoneError:
-                self._forgotten()
-            else:
-                self._well()
-            self._tell_lease()
-            await asyncio.sleep(_TICK)
-
-    async def _tick(self) -> None:
-        renewing = self._lease.confirmed and self._lease.due
-        if renewing:
-            await self._lease.renew()
-        elif not self._lease.confirmed:
-            if holder := await self._lease.take():
-                raise UnansweredError(in_use(self.own.id, holder))
-            if self._lease.founding:
-                await self._pending_nodes.restore()
-            await self._look()
-        await self._lease.found()
-        if self._census.stale(self._clock()):
-            await self._look()
-        # Last: an operator's view of the node is less than the node.
-        if renewing:
-            await self._service.passed()
-
-    async def _store(self, record: Record) -> bool:
-        """Put the record into our key and read the view; False when the key is another than in the last reading.
-
-        A store that Consul does only after it was given up finds a key that has changed since, or is done first.
+        :raises SessionGoneError: the session named in the call has ended
+        :raises UnansweredError: no answer, not in time, or a refusal
         """
-        cas: Step = {
-            "Verb": "cas",
-            "Key": self._lease.key,
-            "Index": self._census.modified,
-            "Value": coded(record.dumps()),
-            "Flags": next(self._numbers),
-        }
-        stored = await self._agent.change(self._lease.in_hand(), cas)
-        return await self._look() and stored
-
-    async def _watch(self) -> None:
-        """Read the view when something below ``nodes/`` has changed: the blocking query is but a bell."""
-        index: str | None = None
-        while True:
-            try:
-                rung = await self._bell(index)
-                if rung != index:
-                    await self._look()
-                index = rung
-            except UnansweredError:
-                index = None
-                await asyncio.sleep(_TICK)
-            await asyncio.sleep(_GATHER)
-
-    async def _bell(self, index: str | None) -> str:
-        prefix, wait = f"{self._root}/nodes/", f"{_WAIT:g}s"
-        found, _ = await self._agent.call(
-            lambda consul: consul.kv.get(prefix, keys=True, index=index, wait=wait),
-            wait=_WAIT if index else 0.0,
-        )
-        return str(found)
-
-    async def _look(self) -> bool:
-        """Read the view, after all that was read before; False when what came is no view of the cluster."""
-        async with self._reading:
-            session = self._lease.session
-            epoch, entries = await self._agent.list(f"{self._root}/nodes/")
-            # What was read before the lease was taken lacks us rightly.
-            return (
-                session is not None and session == self._lease.session and self._see(epoch, entries)
-            )
-
-    def _see(self, epoch: int, entries: Sequence[Entry]) -> bool:
-        if not self._lease.holds(entries):
-            self._forgotten()
-            return False
+        loop = asyncio.get_running_loop()
         try:
-            changed = self._census.take(epoch, entries, self._clock())
-        except BadRecordError as error:
-            # Whoever holds it may claim anything. The last view stands.
-            self._told(error)
-            return False
-        self._lease.confirmed = True
-        if changed:
-            self.on_change()
-        return True
+            # Consul adds up to a sixteenth to the wait of a blocking query.
+            async with asyncio.timeout(2 * self._timeout + wait * 17 / 16):
+                return await loop.run_in_executor(self._pool, ask, self._consul)
+        except TimeoutError as error:
+            raise UnansweredError(f"Consul at {self.url} does not answer") from error
+        except _FAILURES as error:
+            text = " ".join(str(error).split())
+            if isinstance(error, NotFound) or "invalid session" in text:
+                raise SessionGoneError(text) from error
+            raise UnansweredError(f"Consul at {self.url}: {text[:300]}") from error
 
-    def _forgotten(self) -> None:
-        if self._lease.lose():
-            logger.warning("Consul has forgotten node %s: it registers again", self.own.id)
-            self._tell_lease()
+    async def get(self, key: str) -> RegisterEntry | None:
+        """Return a key as it stands now: the read is linearizable."""
 
-    def _tell_lease(self) -> None:
-        good = self._clock() < self.good_until
-        if good != self._told_good:
-            self._told_good = good
-            logger.info("The lease of node %s %s", self.own.id, "is good" if good else "has ended")
-            self.on_change()
+        def ask(consul: Consul) -> RegisterEntry | None:
+            _, found = consul.kv.get(key)
+            return None if found is None else _entry(found, found["Value"])
 
-    def _told(self, error: Exception) -> None:
-        if self._trouble != str(error):
-            self._trouble = str(error)
-            logger.warning("%s", error)
+        return await self.call(ask)
 
-    def _well(self) -> None:
-        if self._trouble is not None:
-            self._trouble = None
-            logger.info("Consul answers again")
+    async def list(self, prefix: str) -> tuple[int, list[RegisterEntry]]:
+        """Return Consul's index, and the keys below ``prefix`` as they stand now."""
+
+        def ask(consul: Consul) -> tuple[int, list[RegisterEntry]]:
+            index, found = consul.kv.get(prefix, recurse=True)
+            return int(index), [_entry(each, each["Value"]) for each in found or ()]
+
+        return await self.call(ask)
+
+    async def wait_for_change(self, prefix: str, index: str | None, seconds: float) -> str:
+        """Return the index of the last change below ``prefix``, once it is not ``index``."""
+
+        def ask(consul: Consul) -> str:
+            found, _ = consul.kv.get(prefix, keys=True, index=index, wait=f"{seconds:g}s")
+            return str(found)
+
+        return await self.call(ask, wait=seconds if index else 0.0)
+
+    async def change(self, *steps: Step) -> bool:
+        """Do all steps of a transaction and return True; if one is refused, do none."""
+        return await self.transact(*steps) is not None
+
+    async def transact(self, *steps: Step) -> Sequence[RegisterEntry] | None:
+        """Return the keys that the steps read, and those that they wrote, without values.
+
+        Return None if one step is refused: then none is done.
+        """
+        payload = [{"KV": each} for each in steps]
+
+        def ask(consul: Consul) -> Sequence[RegisterEntry] | None:
+            try:
+                results = consul.txn.put(payload)["Results"]
+            except ClientError as error:
+                # 409: a step is refused. The reason may be its session.
+                if str(error).startswith("409") and "invalid session" not in str(error):
+                    return None
+                raise
+            found = [each["KV"] for each in results or ()]
+            return [_entry(each, b64decode(each["Value"] or "")) for each in found]
+
+        return await self.call(ask)
+
+    def close(self) -> None:
+        """Take no more calls; those under way end by themselves."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with suppress(OSError):
+            self._consul.http.session.close()
+
+
+def step(verb: str, key: str, value: str | bytes | None = None, **options: object) -> Step:
+    """Return a step of a transaction; ``options`` have the names of Consul's API, as in Index."""
+    made: Step = {"Verb": verb, "Key": key, **options}
+    if value is not None:
+        made["Value"] = b64encode(value.encode() if isinstance(value, str) else value).decode()
+    return made
+
+
+def unchanged(key: str, entry: RegisterEntry | None) -> Step:
+    """Return a step that is refused if a key is not as it was read: ``entry``, None for no key."""
+    if entry is None:
+        return step("check-not-exists", key)
+    return step("check-index", key, Index=entry.modified)
+
+
+def _entry(found: dict[str, Any], value: bytes | None) -> RegisterEntry:
+    return RegisterEntry(
+        found["Key"], value or b"", found.get("Session"), int(found["ModifyIndex"])
+    )
+
+
+class ConsulKeys:
+    """`SharedKeys` below ``krowlspider/CLUSTER/``."""
+
+    def __init__(self, agent: Agent, cluster: str) -> None:
+        self._agent = agent
+        self._root = f"krowlspider/{cluster}/"
+
+    async def get(self, name: str) -> bytes | None:
+        entry = await self._agent.get(self._root + name)
+        return None if entry is None else entry.value
+
+    async def put(self, name: str, value: str) -> None:
+        await self._agent.call(lambda consul: consul.kv.put(self._root + name, value))
+
+    async def delete(self, name: str) -> None:
+        await self._agent.call(lambda consul: consul.kv.delete(self._root + name))
+
+    async def add(self, name: str, number: int, limit: int) -> int:
+        key = self._root + name
+        for tries in range(1, _TRIES + 1):
+            entry = await self._agent.get(key)
+            try:
+                before = int(entry.value) if entry else 0
+            except ValueError as error:
+                raise UnansweredError(f"Consul's key {key} holds no number") from error
+            change = max(-before, min(number, max(0, limit - before)))
+            cas = step("cas", key, str(before + change), Index=entry.modified if entry else 0)
+            if change == 0 or await self._agent.change(cas):
+                return change
+            # A random wait: nodes that lost to the same one do not collide again.
+            await asyncio.sleep(random.uniform(0, _WAIT * tries))
+        raise UnansweredError(f"Consul's key {key} changes too fast")

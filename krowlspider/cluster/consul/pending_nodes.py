@@ -1,87 +1,78 @@
-"""Who may have work on its disk, live or not: a key of its own that outlasts the node's lease.
+"""The nodes with work that may be on their disks: each has a key that outlasts its lease.
 
-It is written with the lease, in one transaction, and deleted by who has nothing left, so that no member is without one.
-A crawl is not over while one of the crew is away (`quiet`).
+A node writes its key in the transaction that makes it a member, and deletes it when it has nothing
+left. The crawl is not over while one is not live (`krowlspider.cluster.ring.termination`).
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.cluster.consul.calls import Agent, SessionGoneError, Step, coded
+from krowlspider.cluster.consul.agent import Agent, Step, step
 from krowlspider.cluster.membership import UnansweredError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from krowlspider.cluster.ring.census import Entry
+    from krowlspider.cluster.ring.live_members import RegisterEntry
     from krowlspider.cluster.ring.ring import Member
+
+# The part of a cluster's register in which their keys are.
+PENDING = "crew"
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """Where a node of the crew has its inbox, where a person finds it, and when its process began, in seconds since 1970."""
+    """Where a pending node has its inbox, and where a person finds it."""
 
     redis: str = ""
     address: str = ""
-    time: float = 0
+
+    @classmethod
+    def loads(cls, text: bytes) -> NodeInfo:
+        """Return what a key says; empty if it cannot be read, as the id is enough to wait for."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (ValueError, RecursionError):
+            return cls()
 
 
 class PendingNodes:
-    """Of the cluster below ``root``; ``known`` has what each key said when they were read last, by id."""
+    """The pending nodes of the cluster below ``root``.
 
-    def __init__(
-        self, agent: Agent, root: str, own: Member, wall: Callable[[], float] = time.time
-    ) -> None:
-        self.prefix = f"{root}/crew/"
+    ``known`` has their keys' values by node id, as last read. ``join_steps`` belong into the
+    transaction that makes this node a member.
+    """
+
+    def __init__(self, agent: Agent, root: str, own: Member) -> None:
+        self.prefix = f"{root}/{PENDING}/"
         self._agent = agent
         self._own = own.id
-        self._note = msgspec.json.encode(NodeInfo(own.redis, own.address, round(wall())))
-        self.known: Mapping[str, bytes] = {own.id: self._note}
-        self._dismissed = False
+        info = msgspec.json.encode(NodeInfo(own.redis, own.address))
+        self.known: Mapping[str, bytes] = {own.id: info}
+        self.join_steps: list[Step] = [step("set", self.prefix + own.id, info)]
 
-    def steps(self) -> list[Step]:
-        """What a transaction does besides that makes this node a member."""
-        if self._dismissed:
-            return []
-        return [{"Verb": "set", "Key": self.prefix + self._own, "Value": coded(self._note)}]
-
-    def heard(self, entries: Iterable[Entry]) -> None:
-        """All keys of the crew, as they have been read."""
+    def update(self, entries: Iterable[RegisterEntry]) -> None:
         self.known = {entry.node: entry.value for entry in entries}
 
     async def restore(self) -> None:
-        """Write again what a register has lost that lost all: those who are away cannot do it.
-
-        :raises UnansweredError:
-        """
-        for node, note in self.known.items():
+        """Write the keys of other nodes again, which a register without its data has lost."""
+        for node, info in self.known.items():
             if node != self._own:
-                await self._put(node, note)
+                await self._put(self.prefix + node, info)
 
-    async def _put(self, node: str, note: bytes) -> None:
-        # 0: not over one that is there.
-        await self._agent.call(lambda consul: consul.kv.put(self.prefix + node, note, cas=0))
+    async def _put(self, key: str, info: bytes) -> None:
+        # cas=0: never over a key that exists.
+        await self._agent.call(lambda consul: consul.kv.put(key, info, cas=0))
 
-    async def dismiss(self, in_hand: Step) -> None:
-        """Take this node out; ``in_hand`` holds while the lease does, so that no later lease puts it in again.
+    async def dismiss(self, check_lease: Step) -> None:
+        """Remove this node, so that nobody waits for it.
 
-        :raises UnansweredError: it may be in or not
+        ``check_lease`` fails without the lease, so that no later lease can have put the node back.
+
+        :raises UnansweredError: it may be removed or not
         """
-        delete: Step = {"Verb": "delete", "Key": self.prefix + self._own}
-        try:
-            if not await self._agent.change(in_hand, delete):
-                raise UnansweredError(f"node {self._own} has no lease by which to leave the crew")
-        except SessionGoneError as error:
-            raise UnansweredError(str(error)) from error
-        self._dismissed = True
-
-
-def node_info_of(text: bytes) -> NodeInfo:
-    """What a key of the crew says; empty where it cannot be read, as its id is enough to wait for."""
-    try:
-        return msgspec.json.decode(text, type=NodeInfo)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return NodeInfo()
+        if not await self._agent.change(check_lease, step("delete", self.prefix + self._own)):
+            raise UnansweredError(f"node {self._own} has no lease, so it stays a pending node")
+        self.join_steps = []

@@ -1,4 +1,4 @@
-"""A cluster's register in Consul as somebody sees it who is no member: who is live, who is away, who may fetch what."""
+"""The register of a cluster in Consul, as read by a process that is no member."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from krowlspider.cluster.consul.pending_nodes import NodeInfo, node_info_of
+from krowlspider.cluster.consul.agent import Agent, step, unchanged
+from krowlspider.cluster.consul.pending_nodes import PENDING, NodeInfo
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.record import BadRecordError, Record, load_counters
@@ -15,17 +16,15 @@ from krowlspider.cluster.ring.ring import Ring
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from krowlspider.cluster.consul.calls import Agent, Step
-    from krowlspider.cluster.ring.census import Entry
+    from krowlspider.cluster.ring.live_members import RegisterEntry
 
-# Keys by the part of the register that they are in, and the id that they end with.
-_Parts: TypeAlias = "dict[str, dict[str, Entry]]"
+# Entries by the part of the register that they are in, then by node id.
+_Parts: TypeAlias = "dict[str, dict[str, RegisterEntry]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """At one moment: Consul's index ``epoch``, the live ``members``, the notes of the ``pending_nodes``, and why records of live
-    members are ``unreadable``, each by id."""
+    """The register at one moment; ``unreadable`` says why a member's record cannot be read."""
 
     epoch: int
     members: Mapping[str, Record]
@@ -33,28 +32,17 @@ class Register:
     unreadable: Mapping[str, str]
 
     @property
-    def reading(self) -> Reading:
-        """As the claims want it."""
-        members = self.members.values()
-        return Reading(
-            self.epoch,
-            tuple(record.member for record in members if not record.leaving),
-            {record.member.id: record.claims for record in members},
-        )
-
-    @property
     def ring(self) -> Ring | None:
-        """Of the members that stay; None when there are none."""
-        staying = self.reading.members
+        """The ring of the members that are not leaving; None if there are none."""
+        staying = Reading.of(self.epoch, self.members).members
         return Ring(staying) if staying else None
 
     @property
     def gone(self) -> list[str]:
-        """Those of the crew that are not live."""
         return sorted(self.pending_nodes.keys() - self.members.keys() - self.unreadable.keys())
 
     def state(self, node: str) -> str:
-        """What a member is at, by its claims: agreed, handing over, joining (it claims nothing yet), leaving."""
+        """Return the state of a member: agreed, handing over, joining (no claims yet), leaving."""
         record = self.members[node]
         if record.leaving:
             return "leaving"
@@ -63,16 +51,16 @@ class Register:
         return "agreed" if record.claims == (self.ring,) else "handing over"
 
     def fetcher(self, domain: str) -> str | None:
-        """The id of the member that may fetch a domain while its lease is good; None while it is handed over."""
-        now = self.reading
-        views = (View(node, now, record.claims) for node, record in self.members.items())
+        """Return the member that may fetch a domain now, None while it is handed over."""
+        reading = Reading.of(self.epoch, self.members)
+        views = (View(node, reading, record.claims) for node, record in self.members.items())
         return next((view.own for view in views if view.may_fetch(domain)), None)
 
 
 async def read_register(agent: Agent, cluster: str) -> Register | None:
-    """None when Consul knows no such cluster.
+    """Return the register, None if Consul knows no such cluster.
 
-    :raises UnansweredError:
+    :raises UnansweredError: Consul does not answer
     """
     epoch, parts = await _parts(agent, cluster)
     if not parts:
@@ -88,10 +76,8 @@ async def read_register(agent: Agent, cluster: str) -> Register | None:
     for node, entry in parts.get("beats", {}).items():
         with suppress(BadRecordError, KeyError):
             members[node] = replace(members[node], counters=load_counters(entry.value))
-    pending_nodes = {
-        node: node_info_of(entry.value) for node, entry in parts.get("crew", {}).items()
-    }
-    return Register(epoch, members, pending_nodes, unreadable)
+    pending = {node: NodeInfo.loads(entry.value) for node, entry in parts.get(PENDING, {}).items()}
+    return Register(epoch, members, pending, unreadable)
 
 
 async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
@@ -103,27 +89,25 @@ async def _parts(agent: Agent, cluster: str) -> tuple[int, _Parts]:
 
 
 async def forget(agent: Agent, cluster: str, node: str) -> None:
-    """Take a node out of the crew that has died and will not come back: what is on its disk is not waited for.
+    """Remove a dead node from the pending nodes, so that nobody waits for what is on its disk.
 
-    :raises ClusterError: it is live, or not of the crew
-    :raises UnansweredError: it may be done or not
+    :raises ClusterError: the node is live, or not pending
+    :raises UnansweredError: it may be removed or not
     """
     _, parts = await _parts(agent, cluster)
-    pending_nodes = parts.get("crew", {})
-    if node not in pending_nodes:
+    pending = parts.get(PENDING, {})
+    if node not in pending:
         raise ClusterError(
-            f"no node {node} is waited for in the cluster {cluster!r}: its crew is {', '.join(sorted(pending_nodes)) or 'empty'}"
+            f"no node {node} is waited for in the cluster {cluster!r}:"
+            f" its pending nodes are {', '.join(sorted(pending)) or 'none'}"
         )
     place = parts.get("nodes", {}).get(node)
-    is_live = ClusterError(
-        f"node {node} is live, or its lease has not ended yet: stop it, or wait for a minute"
+    # A node that was started meanwhile has another place.
+    steps = (
+        unchanged(f"krowlspider/{cluster}/nodes/{node}", place),
+        step("delete", pending[node].key),
     )
-    if place is not None and place.session:
-        raise is_live
-    # Had it been started meanwhile, it would have its place, and its note, again.
-    key = f"krowlspider/{cluster}/nodes/{node}"
-    as_found: Step = {"Verb": "check-not-exists", "Key": key}
-    if place is not None:
-        as_found = {"Verb": "check-index", "Key": key, "Index": place.modified}
-    if not await agent.change(as_found, {"Verb": "delete", "Key": pending_nodes[node].key}):
-        raise is_live
+    if (place is not None and place.session) or not await agent.change(*steps):
+        raise ClusterError(
+            f"node {node} is live, or its lease has not ended yet: stop it, or wait for a minute"
+        )

@@ -1,15 +1,18 @@
-"""Which domains a node may fetch while the ring changes, so that never two nodes fetch one.
+"""Which domains a node may fetch while the ring changes, so that two nodes never fetch one. Pure.
 
-Each live member publishes its *claims*: rings by which it may still be fetching. They lock every domain that one of
-them gives to it. A node may fetch a domain when the ring of the live members gives it to it, one of its own claims in
-force does, and no claim of another live member gives it to that other. A claim comes into force when it has been stored
-and the others' claims were read after that; it is out of force from the moment at which a publish begins that does not
-lock its domains. Of two nodes that claim one domain, the one that was stored later has read the other's claim, so at
-most one of them finds none. A member that leaves is in nobody's ring any more, but its claims stay until it is gone:
-what it had rests while it is handed over.
+Each live member publishes its *claims*: the rings by which it may still be fetching. A claim locks
+every domain that it gives to its node. A node may fetch a domain if all of these hold:
 
-Pure: what was read of the register is handed in, what to publish is handed back. The lease is the caller's: a node
-whose lease has ended fetches nothing, whatever is said here, and its claims are gone for the others.
+- The ring of the live members gives the domain to the node.
+- One of the node's own claims in force gives the domain to it.
+- No claim of another live member gives the domain to that other member.
+
+A claim is in force once it is stored and the others' claims were read after that, until a publish
+begins that does not lock its domains. Of two nodes that claim one domain, the one that stored later
+has read the other's claim, so at most one of them fetches.
+
+A member that leaves is in no ring. Its claims stay until it is gone, so nobody fetches its domains
+while they are handed over. A node without a lease fetches nothing, whatever is decided here.
 """
 
 from __future__ import annotations
@@ -23,211 +26,202 @@ from krowlspider.cluster.ring.ring import Member, Ring
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Rings that a node claims at most: with so many it takes no new domains until it has handed over the old ones.
-CLAIMS_MAX = 8
-# Answers that a view keeps, about 250 bytes each: as many as `urls.host` keeps domains.
-_KEPT = 65_536
+    from krowlspider.cluster.ring.record import Claims, Record
 
-Claims = tuple[Ring, ...]
+# Most rings that a node claims. With so many, it takes no new domains before a hand-over is done.
+CLAIMS_MAX = 8
+# Answers that a view caches, about 250 bytes each.
+_CACHED = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the register held at one time: ``epoch``, which grows with each change of it, the live members that stay, and
-    the claims of each live one by its id."""
+    """The register at one moment: ``members`` are not leaving, ``claims`` are of all live members.
+
+    ``epoch`` grows with each change.
+    """
 
     epoch: int
     members: tuple[Member, ...]
     claims: Mapping[str, Claims]
 
+    @classmethod
+    def of(cls, epoch: int, records: Mapping[str, Record]) -> Reading:
+        staying = tuple(record.member for record in records.values() if not record.leaving)
+        return cls(epoch, staying, {node: record.claims for node, record in records.items()})
+
+    def ring(self, own: str) -> Ring:
+        """Return the ring of the members; of ``own`` alone if there are none."""
+        return Ring(self.members or (Member(own),))
+
 
 class View:
-    """The cluster as a node saw it last: ``ring`` of the members that stay, ``held``, its own claims in force, and the
-    others' claims. A view does not change; each change makes a new one.
+    """The cluster as node ``own`` saw it last; immutable.
 
-    ``leaving``: this node does not stay. It fetches nothing, and all it has is others'; when nobody stays, ``ring`` is of
-    this node alone: what is here stays here.
+    ``ring`` has the members that are not leaving, or this node alone if all leave, so that what it
+    has stays there. ``in_force`` are its claims in force. A node that is ``leaving`` owns nothing.
     """
 
-    def __init__(self, own: str, reading: Reading, held: Claims) -> None:
+    def __init__(self, own: str, reading: Reading, in_force: Claims) -> None:
         self.own = own
         self.reading = reading
-        self.held = held
-        self.ring = Ring(reading.members or (Member(own),))
+        self.in_force = in_force
+        self.ring = reading.ring(own)
         self.leaving = own not in {member.id for member in reading.members}
         rivals = _rivals(own, self.ring, reading.claims)
-        decide = partial(_may_fetch, own, self.ring, () if self.leaving else held, rivals)
-        self._owner = lru_cache(maxsize=_KEPT)(self.ring.owner)
-        self._may_fetch = lru_cache(maxsize=_KEPT)(decide)
+        # No bound method: a cycle would keep the caches until the next full garbage collection.
+        decide = partial(_may_fetch, own, self.ring, () if self.leaving else in_force, rivals)
+        self._owner = lru_cache(maxsize=_CACHED)(self.ring.owner)
+        self._may_fetch = lru_cache(maxsize=_CACHED)(decide)
 
     @property
-    def epoch(self) -> int:
-        """The register's, at the time of the reading."""
-        return self.reading.epoch
-
-    @property
-    def behind(self) -> tuple[str, ...]:
-        """The live members that do not claim this ring and no other: those that have not read it, that hand over, or that
-        leave; empty when all agree."""
-        ring = (self.ring,)
-        return tuple(sorted(n for n, claims in self.reading.claims.items() if claims != ring))
+    def agreed(self) -> bool:
+        """Whether every live member claims this ring and no other."""
+        return all(claims == (self.ring,) for claims in self.reading.claims.values())
 
     @property
     def unaware(self) -> tuple[str, ...]:
-        """The others that stay and claim no ring without this node: they may not have read that it leaves, and send to it.
-
-        Those that leave claim no new ring, so nothing tells when they have read it.
-        """
+        """Return the staying members that claim no ring without this node: they may send to it."""
         claims, names = self.reading.claims, (member.id for member in self.reading.members)
         others = sorted(name for name in names if name != self.own)
-        return tuple(name for name in others if all(map(self._has_own, claims.get(name, ()))))
+        return tuple(name for name in others if all(map(self._is_in, claims.get(name, ()))))
 
     def owner(self, domain: str) -> str:
-        """The id of the node that a URL of the domain goes to."""
         return self._owner(domain)
 
     def may_fetch(self, domain: str) -> bool:
-        """Whether a host of the domain may be popped, as long as the lease is good."""
+        """Return whether a host of the domain may be popped while the lease is valid."""
         return self._may_fetch(domain)
 
     def may_take(self, domain: str) -> bool:
-        """Whether what another node hands over of the domain is to be taken: it is ours, and a claim in force keeps others
-        from fetching it, until it is handed on, should it be another's by then.
-        """
+        """Return whether the domain is ours and locked, so that a host may be handed over to us."""
         return (
             not self.leaving
             and self.owner(domain) == self.own
-            and _gives(self.held, domain, self.own)
+            and _gives(self.in_force, domain, self.own)
         )
 
-    def _has_own(self, ring: Ring) -> bool:
+    def _is_in(self, ring: Ring) -> bool:
         return any(name == self.own for name, _ in ring.weights)
 
 
 class Claimant:
-    """The claims of one node through time. It gives the order of steps; the caller reads and writes the register.
+    """The claims of one node over time. It decides the steps; the caller accesses the register.
 
-    At each new reading: `see`, then `wanted`; when that gives claims, `begin` with them, store them in the register, read
-    it again, and `confirm` with that reading. When storing fails, or nobody knows whether it did, there is nothing to
-    confirm: `wanted` gives them again. Two rules are the register's: a reading is of one moment, and a publish that
-    was begun before another is not stored after it (compare and set).
+    For each reading, call `update`, then `wanted`. If that returns claims, call `begin`, store
+    them, read the register again and call `confirm` with that reading. If it is unknown whether
+    they were stored, `wanted` returns them again. A reading must be of one moment, and a publish
+    that began before another must not be stored after it.
     """
 
     def __init__(self, own: str) -> None:
         self.own = own
         self.view: View | None = None
-        # What the register has of us; None while a publish is begun and not confirmed.
+        # Our claims in the register; None between the begin and the confirmation of a publish.
         self._stored: Claims | None = None
         self._begun: Claims | None = None
 
-    def see(self, reading: Reading) -> None:
-        """A reading came. One that is older than the last changes nothing; one without us is not full: the ring stays,
-        and nothing is claimed any more.
-        """
-        if self.view is None or reading.epoch >= self.view.epoch:
-            self._look(reading, () if self.view is None else self.view.held)
+    def update(self, reading: Reading) -> None:
+        """Take a reading, unless it is older. Without this node, no claim is in force."""
+        if self.view is None or reading.epoch >= self.view.reading.epoch:
+            self._apply(reading, () if self.view is None else self.view.in_force)
 
-    def wanted(self, moved: str | None) -> Claims | None:
-        """The claims to publish now, None when they are in force and the register has no others. ``moved`` is the checksum
-        of the ring by which nothing is left here to hand over: no request in flight, no state that is not acknowledged.
-        A node that leaves wants none.
+    def wanted(self, handed_over: str | None) -> Claims | None:
+        """Return the claims to publish; None if they are stored and in force, or the node leaves.
+
+        ``handed_over`` is the checksum of the ring by which nothing is left here to hand over.
         """
         if self.view is None or self.view.leaving:
             return None
-        # After a lease has ended the register's claims lock what is still here, as they did before.
-        held = self.view.held or self.view.reading.claims.get(self.own, ())
-        claims = next_claims(self.own, held, self.view.ring, moved)
-        return None if claims == self._stored == self.view.held else claims
+        claims = next_claims(self.own, self._locks(), self.view.ring, handed_over)
+        return None if claims == self._stored == self.view.in_force else claims
 
     def begin(self, claims: Claims) -> None:
-        """A publish of the claims begins. From now on the register may have them or what it had: only what is locked
-        by either is in force.
-        """
+        """Begin a publish: only what both the old and the new claims lock stays in force."""
         self._begun, self._stored = claims, None
         if self.view is not None:
-            held = self.view.held
-            both = (*self._locked(held, claims), *self._locked(claims, held))
-            self._hold(self.view.reading, tuple(dict.fromkeys(both)))
+            old = self.view.in_force
+            both = (*self._locked(old, claims), *self._locked(claims, old))
+            self._set_view(self.view.reading, tuple(dict.fromkeys(both)))
 
     def leave(self) -> Claims:
-        """The claims to publish when this node leaves, which `begin` here: they lock all that is still to be handed over.
-
-        After the lease has ended they are what the register has of us, as the next lease begins with that.
-        """
-        view = self.view
-        claims = () if view is None else view.held or view.reading.claims.get(self.own, ())
+        """Begin to leave. Return the claims to publish: they lock what is to be handed over."""
+        claims = self._locks()
         self.begin(claims)
         return claims
 
     def confirm(self, reading: Reading) -> None:
-        """The publish last begun was stored, and the register read after that."""
+        """Take a reading that was made after the last begun publish was stored."""
         claims, self._begun = self._begun, None
         if claims is not None and self.view is not None:
-            newest = reading if reading.epoch >= self.view.epoch else self.view.reading
-            self._look(newest, claims)
+            last = self.view.reading
+            self._apply(reading if reading.epoch >= last.epoch else last, claims)
 
     def give_up(self) -> None:
-        """The lease has ended, or is a new one: nothing is in force, and the register may count anew. Readings begun
-        before are not to be shown after.
-        """
+        """Let no claim be in force, because the lease has ended. The epochs may start anew."""
         self._begun = self._stored = None
         if self.view is not None:
             last = self.view.reading
-            self._hold(Reading(-1, last.members, last.claims), ())
+            self._set_view(Reading(-1, last.members, last.claims), ())
 
-    def _look(self, reading: Reading, held: Claims) -> None:
-        if self.own not in reading.claims:
+    def _locks(self) -> Claims:
+        """Return the claims that lock what this node has; without a lease, the stored ones."""
+        if self.view is None:
+            return ()
+        return self.view.in_force or self.view.reading.claims.get(self.own, ())
+
+    def _apply(self, reading: Reading, claims: Claims) -> None:
+        stored = reading.claims.get(self.own)
+        if stored is None:
             self.give_up()
             return
-        stored = reading.claims.get(self.own, ())
         if self._begun is None:
             self._stored = stored
-        # What the register has lost, no other node respects.
-        self._hold(reading, self._locked(held, stored))
+        # Other nodes do not respect what the register has lost.
+        self._set_view(reading, self._locked(claims, stored))
 
-    def _hold(self, reading: Reading, held: Claims) -> None:
-        self.view = View(self.own, reading, held)
+    def _set_view(self, reading: Reading, in_force: Claims) -> None:
+        self.view = View(self.own, reading, in_force)
 
     def _locked(self, rings: Claims, claims: Claims) -> Claims:
-        """Those of the rings whose domains the claims lock for us."""
+        """Return the rings whose domains of ours are all locked by one of the claims."""
         return tuple(
             ring for ring in rings if any(claim.covers(ring, self.own) for claim in claims)
         )
 
 
-def next_claims(own: str, held: Claims, ring: Ring, moved: str | None) -> Claims:
-    """What a node is to publish that holds such claims, when ``ring`` is the ring of the live members.
+def next_claims(own: str, locks: Claims, ring: Ring, handed_over: str | None) -> Claims:
+    """Return what a node with these claims is to publish when ``ring`` has the live members.
 
-    The ring alone when nothing is left to hand over by it (``moved`` is its checksum). Until then what it held stays,
-    and the ring comes along where it gives the node more. So the others publish once when a node joins, after their
-    hand-over, and once when a node leaves, at once.
+    That is the ring alone when nothing is left to hand over (``handed_over`` is its checksum).
+    Until then the old claims stay, and the ring is added if it gives the node more. So the others
+    publish once when a node joins, after their hand-over, and once when one leaves, at once.
     """
-    if moved == ring.checksum or not held:
+    if handed_over == ring.checksum or not locks:
         return (ring,)
-    if any(claim.covers(ring, own) for claim in held):
-        return held
-    kept = tuple(claim for claim in held if not ring.covers(claim, own))
-    return held if len(kept) >= CLAIMS_MAX else (*kept, ring)
+    if any(claim.covers(ring, own) for claim in locks):
+        return locks
+    kept = tuple(claim for claim in locks if not ring.covers(claim, own))
+    return locks if len(kept) >= CLAIMS_MAX else (*kept, ring)
 
 
-def _rivals(
-    own: str, ring: Ring, claims: Mapping[str, Claims]
-) -> list[tuple[Ring, frozenset[str]]]:
-    """The rings that others claim, each with those who do. By our own ring nobody is a rival."""
-    claimants: dict[Ring, set[str]] = {}
+def _rivals(own: str, ring: Ring, claims: Mapping[str, Claims]) -> dict[Ring, set[str]]:
+    """Return the rings that other nodes claim, each with those nodes, except our own ring."""
+    rivals: dict[Ring, set[str]] = {}
     for name, theirs in claims.items():
-        for claim in theirs if name != own else ():
-            claimants.setdefault(claim, set()).add(name)
-    return [(claim, frozenset(ids)) for claim, ids in claimants.items() if claim != ring]
+        for claim in theirs:
+            if name != own and claim != ring:
+                rivals.setdefault(claim, set()).add(name)
+    return rivals
 
 
 def _may_fetch(
-    own: str, ring: Ring, held: Claims, rivals: list[tuple[Ring, frozenset[str]]], domain: str
+    own: str, ring: Ring, in_force: Claims, rivals: dict[Ring, set[str]], domain: str
 ) -> bool:
     return (
         ring.owner(domain) == own
-        and _gives(held, domain, own)
-        and not any(rival.owner(domain) in ids for rival, ids in rivals)
+        and _gives(in_force, domain, own)
+        and not any(rival.owner(domain) in nodes for rival, nodes in rivals.items())
     )
 
 

@@ -1,7 +1,7 @@
-"""Which node owns a domain: a consistent-hash ring of weighted virtual nodes.
+"""Which node owns a domain: a consistent-hash ring of weighted virtual nodes. Pure.
 
-Pure: two nodes that have read the same ids and weights have the same ring, and a node more or less moves no domain
-between two others.
+Two nodes that have read the same ids and weights build the same ring. When a node joins or leaves,
+no domain moves between two others.
 """
 
 from __future__ import annotations
@@ -12,39 +12,36 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Points that a node has on the ring for each unit of its weight. The share of a node strays by 1/sqrt(POINTS), 3 %:
-# the busiest of 64 has 1.07 of the mean, and 1.09 in the worst of twelve sets of names. With 512 points that was 1.135,
-# with 256 it was 1.21.
+# Points of a node for each unit of its weight. The share of a node strays by 1/sqrt(POINTS), 3 %.
 POINTS = 1024
-# A thousand nodes make a ring in a second: what the register says is not to keep this one busy for much longer.
 WEIGHT_MAX = 64
 MEMBERS_MAX = 4096
+# Bound on the time to build a ring, because members come from the register.
 POINTS_MAX = MEMBERS_MAX * POINTS
-# Rings whose points are kept, 10 bytes each: those that a change of members has in use at once.
+# Rings whose points are cached, 10 bytes a point: those in use at once while members change.
 _RINGS_KEPT = 16
 
 _SPACE = 2**64
-# It stands in keys of Consul and Redis and in names of files: no separator, no pattern, no dot in front.
+# An id stands in keys of Consul and Redis and in file names: no separator, no leading dot.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
-# Ids and weights of a ring's members, by id.
+# Ids and weights of the members of a ring, ordered by id.
 Weights = tuple[tuple[str, int], ...]
 _Points = tuple["array[int]", "array[int]"]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node of the cluster. ``weight`` is its share of the domains beside the others', ``redis`` the URL of the server
-    that holds its inbox, ``address`` where a person finds it.
+    """A node: ``weight`` is its relative share, ``redis`` has its inbox, people find ``address``.
 
-    ValueError when the id or the weight is none.
+    :raises ValueError: the id or the weight is invalid
     """
 
     id: str
@@ -55,8 +52,8 @@ class Member:
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not _ID.fullmatch(self.id):
             raise ValueError(
-                f"not a node id: {str(self.id)[:100]!r} (1 to 63 ASCII letters, digits, dots, dashes and underscores, "
-                "a letter or digit first)"
+                f"not a node id: {str(self.id)[:100]!r} (1 to 63 ASCII letters, digits, dots,"
+                " dashes and underscores, a letter or digit first)"
             )
         if type(self.weight) is not int or not 1 <= self.weight <= WEIGHT_MAX:
             raise ValueError(
@@ -65,10 +62,9 @@ class Member:
 
 
 class Ring:
-    """The owner of each domain among ``members``. ValueError when there is none, one twice, or too many.
+    """The owner of each domain among ``members``. Rings are equal if their ids and weights are.
 
-    Rings are equal when their ids and weights are. The points are made at the first question for an owner, in 0.5 to
-    0.9 ms for each node, so that a ring that is only compared costs little.
+    :raises ValueError: there are no members, too many, or two with one id
     """
 
     def __init__(self, members: Iterable[Member]) -> None:
@@ -76,43 +72,29 @@ class Ring:
         self.weights: Weights = tuple((member.id, member.weight) for member in self.members)
         _check(self.weights)
 
-    @classmethod
-    def from_json(cls, value: Any) -> Ring:
-        """The ring of a list of ``[id, weight]``, as read from the register. ValueError when it is anything else."""
-        if not isinstance(value, list) or len(value) > MEMBERS_MAX:
-            raise ValueError(f"not a ring: {str(value)[:100]!r}")
-        return cls(_member(entry) for entry in value)
-
-    def to_json(self) -> list[list[str | int]]:
-        """The ids and weights, for the register."""
-        return [[name, weight] for name, weight in self.weights]
-
     @cached_property
     def checksum(self) -> str:
-        """32 hex digits; two nodes agree on every owner if and only if they have the same."""
         lines = [f"ring 1 {POINTS}", *(f"{name} {weight}" for name, weight in self.weights)]
         return xxh3_128_hexdigest("\n".join(lines).encode())
 
     @property
     def number(self) -> int:
-        """The first 52 bits of the checksum, which every JSON keeps as a number."""
+        """The first 52 bits of the checksum, which every JSON reader keeps as a number."""
         return int(self.checksum[:13], 16)
 
     def owner(self, domain: str) -> str:
-        """The id of the node that owns a domain. It keeps no answers: 0.6 to 1 µs each."""
         points, owners = self._points
         place = bisect_left(points, xxh3_64_intdigest(domain.encode()))
         return self.weights[owners[place] if place < len(points) else owners[0]][0]
 
     def share(self, node: str) -> float:
-        """The part of all domains, of 1, that a node owns. KeyError when it is no member."""
+        """Return the part of all domains that a member owns, from 0 to 1."""
         return self._shares[node]
 
     def covers(self, other: Ring, node: str) -> bool:
-        """Whether this ring gives ``node`` each domain that ``other`` does.
+        """Return whether this ring gives ``node`` every domain that ``other`` gives to it.
 
-        It does when ``other`` has the same points and more: fewer rivals take nothing from a node. Each weight has the
-        points of the lower ones.
+        It does if ``other`` has all points of this ring: a weight has those of all lower weights.
         """
         mine, theirs = dict(self.weights), dict(other.weights)
         return mine.get(node) == theirs.get(node) and all(
@@ -153,12 +135,6 @@ def _check(weights: Weights) -> None:
         raise ValueError(f"a ring of more than {POINTS_MAX:,} points, {POINTS} for each weight")
 
 
-def _member(entry: Any) -> Member:
-    if not isinstance(entry, list) or len(entry) != 2:
-        raise ValueError(f"not a member of a ring: {str(entry)[:100]!r}")
-    return Member(entry[0], entry[1])
-
-
 @lru_cache(maxsize=1)
 def _counters() -> list[bytes]:
     return [number.to_bytes(8, "little") for number in range(WEIGHT_MAX * POINTS)]
@@ -166,10 +142,9 @@ def _counters() -> list[bytes]:
 
 @lru_cache(maxsize=_RINGS_KEPT)
 def _points_of(weights: Weights) -> _Points:
-    """The points in order, and for each the number of its member.
+    """Return the points in order, and the number of the member of each.
 
-    A point is the hash of a counter, seeded with the hash of the id. Of two members that meet in one point, it is the
-    first one's.
+    A point is the hash of a counter, seeded with the hash of the id; the first member wins a tie.
     """
     owners: dict[int, int] = {}
     for number in reversed(range(len(weights))):

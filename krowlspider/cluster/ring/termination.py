@@ -1,25 +1,22 @@
-"""When a crawl of several nodes is over: every frontier, inbox and outbox is empty, all at one moment. Pure.
+"""When a crawl of several nodes is over: no frontier, inbox or outbox has anything left. Pure.
 
-A URL that one node has sent is in its outbox until it is in the other's inbox, and there until it is in the other's
-frontier: so it is over when all nodes are quiet at one moment. Nobody sees them at one moment. But a node that says
-twice that it is quiet, and has done nothing between, was quiet all the time between; and if the second word of each
-came after the first word of all, there was such a moment: that at which the first words were read.
+A URL that one node sends is in its outbox until it is in the other's inbox, and there until it is
+in the other's frontier. So the crawl is over if all nodes are idle at one moment. Nobody can look
+at all of them at one moment. But a node that sends two idle heartbeats, with the same activity
+count, was idle all the time between. If the second heartbeat of every node was begun after the
+first of all was read, all were idle when the first ones were read.
 
-In a static ring those that have left are not waited for: what is theirs waits for them. In a ring whose members come and
-go, a node has work only while it is of the *crew*, which it is before anybody can send to it, and until it has nothing
-left (`pending_nodes`). So the nodes that count are the crew of that moment, and words and crew are read at once:
+The nodes that count are the *pending* ones, with work that may be on their disks. A node is pending
+before anybody can send to it, until it has nothing left. A node that joins changes the pending
+nodes, and detection starts again. A node that died stays pending, sends no heartbeats, and has
+another ``start`` later. A node that is cut off hears nothing new, not even its own heartbeats.
 
-- Who joins after it brings work of its own; but the crew is another then, and all begins anew.
-- Who joins before it is of the crew. Until its word is heard, the crawl is not over.
-- Who died stays in the crew, and its words end, the quiet ones too: a word counts with two later ones. It is waited for,
-  before and after the others see that it is gone. Started anew, it has another ``start``.
-- Who is cut off is for the others as one that died. It hears nothing new itself, its own word least of all.
-- Who hands over all it has, and leaves, was not quiet before; those who have got it since have done something since.
+The members of a static list are always waited for, except those that have ``left``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -29,109 +26,103 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.ring.record import Counters
 
-# Beats after which a word was surely begun after another's was read: the next may have been on its way then.
+# A heartbeat so many beats later was surely begun after the first one of another node was read: the
+# next may have been on its way then.
 _LATER = 2
-# Counters are JSON numbers: whole ones only up to 2^53.
+# JSON readers keep whole numbers only up to 2^53.
 _MASK = (1 << 52) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a node says of itself: ``start``, a number of its process's own; ``beat`` counts its words; ``quiet`` that
-    frontier, outbox and inbox are empty and nothing is in flight; ``activity`` counts what it has ever done; ``over``
-    is the `run_number` for which it has found the crawl to be over, 0 for none; ``left``, in a static ring, that this is its
-    last word."""
+    """The state of a node, sent every second.
+
+    ``start`` is a random number of the process, ``beat`` counts its heartbeats, ``activity`` what
+    it has done. ``idle``: frontier, outbox and inbox are empty, and nothing is in flight. ``over``
+    is the `run_number` for which it knows that the crawl is over, else 0. ``left``: it has ended.
+    """
 
     start: int
     beat: int
-    quiet: bool
+    idle: bool
     activity: int
     over: int = 0
     left: bool = False
 
     def counters(self) -> dict[str, int]:
-        return {
-            "start": self.start,
-            "beat": self.beat,
-            "quiet": int(self.quiet),
-            "activity": self.activity,
-            "over": self.over,
-            "left": int(self.left),
-        }
+        return {name: int(value) for name, value in asdict(self).items()}
 
     @classmethod
     def of(cls, counters: Counters) -> Heartbeat | None:
-        """None for a node that has not said anything yet."""
+        """Return the heartbeat in a node's counters, None if there is none."""
         if "beat" not in counters:
             return None
         start, beat, activity, over = (
             int(counters.get(name, 0)) for name in ("start", "beat", "activity", "over")
         )
-        quiet, left = bool(counters.get("quiet", 0)), bool(counters.get("left", 0))
-        return cls(start, beat, quiet, activity, over, left)
+        idle, left = bool(counters.get("idle")), bool(counters.get("left"))
+        return cls(start, beat, idle, activity, over, left)
 
 
 def run_number(heartbeats: Mapping[str, Heartbeat]) -> int:
-    """A number for these processes of these nodes, so that what one says of them counts for no other run."""
+    """Return a number of these processes of these nodes; other processes have another one."""
     text = ",".join(f"{node}={heartbeats[node].start}" for node in sorted(heartbeats)).encode()
     return (xxhash.xxh3_64_intdigest(text) & _MASK) or 1
 
 
 class TerminationDetector:
-    """What one node makes of the words of all. `hear` them, the own one among them, after each beat.
+    """Finds the end of the crawl from the heartbeats of all nodes, this node's among them.
 
-    ``waiting_for`` has those of the crew that are away while the others have nothing left to do.
+    ``waiting_for`` are the pending nodes that are not live while all others have nothing left.
     """
 
     def __init__(self) -> None:
-        # The words of a moment at which all were quiet, and the crew of that moment.
+        # Heartbeats of a moment at which all nodes were idle, and the pending nodes of then.
         self._first: dict[str, Heartbeat] | None = None
         self._pending_nodes: frozenset[str] = frozenset()
         self.waiting_for: tuple[str, ...] = ()
 
-    def hear(
+    def update(
         self,
         heartbeats: Mapping[str, Heartbeat | None],
         pending_nodes: frozenset[str] = frozenset(),
     ) -> int:
-        """The run for which the crawl is over, or 0. It stays over for a run only as long as nobody does anything. ``pending_nodes``
-        has the ids of all with work that may be on their disks."""
+        """Take the last heartbeats of all members, None for those that have not sent any.
+
+        Return the `run_number` for which the crawl is over, else 0. A static list passes no
+        ``pending_nodes``.
+        """
         if pending_nodes != self._pending_nodes:
             self._first, self._pending_nodes = None, pending_nodes
-        found = self._heard(heartbeats)
-        self.waiting_for = tuple(sorted(pending_nodes - heartbeats.keys())) if found else ()
-        return 0 if self.waiting_for else found
+        run = self._idle_run(heartbeats)
+        self.waiting_for = tuple(sorted(pending_nodes - heartbeats.keys())) if run else ()
+        return 0 if self.waiting_for else run
 
-    def _heard(self, heartbeats: Mapping[str, Heartbeat | None]) -> int:
-        said = {node: heartbeat for node, heartbeat in heartbeats.items() if heartbeat is not None}
-        if len(said) < len(heartbeats) or not said:
+    def _idle_run(self, heartbeats: Mapping[str, Heartbeat | None]) -> int:
+        """Return the run of the members if all of them were idle at one moment, else 0."""
+        sent = {node: heartbeat for node, heartbeat in heartbeats.items() if heartbeat is not None}
+        if len(sent) < len(heartbeats) or not sent:
             self._first = None
             return 0
-        run = run_number(said)
-        if any(heartbeat.over == run for heartbeat in said.values()):
+        run = run_number(sent)
+        if any(heartbeat.over == run for heartbeat in sent.values()):
             return run
         first = self._first
-        if first is None or not self._still(first, said):
-            self._first = (
-                said if all(_does_nothing(heartbeat) for heartbeat in said.values()) else None
-            )
+        if first is None or not _is_unchanged(first, sent):
+            all_idle = all(heartbeat.idle or heartbeat.left for heartbeat in sent.values())
+            self._first = sent if all_idle else None
             return 0
         later = all(
-            said[node].left or said[node].beat >= heartbeat.beat + _LATER
+            sent[node].left or sent[node].beat >= heartbeat.beat + _LATER
             for node, heartbeat in first.items()
         )
         return run if later else 0
 
-    @staticmethod
-    def _still(first: Mapping[str, Heartbeat], said: Mapping[str, Heartbeat]) -> bool:
-        """Whether all are quiet and have done nothing since."""
-        return first.keys() == said.keys() and all(
-            _does_nothing(heartbeat)
-            and (heartbeat.start, heartbeat.activity) == (first[node].start, first[node].activity)
-            for node, heartbeat in said.items()
-        )
 
-
-def _does_nothing(heartbeat: Heartbeat) -> bool:
-    # One that has left is not waited for: what is its own waits for it.
-    return heartbeat.quiet or heartbeat.left
+def _is_unchanged(first: Mapping[str, Heartbeat], now: Mapping[str, Heartbeat]) -> bool:
+    """Return whether all nodes are idle, and none has done anything since ``first``."""
+    return first.keys() == now.keys() and all(
+        (heartbeat.idle or heartbeat.left)
+        and (heartbeat.start, heartbeat.activity) == (first[node].start, first[node].activity)
+        for node, heartbeat in now.items()
+    )

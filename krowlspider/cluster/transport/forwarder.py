@@ -1,85 +1,71 @@
-"""Sends what is in the outbox to the inboxes of its owners."""
+"""Sends the messages in the outbox to the inboxes of their owners."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from krowlspider.cluster.transport.redis_connection import (
-    Backoff,
-    RedisConnection,
-    RedisTrouble,
-    checked,
-)
+from krowlspider.cluster.transport.redis_connection import Backoff, RedisConnection, RedisTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from redis.asyncio import Redis
 
-logger = logging.getLogger(__name__)
-
-# Messages in one call, and their bytes: what a peer takes in a millisecond, and this loop packs in two.
+# Messages in one call, and their bytes.
 BATCH = 500
 _BATCH_BYTES = 1 << 20
-# Seconds between two looks into the outbox: the longest that a URL waits here, and few small batches.
+# Seconds between two looks into the outbox: the longest that a URL waits here.
 _FLUSH = 1.0
-# Seconds that a peer in trouble is left alone.
+# Least and most seconds to wait after a failed call.
 _BACKOFF = (1.0, 30.0)
-# Seconds after which a connection that nothing was sent over is closed.
-_IDLE = 60.0
 
 
 class Outbox(Protocol):
-    """A durable store of messages by owner, first in, first out. Its calls are short: they run on the event loop."""
+    """A durable store of messages by owner, first in, first out."""
 
     def owners(self) -> Iterable[str]:
-        """Those with messages."""
+        """Return the nodes for which there are messages."""
 
-    def head(self, owner: str, count: int) -> list[tuple[bytes, bytes]]:
-        """(key, message) of the oldest, at most ``count``."""
+    def head(self, owner: str, most: int) -> list[tuple[bytes, bytes]]:
+        """Return key and message of an owner's oldest messages."""
 
     def remove(self, owner: str, keys: Sequence[bytes]) -> object:
-        """Those of ``keys`` that are still there."""
+        """Remove messages that `head` returned; those that are gone already are ignored."""
 
 
 @dataclass(slots=True)
 class ForwardStats:
-    """Of this start: messages that peers took, calls that took them; troubles by kind; times that a full inbox held
-    messages back."""
+    """Since this start: messages sent, in batches; looks at which an inbox was full."""
 
     sent: int = 0
     batches: int = 0
-    held: int = 0
+    inbox_full: int = 0
+    # Failed calls by kind.
     failed: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, eq=False)
 class _Peer:
-    """``inbox`` is the length of its inbox as it last told, None when it has to be asked."""
+    """The way to one owner; ``inbox`` is the last known length of its inbox, if known."""
 
     client: Redis
     connection: RedisConnection
     backoff: Backoff
-    used: float
-    batch: int = BATCH
     inbox: int | None = None
     wait_until: float = -inf
     is_busy: bool = False
-    is_failing: bool = False
 
 
 class Forwarder:
-    """Takes messages out of ``outbox`` when their owner's Redis has them: at least once, in order while nothing fails.
+    """Removes messages from ``outbox`` once their owner's Redis has them.
 
-    ``client_for`` gives the client of an owner, None while it is no member: its messages wait. They go to the list
-    ``key``, until it has ``inbox_max`` messages; beyond that they wait here, on disk, and while ``paused``.
+    Each is sent at least once, in order while nothing fails, to the list ``key`` while that has
+    less than ``inbox_max``. ``client_for`` returns the client of an owner, None for no member.
     """
 
     def __init__(
@@ -104,105 +90,68 @@ class Forwarder:
         self.stats = ForwardStats()
 
     async def run(self) -> None:
-        """Forward until cancelled, which loses nothing: what was not acknowledged is sent again at the next start.
+        """Forward until cancelled. A peer in trouble holds up no other.
 
-        A peer in trouble holds up no other. What the outbox raises comes out, in an ExceptionGroup.
+        :raises ExceptionGroup: the outbox failed
         """
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    for owner, peer in await self._due():
-                        peer.is_busy = True
-                        tasks.create_task(self._serve(owner, peer))
-                    await self._prune()
+                    await self._close_outdated()
+                    for owner in () if self._paused() else list(self._outbox.owners()):
+                        peer = self._peer(owner)
+                        if peer and not peer.is_busy and self._clock() >= peer.wait_until:
+                            peer.is_busy = True
+                            tasks.create_task(self._serve(owner, peer))
                     await asyncio.sleep(self._flush)
         finally:
             for peer in self._peers.values():
                 await peer.connection.close()
             self._peers.clear()
 
-    async def _due(self) -> list[tuple[str, _Peer]]:
-        if self._paused():
-            return []
-        now = self._clock()
-        found = [(owner, await self._peer(owner, now)) for owner in list(self._outbox.owners())]
-        return [
-            (owner, peer)
-            for owner, peer in found
-            if peer is not None and not peer.is_busy and now >= peer.wait_until
-        ]
+    async def _close_outdated(self) -> None:
+        """Close connections to a Redis that is not its owner's any more."""
+        for owner, peer in list(self._peers.items()):
+            if not peer.is_busy and self._client_for(owner) is not peer.client:
+                del self._peers[owner]
+                await peer.connection.close()
 
-    async def _peer(self, owner: str, now: float) -> _Peer | None:
-        client = self._client_for(owner)
-        peer = self._peers.get(owner)
-        if peer is not None and peer.client is not client:
-            if peer.is_busy:
-                return None
-            await self._peers.pop(owner).connection.close()
-            peer = None
-        if peer is None and client is not None:
-            peer = _Peer(client, RedisConnection(client), Backoff(*_BACKOFF, random.random), now)
-            self._peers[owner] = peer
-        return peer
-
-    async def _prune(self) -> None:
-        now = self._clock()
-        idle = [
-            owner
-            for owner, peer in self._peers.items()
-            if not peer.is_busy and now - max(peer.used, peer.wait_until) > _IDLE
-        ]
-        for owner in idle:
-            await self._peers.pop(owner).connection.close()
+    def _peer(self, owner: str) -> _Peer | None:
+        if owner not in self._peers and (client := self._client_for(owner)) is not None:
+            name = f"Sending URLs to node {owner}"
+            backoff = Backoff(*_BACKOFF, name=name, failed=self.stats.failed)
+            self._peers[owner] = _Peer(client, RedisConnection(client), backoff)
+        return self._peers.get(owner)
 
     async def _serve(self, owner: str, peer: _Peer) -> None:
         try:
             await self._send_all(owner, peer)
+            peer.backoff.succeed()
         except RedisTrouble as error:
-            self._failed(owner, peer, error)
-        else:
-            self._worked(owner, peer)
+            peer.inbox = None
+            peer.wait_until = self._clock() + peer.backoff.fail(error)
         finally:
-            peer.used = self._clock()
             peer.is_busy = False
 
     async def _send_all(self, owner: str, peer: _Peer) -> None:
         if peer.inbox is None or peer.inbox >= self._inbox_max:
-            (peer.inbox,) = checked(await peer.connection.talk(("LLEN", self._key)))
-        while not self._paused() and (entries := self._head(owner, peer)):
-            if peer.inbox >= self._inbox_max:
-                self.stats.held += 1
+            peer.inbox = await peer.connection.call("LLEN", self._key)
+        while not self._paused() and (entries := self._head(owner)):
+            if (peer.inbox or 0) >= self._inbox_max:
+                self.stats.inbox_full += 1
                 return
             messages = [message for _, message in entries]
-            # The first value is pushed first, so it is the first that the owner pops. The reply is the list's length.
-            (peer.inbox,) = checked(await peer.connection.talk(("LPUSH", self._key, *messages)))
+            # The first value is pushed first, so the owner pops it first. The reply is the length.
+            peer.inbox = await peer.connection.call("LPUSH", self._key, *messages, is_bulk=True)
             self._outbox.remove(owner, [key for key, _ in entries])
-            peer.batch = min(peer.batch * 2, BATCH)
             self.stats.sent += len(entries)
             self.stats.batches += 1
 
-    def _head(self, owner: str, peer: _Peer) -> list[tuple[bytes, bytes]]:
-        entries = self._outbox.head(owner, peer.batch)
+    def _head(self, owner: str) -> list[tuple[bytes, bytes]]:
+        entries = self._outbox.head(owner, BATCH)
         left = _BATCH_BYTES
         for count, (_, message) in enumerate(entries):
             left -= len(message)
             if left < 0 and count:
                 return entries[:count]
         return entries
-
-    def _failed(self, owner: str, peer: _Peer, error: RedisTrouble) -> None:
-        self.stats.failed[error.kind] += 1
-        peer.inbox = None
-        peer.wait_until = self._clock() + peer.backoff.failed()
-        if error.kind == "timeout":
-            # A slow way may have taken all of it but the reply: less at a time gets through, and repeats less.
-            peer.batch = max(peer.batch // 2, 1)
-        if not peer.is_failing:
-            logger.warning("What belongs to node %s waits in the outbox: %s", owner, error)
-        peer.is_failing = True
-
-    def _worked(self, owner: str, peer: _Peer) -> None:
-        peer.backoff.worked()
-        if peer.is_failing:
-            logger.info("Node %s takes what belongs to it again", owner)
-        peer.is_failing = False

@@ -1,8 +1,4 @@
-"""scrapy-redis's queue with the messages of this project, for ordinary scrapy-redis processes beside a crawl.
-
-With ``SCHEDULER_QUEUE_CLASS = "krowlspider.cluster.transport.queues.MessageQueue"`` they push to and pop from the inbox of a node.
-Its client blocks: the nodes themselves use `Inbox` and `Forwarder`.
-"""
+"""scrapy-redis's queue with this project's messages, for scrapy-redis processes beside a crawl."""
 
 from __future__ import annotations
 
@@ -14,9 +10,10 @@ from krowlspider.cluster.transport import message
 
 
 class MessageQueue(FifoQueue):  # type: ignore[misc]
-    """First in, first out, on the list ``{spider}:requests``; JSON only, a pickle is never read.
+    """A ``SCHEDULER_QUEUE_CLASS``: first in, first out, on the list ``{spider}:requests``.
 
-    ``pop`` raises BadMessage for what is none of ours, which is then off the list.
+    ``pop`` raises BadMessage for a message that is not JSON of this project, and drops it. Its
+    client blocks: the nodes themselves use `Inbox` and `Forwarder`.
     """
 
     def __init__(self, server: Any, spider: Any, key: str, serializer: Any = None) -> None:

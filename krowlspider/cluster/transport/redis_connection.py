@@ -1,9 +1,11 @@
-"""Redis, every call of it bounded in time, and its troubles told apart."""
+"""Connections to Redis: every call has a time limit, and failures are told apart by kind."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,15 +14,22 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from krowlspider.cluster.membership import ClusterError
 from krowlspider.internals.redis import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections import Counter
+    from collections.abc import Callable, Sequence
 
     from redis.asyncio.connection import AbstractConnection
 
-# Seconds for a call, connecting and for the handshake each. Redis answers within milliseconds, or is in trouble.
-PATIENCE = 2.0
+    from krowlspider.cluster.ring.record import Record
+
+logger = logging.getLogger(__name__)
+
+# Seconds to connect and for a call, of which one with megabytes of data has several times as many.
+TIMEOUT = 2.0
+_BULK = 10
 
 # Subclasses before their bases.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
@@ -35,13 +44,12 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.ConnectionError, "down"),
     (OSError, "down"),
 )
-# How Redis begins errors that redis-py has no class for: a key that holds no list; a disk that takes no snapshot.
+# First words of errors without a class: the key holds no list; Redis cannot save.
 _WORDS = {"WRONGTYPE": "type", "MISCONF": "disk"}
 
 
 class RedisTrouble(Exception):
-    """A call failed. ``kind``: down, timeout, loading, auth, full, readonly, type (the key holds no list), disk (Redis
-    cannot save), or other."""
+    """A call failed; ``kind`` is one of `_KINDS` and `_WORDS`, or other."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -49,84 +57,104 @@ class RedisTrouble(Exception):
 
 
 def trouble(error: BaseException) -> RedisTrouble:
-    """What an error of redis-py is to us."""
+    """Return the `RedisTrouble` for an error of redis-py."""
     kind = next((kind for kinds, kind in _KINDS if isinstance(error, kinds)), None)
     text = str(error) or type(error).__name__
     return RedisTrouble(kind or _WORDS.get(text.partition(" ")[0], "other"), text)
 
 
 def shown(url: str) -> str:
-    """A Redis URL as it may stand in a log: without user and password. What is no URL is not shown."""
+    """Return a Redis URL for a log, without user and password."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return "what is no URL"
+        return "an invalid URL"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
-def redis_client(url: str, *, patience: float = PATIENCE) -> Redis:
-    """A client that tries once and connects at its first call, for ``patience`` seconds at most. What else it is asked
-    has no bound of its own: use a `RedisConnection`, or `asyncio.timeout`. With one, redis-py sends by asyncio.wait_for, which
-    on Python 3.11 may swallow a cancellation.
+def redis_client(url: str, *, timeout: float = TIMEOUT) -> Redis:
+    """Return a client that connects at its first call, once, within ``timeout`` seconds.
 
-    ``redis://``, ``rediss://`` (certificates by the machine's authorities, or those of SSL_CERT_FILE) or ``unix://``,
-    without a query: URLs come from other nodes too, and a query could undo any of these bounds.
+    Its calls have no limit of their own: use a `RedisConnection`, or `asyncio.timeout`. With one,
+    redis-py uses asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
 
-    :raises ValueError: it is no such URL; the message does not show its password
+    :raises ValueError: ``url`` is no redis, rediss or unix URL, or has a query, which could
+        override the limit; the message does not have its password
     """
     if urlsplit(url).query:
         raise ValueError(f"a Redis URL takes no query here: {shown(url)}")
-    # redis-py's own default hides a timeout of 2 s behind ten tries. RESP2 takes no handshake but what is named in the URL.
+    # No retries: redis-py's default hides a timeout behind ten tries. RESP2 needs no handshake.
     return Redis.from_url(
         url,
         retry=Retry(NoBackoff(), 0),
         socket_timeout=None,
-        socket_connect_timeout=patience,
+        socket_connect_timeout=timeout,
         protocol=2,
         driver_info=None,
     )
 
 
-class RedisConnection:
-    """One connection to the server of ``client``, for one task at a time: batches of commands, and their replies.
+class RedisClients:
+    """One client for each URL of a Redis."""
 
-    A pool would connect again in silence, and hide that the server was another one in between. Here every break is an
-    error, after which the next call connects anew.
+    def __init__(self) -> None:
+        self._clients: dict[str, Redis] = {}
+
+    def open(self, url: str) -> Redis:
+        """:raises ClusterError: ``url`` is not the URL of a Redis"""
+        if url not in self._clients:
+            try:
+                self._clients[url] = redis_client(url)
+            except ValueError as error:
+                raise ClusterError(f"{shown(url)}: {error}") from error
+        return self._clients[url]
+
+    def of_member(self, record: Record | None) -> Redis | None:
+        """Return the client of a node, None if it takes no messages."""
+        # A node that leaves may not read messages that arrive now.
+        return None if record is None or record.leaving else self.open(record.member.redis)
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+
+class RedisConnection:
+    """One connection to the server of ``client``, for one task at a time.
+
+    A pool reconnects silently and hides that the server was replaced in between. Here a broken
+    connection is an error; the next call connects anew.
     """
 
     def __init__(self, client: Redis) -> None:
         self._connection: AbstractConnection = client.connection_pool.make_connection()
-        self._patience: float = client.get_connection_kwargs()["socket_connect_timeout"]
+        self._timeout: float = client.get_connection_kwargs()["socket_connect_timeout"]
 
-    def pack(self, *command: str | bytes | int) -> bytes:
-        return b"".join(self._connection.pack_command(*command))
+    async def call(self, *command: str | bytes | int, is_bulk: bool = False) -> Any:
+        """Return the reply to one command; ``is_bulk``: it or its reply may have megabytes.
 
-    def pack_each(self, command: Sequence[str | bytes | int], last: Iterable[bytes]) -> list[bytes]:
-        """`pack` of a command with each last argument: 0.2 µs, where each by itself takes 3."""
-        head = self.pack(*command, b"").removesuffix(b"$0\r\n\r\n")
-        return [b"%b$%d\r\n%b\r\n" % (head, len(each), each) for each in last]
-
-    async def talk(self, *commands: Sequence[str | bytes | int]) -> list[Any]:
-        """The reply to each; an error of one command is its reply, a ``ResponseError``.
-
-        :raises RedisTrouble: there is no connection, or no answer
+        :raises RedisTrouble: the command failed, or has no reply in time
         """
-        packed = [part for command in commands for part in self._connection.pack_command(*command)]
-        return await self.send(packed, len(commands))
+        (reply,) = checked(await self.call_all(command, is_bulk=is_bulk))
+        return reply
 
-    async def send(
-        self, packed: Sequence[bytes], replies: int, patience: float | None = None
+    async def call_all(
+        self, *commands: Sequence[str | bytes | int], is_bulk: bool = False
     ) -> list[Any]:
-        """As `talk`, of commands as `pack` gives them; ``replies`` is how many come back, ``patience`` seconds for all."""
+        """Return the reply to each command; for a failed one, the ``ResponseError``.
+
+        :raises RedisTrouble: there is no connection, or no reply in time
+        """
         connection = self._connection
+        packed = [part for command in commands for part in connection.pack_command(*command)]
         try:
-            async with asyncio.timeout(self._patience if patience is None else patience):
+            async with asyncio.timeout(self._timeout * (_BULK if is_bulk else 1)):
                 if not connection.is_connected:
                     await connection.connect()
                 await connection.send_packed_command(packed, check_health=False)
-                return [await self._reply() for _ in range(replies)]
+                return [await self._reply() for _ in commands]
         except BaseException as error:
-            # The answers that are still to come must not be taken for those of the next call.
+            # Late replies must not be taken for those of the next call.
             await self.close()
             if isinstance(error, (exceptions.RedisError, OSError)):
                 raise trouble(error) from error
@@ -134,7 +162,7 @@ class RedisConnection:
 
     async def _reply(self) -> Any:
         try:
-            # The whole exchange has a bound: no other for each reply.
+            # The whole call has a limit, so a single reply needs none.
             return await self._connection.read_response(timeout=math.inf)
         except exceptions.ResponseError as error:
             return error
@@ -146,9 +174,9 @@ class RedisConnection:
 
 
 def checked(replies: Sequence[Any]) -> Sequence[Any]:
-    """The replies, when none is an error.
+    """Return the replies.
 
-    :raises RedisTrouble: the first of them
+    :raises RedisTrouble: one of them is an error
     """
     for reply in replies:
         if isinstance(reply, exceptions.ResponseError):
@@ -157,20 +185,41 @@ def checked(replies: Sequence[Any]) -> Sequence[Any]:
 
 
 class Backoff:
-    """How long to leave a server alone: doubled by each failure, from ``least`` to ``most`` seconds, of which ``chance``
-    (from 0 to 1) takes up to half, so that many nodes do not come back at once."""
+    """The wait after failed calls to one server, and the log of its outages.
 
-    def __init__(self, least: float, most: float, chance: Callable[[], float]) -> None:
-        self._least = least
+    Each failure doubles the wait, from ``least`` to ``most`` seconds. ``chance``, from 0 to 1,
+    takes off up to half, so that many nodes do not come back at once. ``failed`` counts by kind.
+    """
+
+    def __init__(
+        self,
+        least: float,
+        most: float,
+        *,
+        name: str,
+        failed: Counter[str],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._least = self._next = least
         self._most = most
+        self._name = name
+        self._failed = failed
         self._chance = chance
-        self._next = least
+        self._is_failing = False
 
-    def failed(self) -> float:
-        """Seconds to wait from now on."""
+    def fail(self, error: RedisTrouble) -> float:
+        """Return the seconds to wait after a failure. Log the first of an outage."""
+        self._failed[error.kind] += 1
+        if not self._is_failing:
+            logger.warning("%s failed, trying again: %s", self._name, error)
+        self._is_failing = True
         wait = self._next * (1 - self._chance() / 2)
         self._next = min(self._next * 2, self._most)
         return wait
 
-    def worked(self) -> None:
+    def succeed(self) -> None:
+        """Reset the wait. Log the end of an outage."""
+        if self._is_failing:
+            logger.info("%s works again", self._name)
+        self._is_failing = False
         self._next = self._least

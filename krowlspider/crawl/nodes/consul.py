@@ -1,4 +1,4 @@
-"""A node of a cluster whose members join and leave, as registered in Consul.
+"""A cluster whose members join and leave, registered in Consul.
 
 The ring of the live members decides which domains each node owns.
 """
@@ -10,334 +10,206 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from krowlspider.cluster.consul.agent import ConsulMembership
-from krowlspider.cluster.consul.calls import Agent
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.consul.membership import ConsulMembership, agree_seed
 from krowlspider.cluster.controller import OwnershipController
-from krowlspider.cluster.handover.loop_share import SHARE
-from krowlspider.cluster.handover.receiver import HandoverReceiver, OwnedHosts
-from krowlspider.cluster.handover.sender import HandoverSender
 from krowlspider.cluster.membership import ClusterError, UnansweredError
 from krowlspider.cluster.ring.ring import Member
-from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
-from krowlspider.cluster.transport.inbox import Inbox
+from krowlspider.cluster.signals import Signal, Signals
+from krowlspider.cluster.transport.redis_connection import RedisClients
 from krowlspider.crawl.archiving.provenance import own_address
-from krowlspider.crawl.nodes.node import BEAT, Crawl, Node
-from krowlspider.frontier.handover.chunks import BadChunk
-from krowlspider.frontier.schedule.ownership import HostBusyError
-from krowlspider.urls.host import domain_of
+from krowlspider.crawl.nodes.handover import CrawlPort, NodeHandover
+from krowlspider.crawl.nodes.heartbeats import BEAT, Heartbeats
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from redis.asyncio import Redis
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.claims import View
-    from krowlspider.cluster.ring.record import Counters
-    from krowlspider.cluster.ring.termination import Heartbeat
+    from krowlspider.cluster.ring.record import Record
+    from krowlspider.cluster.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-# Seconds to wait for messages still under way when the other nodes read that this node leaves.
-_ON_ITS_WAY = 3.0
+# Part of the TTL that requests in flight may go on without a lease. The lease ends at 0.8 of the
+# TTL. Others take over after 1 TTL if Consul ends the session at once, else after 2.2.
+_GRACE = 0.15
+# Seconds to wait for messages still under way when the other nodes know that this node leaves.
+_UNDER_WAY = 3.0
 # Seconds between two checks whether everything is handed over.
 _LOOK = 0.2
-# Part of the TTL that requests in flight may go on without a lease. The lease ends at 0.8 of the
-# TTL; others take over after 1 TTL if Consul ends the session at once, else after 2.2.
-_PATIENCE = 0.15
 
 
-class ConsulNode(Node):
-    """A member of KROWL_CLUSTER, registered in the Consul of KROWL_CONSUL.
+class ConsulCluster:
+    """This node in KROWL_CLUSTER, registered in the Consul of KROWL_CONSUL; its Redis is REDIS_URL.
 
-    Its inbox is in REDIS_URL.
+    A job folder belongs to one ``place``. ``may_begin``: a new one may be created.
 
-    :raises ClusterError: a setting is invalid
+    :raises ClusterError: REDIS_URL is invalid
     """
 
-    mover: HandoverSender
-    arriving: HandoverReceiver
+    may_begin = True
 
-    def __init__(self, settings: BaseSettings, spider: str):
-        super().__init__(settings, spider)
-        self.cluster: str = settings["KROWL_CLUSTER"]
-        self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
-        redis: str = settings["REDIS_URL"]
-        own = Member(self.own, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
+    def __init__(self, settings: BaseSettings, node: str):
+        self._cluster: str = settings["KROWL_CLUSTER"]
         self._ttl = settings.getint("KROWL_CONSUL_TTL")
+        self._drain_timeout = settings.getfloat("KROWL_DRAIN_TIMEOUT")
         self._agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
-        self.membership: ConsulMembership = ConsulMembership(
-            self._agent, self.cluster, own, ttl=self._ttl
+        redis: str = settings["REDIS_URL"]
+        own = Member(node, settings.getint("KROWL_NODE_WEIGHT"), redis, own_address() or "")
+        self.place = f"{node} of {self._cluster}"
+        self._clients = RedisClients()
+        self.own_client = self._clients.open(redis)
+        self.keys = ConsulKeys(self._agent, self._cluster)
+        self.signals = Signals(self.keys)
+        self.membership = ConsulMembership(self._agent, self._cluster, own, ttl=self._ttl)
+        self._controller = OwnershipController(
+            self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping
         )
-        self._redis = self._client(redis)
-        self.controller = OwnershipController(self.membership, self, patience=_PATIENCE * self._ttl)
-        self.membership.on_change = self.controller.changed
-        self.signals = ConsulSignals(self._agent, self.cluster)
-        if self.pages:
-            self.budget = ConsulBudget(self._agent, self.cluster, self.pages)
-        # Published Redis URLs of other nodes that are invalid.
-        self._refused: set[str] = set()
-        self._warned: tuple[str, ...] = ()
-        # Whether others have everything that was here, and know that this node is leaving.
-        self._handed_over = False
+        # Whether other nodes have everything that was here, and know that this node leaves.
+        self._is_drained = False
 
-    @property
-    def place(self) -> str:
-        return f"{self.own} of {self.cluster}"
+    def prepare(self) -> int:
+        """Return the identity seed of all nodes.
 
-    def prepare(self) -> None:
+        :raises ClusterError: Consul does not answer
+        """
         # A wrong cluster must stop the start, so block here; nothing else runs yet.
         with ThreadPoolExecutor(1) as thread:
-            seed = thread.submit(asyncio.run, self.membership.agree_seed(None)).result()
-        self.seed = int.from_bytes(seed, "big")
+            seed = thread.submit(asyncio.run, agree_seed(self._agent, self._cluster)).result()
+        return int.from_bytes(seed, "big")
 
     @property
-    def view(self) -> View:
-        assert self.controller.view is not None
-        return self.controller.view
+    def view(self) -> View | None:
+        """The view whose ring decides to which node a URL goes; None before the first one."""
+        return self._controller.view
 
     @property
-    def knows(self) -> bool:
-        return self.controller.view is not None
-
-    def may_fetch(self, domain: str) -> bool:
-        return self.controller.may_fetch(domain)
+    def has_lease(self) -> bool:
+        """Return whether no other node may take over what this node has."""
+        return self._controller.has_lease
 
     @property
-    def ready(self) -> bool:
-        return super().ready and self.controller.holds
+    def leaving(self) -> bool:
+        return self._controller.leaving
 
-    @property
-    def may_send(self) -> bool:
-        # By an outdated ring, a URL could go to a node that has left.
-        return self.controller.holds
+    async def _is_stopping(self) -> bool:
+        """Return whether a node that is gone may have obeyed the signal STOP before this one."""
+        try:
+            return await self.signals.read() is Signal.STOP
+        except UnansweredError:
+            return True
 
     def client_of(self, node: str) -> Redis | None:
-        if node == self.own:
-            return self._redis
-        record = self.membership.members.get(node)
-        # A node that leaves may not read messages that arrive now.
-        if record is None or record.leaving or record.member.redis in self._refused:
-            return None
-        try:
-            return self._client(record.member.redis)
-        except ClusterError as error:
-            logger.error("What belongs to node %s waits in the outbox: %s", node, error)
-            self._refused.add(record.member.redis)
-            return None
+        """Return the Redis client of a node, None if it takes no messages."""
+        return self._clients.of_member(self.membership.members.get(node))
 
-    def _make_inbox(self, crawl: Crawl) -> Inbox:
-        self.mover = HandoverSender(
-            crawl.departures,
-            self.client_of,
-            self._spider,
-            busy=HostBusyError,
-            share=lambda: 1.0 if self.controller.leaving else SHARE,
-        )
-        ours = OwnedHosts(crawl.arrivals, lambda: self.view, domain_of, busy=HostBusyError)
-        self.arriving = HandoverReceiver(
-            ours,
-            self._redis,
-            self._spider,
-            crawl.make_durable,
-            bad=BadChunk,
-            busy=HostBusyError,
-            share=lambda: SHARE,
-            came=lambda _: self.on_change(),
-        )
+    def attach(
+        self, crawl: CrawlPort, spider: str, is_inbox_empty: Callable[[], Awaitable[bool]]
+    ) -> NodeHandover:
+        self._crawl = crawl
+        self._is_inbox_empty = is_inbox_empty
+        own, controller = self.own_client, self._controller
+        self._handover = NodeHandover(crawl, controller, own, self.client_of, spider)
+        return self._handover
 
-        async def take_hosts(chunks: list[Any]) -> Sequence[str | None]:
-            await ours.wait(chunks)
-            return await self.arriving.take(chunks)
+    async def join(self, tasks: Tasks) -> None:
+        """Join the cluster; return when the view is known.
 
-        return Inbox(
-            self._redis,
-            self._spider,
-            self.own,
-            crawl.take_in,
-            settle=crawl.make_durable,
-            paused=lambda: crawl.full,
-            turn=crawl.turn,
-            take_hosts=take_hosts,
-            # The frontier's cap does not apply: the host was queued at its former owner, and its
-            # domain would stay unfetched there.
-            hosts_paused=lambda: crawl.lacks_room,
-        )
-
-    async def _join(self) -> None:
-        """Return when the ring is known, and with it the owner of every URL."""
-        await self.membership.start()
-        own = self.membership.own
-        for name, record in self.membership.members.items():
-            if name != self.own and record.member.redis == own.redis:
+        :raises ClusterError: this node cannot be a member
+        """
+        await self.membership.start(self._controller.changed)
+        for record in self._others():
+            if record.member.redis == self.membership.own.redis:
                 raise ClusterError(
-                    f"node {name} has the same REDIS_URL: give each node a Redis of its own, as the others reach it, or a"
-                    " database of its own (/0, /1)"
+                    f"node {record.member.id} has the same REDIS_URL: give each node a Redis of its"
+                    " own, as the others reach it, or a database of its own (/0, /1)"
                 )
         await self._wait_for_pending_nodes()
-        self._spawn(self.controller.run())
-        await self.controller.seen.wait()
-        self.known.set()
+        tasks.start(self._controller.run(self._handover))
+        await self._controller.known.wait()
 
     async def _wait_for_pending_nodes(self) -> None:
-        """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes.
-
-        Pending nodes have work on their disks, and state of their domains that this node does not
-        know.
-        """
+        """Wait up to two TTLs for the pending nodes to join, as after a restart of all nodes."""
         end = time.monotonic() + 2 * self._ttl
-        told = False
+        last: list[str] = []
         while time.monotonic() < end:
             # The heartbeat also reads the pending nodes.
             await self.membership.beat({})
-            away = sorted(self.membership.pending_nodes - self.membership.members.keys())
-            if not away:
+            missing = sorted(self.membership.pending_nodes - self.membership.members.keys())
+            if not missing:
                 return
-            if not told:
-                logger.info("Waiting up to %d s for nodes %s", 2 * self._ttl, ", ".join(away))
-            told = True
+            if missing != last:
+                logger.info("Waiting up to %d s for nodes %s", 2 * self._ttl, ", ".join(missing))
+            last = missing
             await asyncio.sleep(BEAT)
 
-    def stop_moving(self) -> None:
-        self._crawl.departures.stop()
+    def _others(self) -> list[Record]:
+        own = self.membership.own.id
+        return [record for record in self.membership.members.values() if record.member.id != own]
 
-    def hang_up(self) -> None:
-        logger.warning("Others may take over what this node has: it hangs up on what is in flight")
-        self._crawl.hang_up()
-
-    def ring_changed(self) -> None:
-        self._crawl.ring_changed()
-        self.on_change()
-
-    async def move(self, owner_of: Callable[[str], str | None]) -> None:
-        for ours in self._crawl.outbox.rebucket(owner_of):
-            if ours:
-                self._crawl.take_back(ours)
-            await asyncio.sleep(0)
-        await self.mover.send_all(owner_of)
-        await self._crawl.make_durable()
-
-    def _figures(self) -> Counters:
-        epoch = {"epoch": self.view.epoch} if self.knows else {}
-        return {**super()._figures(), **epoch}
-
-    async def _check(self) -> None: ...
-
-    def _activity(self) -> int:
-        # The URLs of a host that arrives were already counted by its former owner.
-        return super()._activity() + self.mover.stats.hosts + self.arriving.stats.chunks
-
-    def _rests(self) -> bool:
-        return self.controller.settled and not self.mover.open and self._crawl.rests
-
-    def _hear(self, heartbeats: dict[str, Heartbeat | None]) -> None:
-        self._run_over = (
-            self._termination.hear(heartbeats, self.membership.pending_nodes)
-            if self._was_quiet
-            else 0
-        )
-        waits = self._termination.waiting_for
-        if waits and waits != self._warned:
-            logger.warning(
-                "All is done but for what is on the disks of nodes %s, which are gone: start them again, or give them up"
-                " by scrapy ring --forget NODE",
-                ", ".join(waits),
-            )
-        self._warned = waits
-
-    @property
-    def waits_for(self) -> str:
-        if self.joined and not self.controller.holds:
-            return "for a lease from Consul"
-        if self.controller.leaving:
-            return "for the others to take what is here"
-        return super().waits_for
-
-    def counts(self) -> dict[str, int]:
-        moved, came = self.mover.stats, self.arriving.stats
-        return {
-            **super().counts(),
-            "members": len(self.membership.members),
-            "moved_count": moved.hosts,
-            "moving": self.mover.open,
-            "stays": self._crawl.stays,
-            "arrived_count": came.hosts,
-        }
-
-    def _failed(self) -> Counter[str]:
-        return super()._failed() + self.mover.stats.failed + self.arriving.stats.failed
-
-    async def part(self, *, drain: bool) -> None:
-        if not (drain and self.joined and self._drain_timeout and self._has_others()):
+    async def drain(self) -> None:
+        """Hand over everything within KROWL_DRAIN_TIMEOUT, if there are nodes to take it."""
+        if not (self._drain_timeout and self._has_takers()):
             return
-        logger.info(
-            "Leaving the cluster %s: %d URLs are handed over to the others",
-            self.cluster,
-            self._crawl.left,
-        )
+        logger.info("Leaving the cluster %s: handing over %d URLs", self._cluster, self._crawl.left)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
                 await self._drain()
         if left := self._crawl.left + self._crawl.stays:
             logger.warning(
-                "%d URLs could not be handed over: they wait in the job folder for the next start of node %s",
-                left,
-                self.own,
+                "%d URLs are not handed over: they wait in the job folder for the next start of"
+                " node %s",
+                *(left, self.membership.own.id),
             )
 
-    def _has_others(self) -> bool:
-        return any(
-            name != self.own and not record.leaving
-            for name, record in self.membership.members.items()
-        )
-
-    def _is_nothing_left(self) -> bool:
-        """Return whether no node needs to wait for this node to come back."""
-        if self.over:
-            # URLs of hosts that do not answer do not keep a crawl from its end.
-            return self._crawl.rests
-        alone = not self.membership.members.keys() - {self.own}
-        nothing = not (self._crawl.left or self._crawl.stays)
-        return nothing and (self._handed_over or alone or not self.joined)
+    def _has_takers(self) -> bool:
+        return any(not record.leaving for record in self._others())
 
     async def _drain(self) -> None:
         """Return when nothing is left here, or when no other node is there to take it."""
         await self._crawl.commit()
-        self.controller.leave()
+        self._controller.leave()
         gone_since: float | None = None
-        while self._has_others():
+        while self._has_takers():
             await asyncio.sleep(_LOOK)
-            if not (self._is_gone() and not self._crawl.left and await self.is_inbox_empty()):
+            if not (self._is_gone() and not self._crawl.left and await self._is_inbox_empty()):
                 gone_since = None
             elif gone_since is None:
                 gone_since = time.monotonic()
-            elif time.monotonic() >= gone_since + _ON_ITS_WAY:
-                self._handed_over = True
+            elif time.monotonic() >= gone_since + _UNDER_WAY:
+                self._is_drained = True
                 return
 
     def _is_gone(self) -> bool:
         """Return whether nothing is left here and all others use a ring without this node."""
-        since = self.controller.left_at
+        since = self._controller.left_at
         return (
-            self.controller.gone
+            self._controller.is_gone
             and since is not None
-            and all(
-                record.counters.get("epoch", 0) >= since
-                for name, record in self.membership.members.items()
-                if name != self.own
-            )
+            and all(record.counters.get("epoch", 0) >= since for record in self._others())
         )
 
-    async def _depart(self) -> None:
-        await self.arriving.close()
+    def _is_empty(self, *, over: bool, joined: bool) -> bool:
+        """Return whether no node needs to wait for this one to come back."""
+        if over:
+            # URLs of hosts that do not answer do not count.
+            return self._crawl.rests()
+        left = self._crawl.left or self._crawl.stays
+        return not left and (self._is_drained or not joined or not self._others())
+
+    async def leave(self, heartbeats: Heartbeats, *, joined: bool) -> None:
+        """Leave the cluster; ``joined``: `join` has returned."""
+        await self._handover.receiver.close()
         with suppress(UnansweredError):
-            if self.over and self.budget is not None:
-                await self.budget.reset()
-        with suppress(UnansweredError):
-            if self._is_nothing_left() and await self.is_inbox_empty():
+            if self._is_empty(over=heartbeats.over, joined=joined) and await self._is_inbox_empty():
                 await self.membership.dismiss()
         await self.membership.leave()
+
+    async def close(self) -> None:
+        await self._clients.close()
         self._agent.close()

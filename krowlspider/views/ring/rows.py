@@ -19,22 +19,24 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = dict[str, Any]
 
-# Counters from the heartbeats of a node.
-_SAID = ("epoch", "done", "queued", "outbox")
-_WAITING = ("requests", "start_urls", "hosts", "processing", "dead")
+# Counters of a heartbeat, and lengths of an inbox, that are shown.
+_FIGURES = ("epoch", "done", "queued", "outbox")
+_LENGTHS = ("requests", "start_urls", "hosts", "processing", "dead")
 
 
-def static_rows(records: Iterable[Record]) -> list[Row]:
-    """Return a row for each member of a static ring."""
-    records = list(records)
+def static_rows(records: list[Record]) -> list[Row]:
+    """Return a row for each member of a static list.
+
+    "state" tells whether the node has this ring; it is missing if the node has not reported one.
+    """
     ring = Ring(record.member for record in records)
-    return [{**_row(record, ring), **_agreement(record, ring)} for record in records]
-
-
-def _agreement(record: Record, ring: Ring) -> Row:
-    """Return whether a node has this ring, as its "state"; empty if it has not reported a ring."""
-    said = record.counters.get("ring")
-    return {} if said is None else {"state": "agreed" if said == ring.number else "another ring"}
+    rows = []
+    for record in records:
+        row = _row(record, ring)
+        if (number := record.counters.get("ring")) is not None:
+            row["state"] = "agreed" if number == ring.number else "another ring"
+        rows.append(row)
+    return rows
 
 
 def register_rows(register: Register) -> list[Row]:
@@ -47,14 +49,10 @@ def register_rows(register: Register) -> list[Row]:
         {"id": node, "state": "unreadable", "trouble": reason}
         for node, reason in sorted(register.unreadable.items())
     ]
+    pending = [(node, register.pending_nodes[node]) for node in register.gone]
     gone = [
-        {
-            "id": node,
-            "address": register.pending_nodes[node].address,
-            "redis": register.pending_nodes[node].redis,
-            "state": "gone",
-        }
-        for node in register.gone
+        {"id": node, "address": info.address, "redis": info.redis, "state": "gone"}
+        for node, info in pending
     ]
     return [*members, *unreadable, *gone]
 
@@ -76,7 +74,7 @@ def _row(record: Record, ring: Ring | None) -> Row:
     row |= {"redis": member.redis, "weight": member.weight}
     if ring is not None and not record.leaving:
         row["share"] = round(ring.share(member.id), 4)
-    row |= {name: int(counters[name]) for name in _SAID if name in counters}
+    row |= {name: int(counters[name]) for name in _FIGURES if name in counters}
     if "time" in counters:
         row["seconds_ago"] = max(0, round(time.time() - counters["time"]))
     return row
@@ -86,16 +84,16 @@ async def _with_inbox(row: Row, spider: str) -> Row:
     url = row.get("redis")
     if not url:
         return row
-    found: Row = {**row, "redis": shown(url)}
+    row = {**row, "redis": shown(url)}
     try:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(redis_client(url))
-            waiting = await lengths(client, spider, row["id"])
+            found = await lengths(client, spider, row["id"])
     except RedisTrouble as error:
-        return {**found, "trouble": f"{error.kind}: {error}"}
+        return {**row, "trouble": f"{error.kind}: {error}"}
     except ValueError as error:
-        return {**found, "trouble": str(error)}
-    return {**found, **{name: getattr(waiting, name) for name in _WAITING}}
+        return {**row, "trouble": str(error)}
+    return {**row, **{name: getattr(found, name) for name in _LENGTHS}}
 
 
 def as_text(rows: list[Row]) -> str:

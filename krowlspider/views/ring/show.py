@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from krowlspider.cluster.signal import Signal
+from krowlspider.cluster.signals import Signal, Signals
 from krowlspider.config.validation import validate
 from krowlspider.urls.host import domain_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed
-from krowlspider.views.ring.clusters import cluster_of
-from krowlspider.views.ring.rows import as_text, with_inboxes
+from krowlspider.views.ring.queries import ClusterQuery, look, open_query
+from krowlspider.views.ring.rows import Row, as_text, with_inboxes
 
 if TYPE_CHECKING:
     import argparse
 
     from scrapy.settings import BaseSettings
-
-    from krowlspider.views.ring.clusters import Cluster
-    from krowlspider.views.ring.rows import Row
 
 
 async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings) -> int:
@@ -32,22 +29,23 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
     :raises UnansweredError: a server does not answer
     :raises UsageError: one of ``args`` is no URL
     """
-    async with cluster_of(_checked(settings)) as cluster:
+    settings = _checked(settings)
+    async with open_query(settings) as query:
         if opts.forget:
-            await cluster.forget(opts.forget)
+            await query.forget(opts.forget)
             print(f"Node {opts.forget} is not waited for any more")
         elif opts.signal:
-            await cluster.signals.send(Signal(opts.signal))
-            print(f"The signal of the cluster {cluster.name} is {opts.signal}")
+            await Signals(query.keys).send(Signal(opts.signal))
+            print(f"The signal of the cluster {settings['KROWL_CLUSTER']} is {opts.signal}")
         elif args:
-            owned = [await _owned(url, cluster) for url in args]
+            owned = [await _owned(url, query) for url in args]
             print(json.dumps(owned, indent=1) if opts.json else as_text(owned))
         else:
-            head, rows = await cluster.look()
+            head, rows = await look(query, settings)
             rows = await with_inboxes(rows, opts.spider)
-            told = json.dumps({**head, "nodes": rows}, indent=1)
-            print(told if opts.json else _text(head, rows))
-            return int(any(_is_amiss(row) for row in (head, *rows)))
+            text = json.dumps({**head, "nodes": rows}, indent=1) if opts.json else _text(head, rows)
+            print(text)
+            return int(any(_has_fault(row) for row in (head, *rows)))
     return 0
 
 
@@ -64,7 +62,7 @@ def _checked(settings: BaseSettings) -> BaseSettings:
     return settings
 
 
-async def _owned(text: str, cluster: Cluster) -> Row:
+async def _owned(text: str, query: ClusterQuery) -> Row:
     """Return the row of a URL: its normal form, domain, owner and fetcher.
 
     :raises UsageError: ``text`` is no URL
@@ -76,11 +74,11 @@ async def _owned(text: str, cluster: Cluster) -> Row:
     if seed is None:
         raise UsageError(f"{text!r} is no URL")
     domain = domain_of(host_of(seed.url))
-    return {"url": seed.url, "domain": domain, **await cluster.owner(domain)}
+    return {"url": seed.url, "domain": domain, **await query.owner(domain)}
 
 
-def _is_amiss(said: Row) -> bool:
-    return "trouble" in said or said.get("state", "agreed") != "agreed"
+def _has_fault(row: Row) -> bool:
+    return "trouble" in row or row.get("state", "agreed") != "agreed"
 
 
 def _text(head: Row, rows: list[Row]) -> str:

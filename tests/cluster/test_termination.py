@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector, run_number
+from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Node:
-    """A node that works off what it has, and sends some of it on. Its words go to a board that all
-    read."""
+    """A node that works off what it has and sends some of it on. All read its heartbeats."""
 
     name: str
     start: int
@@ -26,16 +26,16 @@ class Node:
     beat: int = 0
     activity: int = 0
     over: int = 0
-    quiet: TerminationDetector = field(default_factory=TerminationDetector)
+    detector: TerminationDetector = field(default_factory=TerminationDetector)
     made: Heartbeat | None = None
 
-    def word(self) -> Heartbeat:
+    def heartbeat(self) -> Heartbeat:
         self.beat += 1
         return Heartbeat(self.start, self.beat, self.queued == 0, self.activity, self.over)
 
 
 class World:
-    """Nodes, messages under way, and a board. A word is made at one time and shown at a later one."""
+    """Nodes, messages under way, and a board. A heartbeat is made before it is shown."""
 
     def __init__(self, nodes: int, work: int, chance: random.Random):
         self.chance = chance
@@ -60,13 +60,13 @@ class World:
             node.queued += 1
             node.activity += 1
         elif what == 2 and node.made is None:
-            # The inbox is looked at first: a node with something in it is not quiet.
-            made = node.word()
-            quiet = made.quiet and not self.inboxes[number]
-            node.made = Heartbeat(made.start, made.beat, quiet, made.activity, made.over)
+            # The inbox is looked at first: a node with a message in it is not idle.
+            made = node.heartbeat()
+            idle = made.idle and not self.inboxes[number]
+            node.made = Heartbeat(made.start, made.beat, idle, made.activity, made.over)
         elif what == 3 and node.made is not None:
             self.board[node.name], node.made = node.made, None
-            node.over = node.quiet.hear(self.board)
+            node.over = node.detector.update(self.board)
             assert not node.over or self.is_over, "said to be over too early"
 
     def _work(self, node: Node) -> None:
@@ -78,8 +78,8 @@ class World:
                 self.inboxes[self.chance.randrange(len(self.nodes))] += 1
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_it_is_over_for_all_in_the_end_and_never_before(seed: int) -> None:
+@seeds(quick=20, slow=40)
+def test_static_crawl_is_over_in_the_end_and_never_before(seed: int) -> None:
     chance = random.Random(seed)
     world = World(chance.randrange(1, 6), chance.randrange(0, 200), chance)
     for _ in range(20_000):
@@ -90,104 +90,107 @@ def test_it_is_over_for_all_in_the_end_and_never_before(seed: int) -> None:
     assert all(node.over for node in world.nodes)
 
 
-def quiet(beat: int, *, start: int = 1, activity: int = 5, over: int = 0) -> Heartbeat:
-    return Heartbeat(start, beat, quiet=True, activity=activity, over=over)
+def idle(beat: int, *, start: int = 1, activity: int = 5, over: int = 0) -> Heartbeat:
+    return Heartbeat(start, beat, idle=True, activity=activity, over=over)
 
 
-def test_one_word_of_each_is_not_enough_nor_the_next() -> None:
-    ears = TerminationDetector()
-    assert ears.hear({"a": quiet(1), "b": quiet(1, start=2)}) == 0
-    assert ears.hear({"a": quiet(2), "b": quiet(2, start=2)}) == 0
-    assert ears.hear({"a": quiet(3), "b": quiet(2, start=2)}) == 0
-    assert ears.hear({"a": quiet(3), "b": quiet(3, start=2)}) != 0
+def test_two_later_heartbeats_of_each_node_are_needed() -> None:
+    detector = TerminationDetector()
+    assert detector.update({"a": idle(1), "b": idle(1, start=2)}) == 0
+    assert detector.update({"a": idle(2), "b": idle(2, start=2)}) == 0
+    assert detector.update({"a": idle(3), "b": idle(2, start=2)}) == 0
+    assert detector.update({"a": idle(3), "b": idle(3, start=2)}) != 0
 
 
 @pytest.mark.parametrize(
     "other",
-    [quiet(3, activity=6), Heartbeat(1, 3, quiet=False, activity=5), quiet(3, start=9), None],
+    [idle(3, activity=6), Heartbeat(1, 3, idle=False, activity=5), idle(3, start=9), None],
     ids=["has done something", "is at work", "was started anew", "has said nothing"],
 )
-def test_it_is_not_over_when_a_node(other: Heartbeat | None) -> None:
-    ears = TerminationDetector()
-    assert ears.hear({"a": quiet(1), "b": quiet(1)}) == 0
-    assert ears.hear({"a": quiet(3), "b": other}) == 0
-    assert ears.hear({"a": quiet(4), "b": other and other}) == 0
+def test_crawl_is_not_over_when_a_node(other: Heartbeat | None) -> None:
+    detector = TerminationDetector()
+    assert detector.update({"a": idle(1), "b": idle(1)}) == 0
+    assert detector.update({"a": idle(3), "b": other}) == 0
+    assert detector.update({"a": idle(4), "b": other and other}) == 0
 
 
-def test_what_another_has_found_counts_for_these_processes_alone() -> None:
-    mine, theirs = quiet(7), quiet(9, start=2)
+def test_over_of_another_node_counts_for_these_processes() -> None:
+    mine, theirs = idle(7), idle(9, start=2)
     found = run_number({"a": mine, "b": theirs})
-    assert TerminationDetector().hear({"a": mine, "b": quiet(9, start=2, over=found)}) == found
+    assert TerminationDetector().update({"a": mine, "b": idle(9, start=2, over=found)}) == found
     assert (
-        TerminationDetector().hear({"a": quiet(7, start=3), "b": quiet(9, start=2, over=found)})
+        TerminationDetector().update({"a": idle(7, start=3), "b": idle(9, start=2, over=found)})
         == 0
     )
 
 
-def test_a_word_comes_back_from_its_counters() -> None:
-    word = Heartbeat(12, 3, quiet=True, activity=44, over=99)
-    assert Heartbeat.of(word.counters()) == word
+def test_heartbeat_round_trip() -> None:
+    heartbeat = Heartbeat(12, 3, idle=True, activity=44, over=99)
+    assert Heartbeat.of(heartbeat.counters()) == heartbeat
     assert Heartbeat.of({}) is None
 
 
-def test_those_that_have_left_are_not_waited_for() -> None:
-    gone = Heartbeat(2, 4, quiet=False, activity=9, left=True)
-    ears = TerminationDetector()
-    assert ears.hear({"a": quiet(1), "b": gone}) == 0
-    assert ears.hear({"a": quiet(2), "b": gone}) == 0
-    assert ears.hear({"a": quiet(3), "b": gone}) != 0
+def test_static_nodes_that_left_are_not_waited_for() -> None:
+    gone = Heartbeat(2, 4, idle=False, activity=9, left=True)
+    detector = TerminationDetector()
+    assert detector.update({"a": idle(1), "b": gone}) == 0
+    assert detector.update({"a": idle(2), "b": gone}) == 0
+    assert detector.update({"a": idle(3), "b": gone}) != 0
     assert Heartbeat.of(gone.counters()) == gone
 
 
-def test_nobody_is_done_without_those_of_the_crew_that_are_away() -> None:
-    ears, pending_nodes = TerminationDetector(), frozenset("ab")
+def test_crawl_is_not_over_without_a_pending_node() -> None:
+    detector, pending_nodes = TerminationDetector(), frozenset("ab")
     for beat in (1, 3, 5):
-        assert ears.hear({"a": quiet(beat)}, pending_nodes) == 0
-    assert ears.waiting_for == ("b",)
-    assert ears.hear({"a": quiet(6), "b": None}, pending_nodes) == 0
-    assert ears.waiting_for == ()
+        assert detector.update({"a": idle(beat)}, pending_nodes) == 0
+    assert detector.waiting_for == ("b",)
+    assert detector.update({"a": idle(6), "b": None}, pending_nodes) == 0
+    assert detector.waiting_for == ()
 
 
-def test_those_who_are_away_are_not_named_while_others_have_work() -> None:
-    ears, pending_nodes = TerminationDetector(), frozenset("abc")
+def test_missing_nodes_are_not_named_while_others_have_work() -> None:
+    detector, pending_nodes = TerminationDetector(), frozenset("abc")
     for beat in (1, 3, 5):
-        assert ears.hear({"a": Heartbeat(1, beat, quiet=False, activity=beat)}, pending_nodes) == 0
-        assert ears.waiting_for == ()
+        assert (
+            detector.update({"a": Heartbeat(1, beat, idle=False, activity=beat)}, pending_nodes)
+            == 0
+        )
+        assert detector.waiting_for == ()
 
 
-def test_what_another_has_found_does_not_count_while_one_of_the_crew_is_away() -> None:
-    mine, theirs = quiet(7), quiet(9, start=2)
+def test_over_of_another_node_needs_all_pending_nodes() -> None:
+    mine, theirs = idle(7), idle(9, start=2)
     found = run_number({"a": mine, "b": theirs})
-    words = {"a": mine, "b": quiet(9, start=2, over=found)}
-    assert TerminationDetector().hear(words, frozenset("abc")) == 0
-    assert TerminationDetector().hear(words, frozenset("ab")) == found
-    assert TerminationDetector().hear(words, frozenset()) == found
+    heartbeats = {"a": mine, "b": idle(9, start=2, over=found)}
+    assert TerminationDetector().update(heartbeats, frozenset("abc")) == 0
+    assert TerminationDetector().update(heartbeats, frozenset("ab")) == found
+    assert TerminationDetector().update(heartbeats, frozenset()) == found
 
 
-def test_a_quiet_word_of_a_node_that_died_after_it_counts_for_nothing() -> None:
-    ears, pending_nodes = TerminationDetector(), frozenset("ab")
+def test_idle_heartbeat_of_a_dead_node_does_not_count() -> None:
+    detector, pending_nodes = TerminationDetector(), frozenset("ab")
     for beat in range(1, 9):
-        assert ears.hear({"a": quiet(beat), "b": quiet(4, start=2)}, pending_nodes) == 0
-    assert ears.hear({"a": quiet(9)}, pending_nodes) == 0
-    # It is back, and has told nothing else yet than what stood there.
-    assert ears.hear({"a": quiet(11), "b": quiet(4, start=2)}, pending_nodes) == 0
+        assert detector.update({"a": idle(beat), "b": idle(4, start=2)}, pending_nodes) == 0
+    assert detector.update({"a": idle(9)}, pending_nodes) == 0
+    # It is back, and has sent no new heartbeat yet.
+    assert detector.update({"a": idle(11), "b": idle(4, start=2)}, pending_nodes) == 0
     for beat in (1, 2):
-        assert ears.hear({"a": quiet(12 + beat), "b": quiet(beat, start=3)}, pending_nodes) == 0
-    assert ears.hear({"a": quiet(15), "b": quiet(3, start=3)}, pending_nodes) != 0
+        assert detector.update({"a": idle(12 + beat), "b": idle(beat, start=3)}, pending_nodes) == 0
+    assert detector.update({"a": idle(15), "b": idle(3, start=3)}, pending_nodes) != 0
 
 
-def test_a_node_that_hears_nothing_new_does_not_find_the_end() -> None:
-    ears, words = TerminationDetector(), {"a": quiet(5), "b": quiet(7, start=2)}
+def test_node_that_hdetector_nothing_new_does_not_find_the_end() -> None:
+    detector, heartbeats = TerminationDetector(), {"a": idle(5), "b": idle(7, start=2)}
     for _ in range(5):
-        assert ears.hear(words, frozenset("ab")) == 0
+        assert detector.update(heartbeats, frozenset("ab")) == 0
 
 
 @pytest.mark.parametrize("then", ["a", "abc"], ids=["one is dismissed", "one joins"])
-def test_all_begins_anew_when_the_crew_is_another(then: str) -> None:
-    ears = TerminationDetector()
-    assert ears.hear({"a": quiet(1)}, frozenset("ab")) == 0
-    assert ears.hear({"a": quiet(3)}, frozenset(then)) == 0
-    assert ears.waiting_for == ()
+def test_detection_restarts_when_pending_nodes_change(then: str) -> None:
+    detector = TerminationDetector()
+    assert detector.update({"a": idle(1)}, frozenset("ab")) == 0
+    assert detector.update({"a": idle(3)}, frozenset(then)) == 0
+    assert detector.waiting_for == ()
 
 
 @dataclass(eq=False)
@@ -207,21 +210,21 @@ class Process:
     over: int = 0
     is_cut_off: bool = False
     leaving: bool = False
-    ears: TerminationDetector = field(default_factory=TerminationDetector)
+    detector: TerminationDetector = field(default_factory=TerminationDetector)
     made: Heartbeat | None = None
-    words: dict[str, Heartbeat | None] = field(default_factory=dict)
+    heartbeats: dict[str, Heartbeat | None] = field(default_factory=dict)
     pending_nodes: frozenset[str] = frozenset()
 
 
 class Cluster:
-    """Consul, Redis and disks, and processes that come and go. Each step is one node's, by chance."""
+    """Consul, Redis and disks, and processes that come and go, in random steps."""
 
     NAMES = ("a", "b", "c", "d")
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.running: dict[str, Process] = {}
-        # Consul: who is registered, the processes' last words, and the crew.
+        # Consul: who is registered, the processes' last heartbeats, and the pending nodes.
         self.registered: dict[str, Process] = {}
         self.board: dict[str, Heartbeat] = {}
         self.pending_nodes: set[str] = set()
@@ -229,7 +232,7 @@ class Cluster:
         self.inboxes = dict.fromkeys(self.NAMES, 0)
         self.disks: dict[str, tuple[int, list[str]]] = {}
         self.budget = 60
-        # Of a page: many at once, or one at a time, so that nearly all are quiet while one is at
+        # Of a page: many at once, or one at a time, so that nearly all are idle while one is at
         # work.
         self.links = chance.choice([(0, 1, 2, 3), (1, 1, 1, 1, 1, 1, 0)])
         # Steps so far; the last after which nothing was left anywhere; and at which each process
@@ -335,33 +338,33 @@ class Cluster:
         process = self.running[name]
         if process.made is None:
             process.beat += 1
-            quiet = not (self.inboxes[name] or process.queued or process.outbox)
+            idle = not (self.inboxes[name] or process.queued or process.outbox)
             process.made = Heartbeat(
-                process.start, process.beat, quiet, process.activity, process.over
+                process.start, process.beat, idle, process.activity, process.over
             )
 
     def show(self, name: str) -> None:
-        """The heartbeat: a word is put, and all of them are read with the crew. In an outage those
+        """The heartbeat: it is written, and all are read with the pending nodes. In an outage those
         of the last one stand."""
         process = self.running[name]
         if process.made is None:
             return
         if not process.is_cut_off and name in self.registered:
             self.board[name] = process.made
-            process.words = dict(self.board)
+            process.heartbeats = dict(self.board)
             process.pending_nodes = frozenset(self.pending_nodes)
         process.made = None
-        words = {member: process.words.get(member) for member in process.members}
-        process.over = process.ears.hear(words, process.pending_nodes)
+        heartbeats = {member: process.heartbeats.get(member) for member in process.members}
+        process.over = process.detector.update(heartbeats, process.pending_nodes)
         if process.over:
-            starts = [word.start for word in words.values() if word]
+            starts = [each.start for each in heartbeats.values() if each]
             assert self.empty >= max(self.joined[start] for start in starts), "over too early"
-            assert process.pending_nodes <= words.keys()
+            assert process.pending_nodes <= heartbeats.keys()
             # As any other that leaves: one that has joined since may send it something.
             self.begin_to_leave(name)
 
     def look(self, name: str) -> None:
-        """Read who is there; what was to go to those who are not goes elsewhere."""
+        """Read the members; messages for nodes that are gone go elsewhere."""
         process = self.running[name]
         if process.is_cut_off or name not in self.registered:
             return
@@ -429,7 +432,7 @@ class Cluster:
         self.board.pop(name, None)
 
     def settle(self) -> None:
-        """Nobody comes or goes any more but to end, and those who are waited for are started again."""
+        """Run to the end: nobody joins or dies any more, and missing nodes are restarted."""
         for step in (self.crash, self.cut, self.begin_to_leave, self.forget, self.join):
             self.steps[step] = 0
         for _ in range(400):
@@ -445,8 +448,8 @@ class Cluster:
         assert self.is_empty
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_with_nodes_that_come_and_go_it_ends_and_never_before_a_moment_with_nothing_left(
+@seeds(quick=20, slow=40)
+def test_crawl_of_changing_nodes_ends_and_never_too_early(
     seed: int,
 ) -> None:
     cluster = Cluster(random.Random(seed))

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.servers import Server
 
-# It connects from a given port when it is told to, and then asks a Redis for a sign of life at each
-# line of its input.
+# Connects from a given port at the first line of its input, and sends a PING at each further one.
 ASKER = """
 import socket, sys
 local, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -97,7 +96,7 @@ def asker() -> Iterator[Callable[[int, str], Asker]]:
         each.end()
 
 
-def test_a_wire_of_all_knows_whose_a_connection_is_though_another_has_one_from_the_same_port(
+def test_shared_wire_knows_whose_a_connection_is(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     """Linux gives one port to connections of several processes, each to another server."""
@@ -112,7 +111,7 @@ def test_a_wire_of_all_knows_whose_a_connection_is_though_another_has_one_from_t
         assert b.ask() == "silent"
 
 
-def test_a_wire_of_one_node_is_cut_for_it_alone(
+def test_wire_of_one_node_is_cut_for_it_alone(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     a = asker(0, network.wire(server, asker="a")).connect()
@@ -124,7 +123,7 @@ def test_a_wire_of_one_node_is_cut_for_it_alone(
         assert asker(0, network.wire(server, asker="b")).connect().ask() == "silent"
 
 
-def test_who_is_beside_a_server_is_on_its_side(
+def test_node_beside_a_server_is_on_its_side(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     url = network.wire(server, beside="b")
@@ -136,7 +135,7 @@ def test_who_is_beside_a_server_is_on_its_side(
         assert (a.ask(), b.ask()) == ("silent", "answered")
 
 
-def test_nothing_comes_through_for_one_that_is_not_known(
+def test_unknown_process_gets_nothing_through(
     server: Server, network: Network, asker: Callable[[int, str], Asker]
 ) -> None:
     assert asker(0, network.wire(server)).connect().ask() == "closed"

@@ -1,4 +1,4 @@
-"""Who is live, by what the register held when it was read. Pure: readings and times are handed in."""
+"""Which members of a cluster are live, by the last reading of the register. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A key of the register; ``session`` is that of the process that holds it, or None. ``modified`` grows with each
-    change."""
+class RegisterEntry:
+    """A key of the register, held by ``session`` or None; ``modified`` grows with each change."""
 
     key: str
     value: bytes
@@ -24,29 +23,29 @@ class Entry:
 
     @property
     def node(self) -> str:
-        """The id that the key ends with."""
         return self.key.rpartition("/")[2]
 
 
-class Census:
-    """The members by the last reading. A key that a session holds is a live member, one that nobody holds is one that
-    has said goodbye; who vanished without that is a member for ``ttl`` seconds more, because the lease may still run.
+class LiveMembers:
+    """The live members by the last reading: those whose key a session holds.
+
+    A node whose key vanished stays a member for ``ttl`` seconds, as its lease may still be valid.
     """
 
     def __init__(self, own: str, ttl: float) -> None:
         self.members: Mapping[str, Record] = {}
         self.epoch = 0
-        # The register's index of our own key.
+        # Index in the register of the last change of our own key.
         self.modified = 0
         self._own = own
         self._ttl = ttl
-        # When the reading came that lacked them first.
+        # Time of the first reading that lacked each of these members.
         self._vanished: dict[str, float] = {}
 
-    def take(self, epoch: int, entries: Sequence[Entry], now: float) -> bool:
-        """Take a reading that has our own key; whether more than counters has changed.
+    def update(self, epoch: int, entries: Sequence[RegisterEntry], now: float) -> bool:
+        """Take a reading that has our own key. Return whether more than counters has changed.
 
-        :raises BadRecordError: a live member cannot be read: nothing is changed
+        :raises BadRecordError: the record of a live member cannot be read; nothing is changed
         """
         by_id = {entry.node: entry for entry in entries}
         live = {
@@ -61,22 +60,18 @@ class Census:
             node: replace(record, counters=before[node].counters) if node in before else record
             for node, record in {**live, **late}.items()
         }
-        return _without_counters(before) != _without_counters(self.members)
+        return before != self.members
 
-    def stale(self, now: float) -> bool:
-        """Whether the time of a vanished member is over, and a reading would drop it."""
+    def is_stale(self, now: float) -> bool:
+        """Return whether a new reading would drop a vanished member."""
         return any(now >= since + self._ttl for since in self._vanished.values())
 
-    def count(self, beats: Sequence[Entry]) -> None:
-        """Take the counters of the members; what cannot be read leaves those that were there."""
+    def count(self, heartbeats: Sequence[RegisterEntry]) -> None:
+        """Take the counters of the members. Counters that cannot be read change nothing."""
         counted = dict(self.members)
-        for beat in beats:
-            if beat.node in counted and beat.session:
+        for heartbeat in heartbeats:
+            if heartbeat.node in counted and heartbeat.session:
                 with suppress(BadRecordError):
-                    counters = load_counters(beat.value)
-                    counted[beat.node] = replace(counted[beat.node], counters=counters)
+                    counters = load_counters(heartbeat.value)
+                    counted[heartbeat.node] = replace(counted[heartbeat.node], counters=counters)
         self.members = counted
-
-
-def _without_counters(members: Mapping[str, Record]) -> dict[str, tuple[object, ...]]:
-    return {node: (r.member, r.claims, r.leaving) for node, r in members.items()}

@@ -4,17 +4,15 @@ once, and both know when all is over."""
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
-from scrapy.settings import Settings
 
-from krowlspider.cluster.membership import ClusterError, parse_ring
+from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.crawl.nodes.static import StaticNode
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
 
 NODES = ("a", "b")
 BEATS = "krowlspider:krowlspider:beats"
+# The heartbeat of a process with another ring.
+ANOTHER_RING = {"start": 2, "beat": 1, "ring": 1}
 
 
 @pytest.fixture
@@ -68,7 +68,8 @@ def crawl_at(
     )
 
 
-def test_two_nodes_fetch_what_one_would_each_host_by_its_owner(
+@pytest.mark.slow
+def test_two_static_nodes_fetch_each_url_once_by_its_owner(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with MockWeb(graph=Graph(hosts=30, pages=10, seed=3, features=QUICK)) as web:
@@ -99,7 +100,7 @@ def test_two_nodes_fetch_what_one_would_each_host_by_its_owner(
 
 
 @pytest.mark.slow
-def test_what_people_push_is_crawled_by_its_owner(
+def test_pushed_urls_are_crawled_by_their_owners(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with MockWeb(spec=[page("^/", "a page")]) as web:
@@ -120,7 +121,7 @@ def test_what_people_push_is_crawled_by_its_owner(
 
 
 @pytest.mark.slow
-def test_a_node_whose_peer_is_not_there_does_its_part_and_waits(
+def test_node_without_its_peer_does_its_part_and_waits(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with MockWeb(graph=Graph(hosts=20, pages=5, seed=4, features=QUICK)) as web:
@@ -135,7 +136,7 @@ def test_a_node_whose_peer_is_not_there_does_its_part_and_waits(
 
 
 @pytest.mark.slow
-def test_a_robots_txt_that_leads_to_another_nodes_host_is_not_fetched_there(
+def test_robots_redirect_to_another_nodes_host_is_not_followed(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     ring = Ring(parse_ring(ring_setting(servers)))
@@ -174,7 +175,7 @@ def test_a_robots_txt_that_leads_to_another_nodes_host_is_not_fetched_there(
     ],
     ids=["without a ring", "as another node", "in another cluster"],
 )
-def test_a_folder_of_one_place_is_refused_in_another(
+def test_job_folder_of_another_place_is_refused(
     tmp_path: Path, servers: dict[str, Server], changes: dict[str, Any]
 ) -> None:
     with MockWeb(spec=[page("^/", "a page")]) as web:
@@ -189,7 +190,7 @@ def test_a_folder_of_one_place_is_refused_in_another(
 
 
 @pytest.mark.slow
-def test_messages_that_would_stop_a_node_are_put_aside_and_good_ones_with_meta_lead_on(
+def test_bad_meta_is_put_aside_and_good_meta_is_kept(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     bad = [
@@ -217,9 +218,7 @@ def test_messages_that_would_stop_a_node_are_put_aside_and_good_ones_with_meta_l
 
 
 @pytest.mark.slow
-def test_when_one_node_ends_early_the_other_ends_too_and_says_what_is_left(
-    tmp_path: Path, servers: dict[str, Server]
-) -> None:
+def test_early_end_of_one_node_ends_the_other(tmp_path: Path, servers: dict[str, Server]) -> None:
     with MockWeb(graph=Graph(hosts=30, pages=10, seed=3, features=QUICK)) as web:
         early = crawl_at("a", servers, tmp_path, web.seeds())
         early.arguments = {**early.arguments, "max_pages": 5}
@@ -233,7 +232,7 @@ def test_when_one_node_ends_early_the_other_ends_too_and_says_what_is_left(
 
 
 @pytest.mark.slow
-def test_a_second_process_of_one_node_is_refused_and_the_first_goes_on(
+def test_second_process_of_a_static_node_is_refused(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with MockWeb(spec=[page("^/", "a page")]) as web:
@@ -249,9 +248,7 @@ def test_a_second_process_of_one_node_is_refused_and_the_first_goes_on(
 
 
 @pytest.mark.slow
-def test_nodes_with_another_ring_are_refused_and_the_first_goes_on(
-    tmp_path: Path, servers: dict[str, Server]
-) -> None:
+def test_nodes_with_another_ring_are_refused(tmp_path: Path, servers: dict[str, Server]) -> None:
     ring = ",".join(ring_setting(servers))
     with (
         MockWeb(spec=[page("^/", "a page")]) as web,
@@ -276,25 +273,25 @@ def test_nodes_with_another_ring_are_refused_and_the_first_goes_on(
 
 
 @pytest.mark.slow
-def test_another_ring_that_is_heard_of_no_more_refuses_nobody_and_one_that_is_ends_a_node_that_runs(
+def test_live_node_with_another_ring_ends_a_running_node(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with (
         MockWeb(spec=[page("^/", "a page")]) as web,
         Redis.from_url(servers["a"].url) as client,
     ):
-        client.hset(BEATS, "b", json.dumps(_ANOTHER_RING))
+        client.hset(BEATS, "b", json.dumps(ANOTHER_RING))
         crawl = crawl_at("a", servers, tmp_path, [web.url(site_of("a"), "/")]).start()
-        # Its own word comes after a look at those of others.
+        # Its own heartbeat comes after a look at those of other nodes.
         crawl.wait_until(lambda: client.hexists(BEATS, "a") and len(pages(web.log())) == 1)
-        client.hset(BEATS, "b", json.dumps({**_ANOTHER_RING, "beat": 2}))
+        client.hset(BEATS, "b", json.dumps({**ANOTHER_RING, "beat": 2}))
         crawl.wait(code=2)
         assert "node b of the cluster 'krowlspider' has another KROWL_STATIC_NODES" in crawl.log
         assert crawl.stats["finish_reason"] == "cluster_error"
 
 
 @pytest.mark.slow
-def test_a_message_is_sent_on_sixteen_times_and_no_more(
+def test_message_is_forwarded_at_most_sixteen_times(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with (
@@ -318,7 +315,7 @@ def test_a_message_is_sent_on_sixteen_times_and_no_more(
 
 
 @pytest.mark.slow
-def test_a_start_url_pushed_to_a_crawl_that_runs_brings_its_depth_its_priority_and_its_meta(
+def test_pushed_start_url_keeps_depth_priority_and_meta(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with MockWeb(spec=[page("^/", "a page")]) as web:
@@ -348,7 +345,7 @@ def test_a_start_url_pushed_to_a_crawl_that_runs_brings_its_depth_its_priority_a
 
 
 @pytest.mark.slow
-def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
+def test_start_requests_are_fetched_once_by_their_owners(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     with MockWeb(spec=[page("^/", "a page")]) as web:
@@ -370,54 +367,3 @@ def test_an_ordinary_spiders_start_requests_are_fetched_once_by_their_owners(
             crawl.wait()
         assert sorted(entry.url for entry in pages(web.log())) == sorted(urls)
         assert sorted(item["url"] for crawl in crawls for item in crawl.items) == sorted(urls)
-
-
-def test_two_members_with_one_redis_are_refused(tmp_path: Path) -> None:
-    crawl = Crawl(
-        tmp_path / "job",
-        settings={"KROWL_STATIC_NODES": "a=redis://127.0.0.1:1/0,b=redis://127.0.0.1:1/0"},
-    ).run(code=2)
-    assert "members a and b have one Redis" in crawl.log
-
-
-_OURS = {"start": 1.0, "beat": 1}
-_ANOTHER_RING = {"start": 2, "beat": 1, "ring": 1}
-
-
-@pytest.mark.parametrize(
-    ("node", "before", "now", "refused"),
-    [
-        ("b", {**_OURS, "ring": None}, {**_OURS, "beat": 2, "ring": None}, False),
-        ("b", _ANOTHER_RING, {**_ANOTHER_RING, "beat": 2}, True),
-        # What nobody says any more.
-        ("b", _ANOTHER_RING, _ANOTHER_RING, False),
-        # Its last word.
-        ("b", _ANOTHER_RING, {**_ANOTHER_RING, "beat": 2, "left": 1}, False),
-        # What a Redis that was restored has of an earlier crawl, or of its last hours.
-        ("b", {**_ANOTHER_RING, "beat": 9, "left": 1}, {**_ANOTHER_RING, "beat": 7}, False),
-        ("b", {"start": 7, "beat": 9, "ring": None}, _ANOTHER_RING, False),
-        ("a", {"start": 7, "beat": 9, "ring": None}, {"start": 3, "beat": 1, "ring": None}, False),
-        # A process of this id that goes on.
-        ("a", {"start": 3, "beat": 1}, {"start": 3, "beat": 2}, True),
-    ],
-)
-def test_only_a_process_that_goes_on_and_ought_not_to_be_there_is_refused(
-    node: str, before: dict[str, Any], now: dict[str, Any], refused: bool
-) -> None:
-    settings = Settings()
-    settings.setmodule("krowlspider.settings")
-    ring = ["a=redis://127.0.0.1:1/0", "b=redis://127.0.0.1:1/1"]
-    settings.setdict({"KROWL_STATIC_NODES": ring, "KROWL_NODE_ID": "a"})
-    number = Ring(parse_ring(ring)).number
-    words = [
-        {**word, "ring": number} if word.get("ring", 0) is None else word for word in (before, now)
-    ]
-    with pytest.raises(ClusterError) if refused else nullcontext():
-        StaticNode(settings, "broad")._refuse({node: words[0]}, {node: words[1]})
-
-
-def test_a_ring_is_the_same_in_whatever_order_its_members_are_given() -> None:
-    parts = ["b=redis://127.0.0.1:1/1", "a=redis://127.0.0.1:1/0", "c=redis://127.0.0.1:1/2*2"]
-    assert parse_ring(parts) == parse_ring(parts[::-1])
-    # All share what is in the Redis of the first.
-    assert parse_ring(parts)[0].id == "a"

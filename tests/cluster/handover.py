@@ -1,10 +1,9 @@
-"""What tests of the hand-over share: frontiers on disk, a receiver, and both sides as processes
-that can be killed.
+"""Helpers for tests of the hand-over: frontiers on disk, and both sides as processes.
 
-``python -m tests.cluster.moving send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
-over to the node ``there``, and says a word for each thing it does with one; ``receive URL FOLDER
-[STEP]`` is that node, and takes them into FOLDER/there, but says "here" and does nothing more when
-it comes to a step for the second time.
+``python -m tests.cluster.handover send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
+over to the node ``there``, and prints a line for each of its steps. ``receive URL FOLDER [STEP]``
+is that node: it takes them into FOLDER/there. When it comes to a step for the second time, it
+prints "here" and does nothing more.
 """
 
 from __future__ import annotations
@@ -17,19 +16,17 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.cluster.handover.receiver import HandoverReceiver
-from krowlspider.cluster.handover.sender import HandoverSender
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.frontier.handover.chunks import BadChunk
-from krowlspider.frontier.schedule.ownership import HostBusyError
+from krowlspider.crawl.handover.receiver import HandoverReceiver
+from krowlspider.crawl.handover.sender import HandoverSender
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.store import LevelStore
 from tests.frontier.conftest import LIMITS, World
 from tests.support.crawling import ROOT
 
-from .forwarding import SPIDER, running
+from .forwarding import QUICK_TIME, SPIDER, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -70,23 +67,23 @@ def pages(hosts: int, each: int = 3) -> list[str]:
     return sorted(f"http://h{host}.test/{page}" for host in range(hosts) for page in range(each))
 
 
-def mover(
+def sender_of(
     world: World, client_for: Callable[[str], Redis | None], **options: Any
 ) -> HandoverSender:
-    options = {"share": lambda: 1.0, **options}
-    return HandoverSender(world.departures, client_for, SPIDER, busy=HostBusyError, **options)
+    options = {"share": lambda: 1.0, "time": QUICK_TIME, **options}
+    return HandoverSender(world.departures, client_for, SPIDER, **options)
 
 
-class Watched:
-    """A frontier's arrivals; ``taken`` is told how many chunks have been given to them."""
+class WatchedArrivals:
+    """A frontier's arrivals, all of them owned; ``taken`` is given the number of chunks so far."""
 
     def __init__(self, world: World, taken: Callable[[int], object]) -> None:
         self._world = world
         self._taken = taken
         self.count = 0
 
-    def take(self, said: Any) -> int:
-        arrived = self._world.arrivals.take(said)
+    def take(self, chunk: Any) -> int:
+        arrived = self._world.arrivals.take(chunk)
         self.count += 1
         self._taken(self.count)
         return arrived
@@ -98,22 +95,20 @@ async def receiving(
 ) -> AsyncIterator[HandoverReceiver]:
     """The node of a frontier at work."""
 
-    async def durable() -> None:
+    async def make_durable() -> None:
         world.store.batch(sync=True).write()
 
-    options = {"share": lambda: 1.0, "durable": durable, **options}
-    arriving = HandoverReceiver(
-        Watched(world, taken), client, SPIDER, bad=BadChunk, busy=HostBusyError, **options
-    )
+    options = {"share": lambda: 1.0, "make_durable": make_durable, **options}
+    receiver = HandoverReceiver(WatchedArrivals(world, taken), client, SPIDER, **options)
     try:
-        async with running(inbox(world, client, arriving)):
-            yield arriving
+        async with running(inbox(world, client, receiver)):
+            yield receiver
     finally:
-        await arriving.close()
+        await receiver.close()
 
 
-def inbox(world: World, client: Redis, arriving: HandoverReceiver) -> Inbox:
-    return Inbox(client, SPIDER, world.node, _no_messages, take_hosts=arriving.take, poll=0.01)
+def inbox(world: World, client: Redis, receiver: HandoverReceiver) -> Inbox:
+    return Inbox(client, SPIDER, world.node, _no_messages, take_hosts=receiver.take, poll=0.01)
 
 
 async def _no_messages(found: list[Any]) -> None:
@@ -121,9 +116,9 @@ async def _no_messages(found: list[Any]) -> None:
 
 
 @contextmanager
-def process(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+def process(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     """This module as a process, killed at the end."""
-    command = [sys.executable, "-m", "tests.cluster.moving", *map(str, words)]
+    command = [sys.executable, "-m", "tests.cluster.handover", *map(str, arguments)]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     try:
@@ -170,7 +165,7 @@ class _TellingDeparture:
 async def _send(url: str, folder: Path) -> None:
     world = frontier(folder, "here")
     client = redis_client(url)
-    sender = HandoverSender(_TellingDepartures(world), lambda _: client, SPIDER, busy=HostBusyError)
+    sender = HandoverSender(_TellingDepartures(world), lambda _: client, SPIDER)
     await sender.send_all(lambda _: "there")
     world.store.close()
     print("all", flush=True)
@@ -195,27 +190,25 @@ async def _receive(url: str, folder: Path, last: str = "") -> None:
     come_to = _Stopping(last)
     client = redis_client(url)
 
-    async def durable() -> None:
+    async def make_durable() -> None:
         come_to("stored")
         world.store.batch(sync=True).write()
         come_to("durable")
 
-    class Asked(Watched):
-        def take(self, said: Any) -> int:
+    class Arrivals(WatchedArrivals):
+        def take(self, chunk: Any) -> int:
             come_to("asked")
-            return super().take(said)
+            return super().take(chunk)
 
-    class Told(HandoverReceiver):
+    class Receiver(HandoverReceiver):
         async def take(self, chunks: list[Any]) -> list[str | None]:
             reasons = await super().take(chunks)
             come_to("acknowledged")
             return reasons
 
-    arriving = Told(
-        Asked(world, lambda _: None), client, SPIDER, durable, bad=BadChunk, busy=HostBusyError
-    )
+    receiver = Receiver(Arrivals(world, lambda _: None), client, SPIDER, make_durable)
     print("begun", flush=True)
-    await inbox(world, client, arriving).run()
+    await inbox(world, client, receiver).run()
 
 
 if __name__ == "__main__":

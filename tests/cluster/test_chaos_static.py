@@ -1,5 +1,4 @@
-"""A ring whose processes are killed, and whose Redis servers freeze, die, or hold rubbish: nothing
-is lost, and no host is asked by two."""
+"""A static cluster whose processes are killed, and whose Redis servers freeze, die or fill up."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.ring import Ring
 from krowlspider.urls.host import domain_of
 from tests.cluster.servers import Server, redis_server
-from tests.cluster.test_static_ring import NODES, crawl_at, ring_setting, servers, site_of
+from tests.cluster.test_static_nodes import NODES, crawl_at, ring_setting, servers, site_of
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
@@ -46,7 +45,7 @@ def agent_of(node: str) -> str:
     return f"krowlspider/{node} (+{{contact}})"
 
 
-def test_nodes_that_are_killed_and_started_again_lose_nothing(
+def test_killed_and_restarted_static_nodes_lose_nothing(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:
     chance = random.Random(3)
@@ -58,7 +57,7 @@ def test_nodes_that_are_killed_and_started_again_lose_nothing(
             return crawl_at(node, servers, tmp_path, web.seeds(), **settings).start()
 
         crawls = {node: start(node) for node in NODES}
-        for _ in range(6):
+        for _ in range(4):
             node = chance.choice(NODES)
             goal = len(web.log()) + chance.randrange(20, 200)
             crawls[node].wait_until(lambda goal=goal: len(web.log()) > goal)  # type: ignore[misc]
@@ -74,70 +73,12 @@ def test_nodes_that_are_killed_and_started_again_lose_nothing(
         agents = {node: agent_of(node).format(contact="crawl-tests@example.org") for node in NODES}
         assert asked_by_one_process_each(entries, ring, agents)
         asked = [identity(entry.url) for entry in pages(entries)]
-        # What was in flight or not committed at each of six deaths: 80 hosts, a request each, and
+        # What was in flight or not committed at each of four deaths: 80 hosts, a request each, and
         # what a second brings.
-        assert len(asked) - len(set(asked)) <= 6 * 2 * GRAPH.hosts
+        assert len(asked) - len(set(asked)) <= 4 * 2 * GRAPH.hosts
 
 
-@pytest.mark.parametrize("trouble", ["frozen", "killed"])
-def test_a_redis_in_trouble_holds_up_nobody_and_loses_nothing(
-    tmp_path: Path, servers: dict[str, Server], trouble: str
-) -> None:
-    with MockWeb(graph=GRAPH) as web:
-        expected = reachable(web.graph, web.seeds())
-        crawls = {
-            node: crawl_at(node, servers, tmp_path, web.seeds(), **SETTINGS).start()
-            for node in NODES
-        }
-        crawls["a"].wait_until(lambda: len(web.log()) > 200)
-        server = servers["b"]
-        if trouble == "frozen":
-            server.freeze()
-        else:
-            server.kill()
-        before = len(web.log())
-        crawls["a"].wait_until(lambda: len(web.log()) > before + 300)
-        if trouble == "frozen":
-            server.thaw()
-        else:
-            server.start()
-        for crawl in crawls.values():
-            crawl.wait()
-            assert crawl.stats["finish_reason"] == "finished"
-            assert crawl.stats["krowl/loop/lag_p99_ms"] < 250
-            assert frontier_view(crawl.jobdir)["queued"] == 0
-        entries = web.log()
-        assert expected.differences(entries) == []
-        assert violations(entries, min_delay=DELAY) == []
-
-
-def test_rubbish_in_the_inboxes_is_put_aside_and_told(
-    tmp_path: Path, servers: dict[str, Server]
-) -> None:
-    rubbish = [
-        b"\x80\x04\x95not a pickle that anybody reads.",
-        b"{",
-        b'{"url": "file:///etc/passwd"}',
-        b'{"url": "http://a.test/", "meta": ' + b"[" * 500 + b"]" * 500 + b"}",
-        b"x" * 100_000,
-    ]
-    with MockWeb(graph=Graph(hosts=20, pages=5, seed=2, features=QUICK)) as web:
-        for server in servers.values():
-            with Redis.from_url(server.url) as client:
-                client.lpush("broad:requests", *rubbish)
-        crawls = [
-            crawl_at(node, servers, tmp_path, web.seeds(), **SETTINGS).start() for node in NODES
-        ]
-        for crawl in crawls:
-            crawl.wait()
-            assert crawl.stats["krowl/cluster/dead_count"] == len(rubbish)
-        assert reachable(web.graph, web.seeds()).differences(web.log()) == []
-        for server in servers.values():
-            with Redis.from_url(server.url) as client:
-                assert client.llen("broad:dead") == len(rubbish)
-
-
-FOUND = 200
+FOUND = 500
 
 
 # What is done to the other node's Redis, and undone.
@@ -161,11 +102,10 @@ def commanded(server: Server, *command: str) -> None:
         client.execute_command(*command)
 
 
-@pytest.mark.parametrize("trouble", [*TROUBLES, "killed node"])
-def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, trouble: str) -> None:
-    """Each page of one node's site leads to a page of the other's that nothing else leads to: a
-    message that is lost is a page that is missed. What Redis has taken it is told to keep, as by
-    default it may lose a second of it."""
+def test_urls_of_another_node_survive_outages(tmp_path: Path) -> None:
+    """Each page of one node links to a page of the other that nothing else links to, so a lost
+    message is a missing page. Redis syncs each write, as by default it may lose a second of them.
+    """
     ours, theirs = site_of("a"), site_of("b")
     body = '<a href="/{}">on</a><a href="http://{}:{{port}}/found/{}">found</a>'
     chain = [page(f"/{n}", body.format(n + 1, theirs, n), host=ours) for n in range(FOUND)]
@@ -177,33 +117,34 @@ def test_what_only_another_node_finds_comes_through_a_trouble(tmp_path: Path, tr
         servers = {"a": own, "b": other}
 
         def start(node: str) -> Crawl:
-            delay = {"KROWL_DELAY_MIN": 0.05, "KROWL_COMMIT_INTERVAL": 0.1}
+            delay = {"KROWL_DELAY_MIN": DELAY / 5, "KROWL_COMMIT_INTERVAL": 0.1}
             return crawl_at(node, servers, tmp_path, [web.url(ours, "/0")], **delay).start()
 
         def fetched(site: str) -> list[str]:
             return [entry.path for entry in pages(web.log()) if entry.host.startswith(site)]
 
+        def wait_for(site: str, more: int) -> None:
+            goal = len(fetched(site)) + more
+            crawls["a"].wait_until(lambda: len(fetched(site)) >= goal)
+
         crawls = {node: start(node) for node in NODES}
-        crawls["a"].wait_until(lambda: len(fetched(theirs)) > 50)
-        if trouble in TROUBLES:
-            TROUBLES[trouble][0](other)
-        else:
-            crawls["b"].kill()
-        before = len(fetched(ours))
-        crawls["a"].wait_until(lambda: len(fetched(ours)) > before + 100)
-        if trouble in TROUBLES:
-            TROUBLES[trouble][1](other)
-        else:
-            crawls["b"] = start("b")
+        for begin, end in TROUBLES.values():
+            wait_for(theirs, 10)
+            begin(other)
+            wait_for(ours, 30)
+            end(other)
+        wait_for(theirs, 10)
+        crawls["b"].kill()
+        wait_for(ours, 30)
+        crawls["b"] = start("b")
         for crawl in crawls.values():
             crawl.wait()
             assert crawl.stats["finish_reason"] == "finished"
             assert crawl.stats["krowl/loop/lag_p99_ms"] < 250
-        if trouble in TROUBLES:
-            kind = {"frozen": "timeout", "killed": "down", "read-only": "readonly"}
-            failed = f"krowl/cluster/failed_count/{kind.get(trouble, trouble)}"
-            assert crawls["a"].stats[failed] > 0
+        for kind in ("down", "full", "readonly"):
+            assert crawls["a"].stats[f"krowl/cluster/failed_count/{kind}"] > 0
         found = [path for path in fetched(theirs) if path != "/"]
         assert set(found) == {f"/found/{n}" for n in range(FOUND)}
-        # In transit or not committed when the node died.
-        assert len(found) - FOUND <= (20 if trouble == "killed node" else 0)
+        # In flight or not committed when the node died.
+        assert len(found) - FOUND <= 20
+        assert violations(web.log(), min_delay=DELAY / 5) == []

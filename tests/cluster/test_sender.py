@@ -6,31 +6,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.cluster.handover import loop_share
-from krowlspider.cluster.handover.loop_share import LoopShare
-from krowlspider.cluster.handover.peer import WINDOW, HandoverStats, PeerHandover
-from krowlspider.cluster.handover.receiver import arrived_key
-from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key, lengths, processing_key
+from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key, lengths
+from krowlspider.cluster.transport.list_reader import processing_key
 from krowlspider.cluster.transport.redis_connection import RedisConnection
+from krowlspider.crawl.handover.loop_share import LoopShare, Time
+from krowlspider.crawl.handover.peer import WINDOW, HandoverStats, PeerHandover
+from krowlspider.crawl.handover.receiver import arrived_key
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.handover.arrival import Arrivals
 from krowlspider.frontier.hosts.host import SEALED
 from krowlspider.frontier.poison import POISON_STRIKES, strike
-from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
 
-from .forwarding import LATE, SPIDER, clients, drive, eventually, lag
-from .moving import STEPS, content, frontier, mover, pages, process, receiving, urls
+from .forwarding import LATE, QUICK_TIME, SPIDER, clients, drive, eventually, lag, quick_time
+from .handover import STEPS, content, frontier, pages, process, receiving, sender_of, urls
 from .servers import redis_server
 
 if TYPE_CHECKING:
@@ -43,13 +41,6 @@ if TYPE_CHECKING:
 
 KEY = hosts_key(SPIDER)
 DEAD = f"{SPIDER}:dead"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    # By default it may deferred writing what it has acknowledged, while an older fsync lasts.
-    with redis_server(tmp_path / "redis", "--appendfsync", "always") as made:
-        yield made
 
 
 @pytest.fixture
@@ -113,7 +104,7 @@ def left_of(world: World) -> dict[bytes, bytes]:
     }
 
 
-def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
+def test_everything_of_every_host_arrives(
     server: Server, here: World, there: World, tmp_path: Path
 ) -> None:
     twin, handed = frontier(tmp_path / "twin", "here"), frontier(tmp_path / "twin", "there")
@@ -124,11 +115,11 @@ def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
         twin.hand_over(name, handed)
 
     async def main() -> None:
-        async with clients(server.url) as (client,), receiving(there, client) as arriving:
-            sender = mover(here, lambda _: client)
+        async with clients(server.url) as (client,), receiving(there, client) as receiver:
+            sender = sender_of(here, lambda _: client)
             await sender.send_all(to_there)
-            assert sender.stats.hosts == arriving.stats.hosts == len(names)
-            assert sender.stats.chunks == arriving.stats.chunks > len(names)
+            assert sender.stats.hosts == receiver.stats.hosts == len(names)
+            assert sender.stats.chunks == receiver.stats.chunks > len(names)
             assert (sender.open, sum(here.departures.kept.values()), sender.stats.again) == (
                 0,
                 0,
@@ -146,9 +137,7 @@ def test_all_of_every_host_is_at_its_owner_afterwards_and_nothing_is_left(
         world.store.close()
 
 
-def test_hosts_of_several_owners_go_to_each_and_ours_stay(
-    tmp_path: Path, here: World, there: World
-) -> None:
+def test_hosts_go_to_their_owners_and_ours_stay(tmp_path: Path, here: World, there: World) -> None:
     other = frontier(tmp_path, "other")
     here.add(*pages(60))
     owners = {
@@ -163,7 +152,7 @@ def test_hosts_of_several_owners_go_to_each_and_ours_stay(
             receiving(there, one),
             receiving(other, two),
         ):
-            await mover(here, {"there": one, "other": two}.get).send_all(owners.get)
+            await sender_of(here, {"there": one, "other": two}.get).send_all(owners.get)
 
     with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
         drive(main(first, second))
@@ -174,16 +163,14 @@ def test_hosts_of_several_owners_go_to_each_and_ours_stay(
     other.store.close()
 
 
-def test_the_order_of_a_host_that_goes_in_many_chunks_is_kept(
-    server: Server, here: World, there: World
-) -> None:
+def test_order_of_a_host_in_many_chunks_is_kept(server: Server, here: World, there: World) -> None:
     for page in range(200):
         here.add(f"http://a.test/{page}", priority=page % 3)
     before = here.queued("a.test")
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            await mover(here, lambda _: client).send_all(to_there)
+            await sender_of(here, lambda _: client).send_all(to_there)
 
     drive(main())
     assert there.queued("a.test") == before
@@ -199,18 +186,18 @@ def kill(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("begin", "kind"), [(freeze, "timeout"), (kill, "down")])
-def test_a_redis_in_trouble_is_gone_on_with(
-    server: Server, here: World, there: World, begin: Callable[[Server], None], kind: str
+def test_hand_over_goes_on_after_an_outage(
+    own_server: Server, here: World, there: World, begin: Callable[[Server], None], kind: str
 ) -> None:
     here.add(*pages(300))
 
     async def main() -> None:
-        async with clients(server.url, patience=0.3) as (client,):
-            sender = mover(here, lambda _: client)
+        async with clients(own_server.url, timeout=0.1) as (client,):
+            sender = sender_of(here, lambda _: client)
 
             def taken(count: int) -> None:
                 if count == 30:
-                    begin(server)
+                    begin(own_server)
 
             async with receiving(there, client, taken), lag() as late:
                 sending = asyncio.create_task(sender.send_all(to_there))
@@ -218,9 +205,9 @@ def test_a_redis_in_trouble_is_gone_on_with(
                 assert not sending.done()
                 assert here.frontier.queued > 0
                 if begin is freeze:
-                    server.thaw()
+                    own_server.thaw()
                 else:
-                    await asyncio.to_thread(server.start)
+                    await asyncio.to_thread(own_server.start)
                 await sending
         assert late[0] < LATE
 
@@ -229,23 +216,23 @@ def test_a_redis_in_trouble_is_gone_on_with(
     assert urls(here) == []
 
 
-def test_what_a_redis_lost_is_sent_again(server: Server, here: World, there: World) -> None:
+def test_chunks_that_redis_lost_are_sent_again(server: Server, here: World, there: World) -> None:
     here.add(*pages(100))
     held = asyncio.Event()
 
     async def main() -> None:
         flushed = False
 
-        async def durable() -> None:
+        async def make_durable() -> None:
             there.store.batch(sync=True).write()
             if not flushed:
                 await held.wait()
 
         async with (
             clients(server.url) as (client,),
-            receiving(there, client, durable=durable) as arriving,
+            receiving(there, client, make_durable=make_durable) as receiver,
         ):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             await eventually(lambda: sender.open == 100)
             await client.flushall()
@@ -253,19 +240,19 @@ def test_what_a_redis_lost_is_sent_again(server: Server, here: World, there: Wor
             held.set()
             await sending
             assert sender.stats.again > 0
-            assert arriving.stats.refused == 0
+            assert receiver.stats.refused == 0
 
     drive(main())
     assert urls(there) == pages(100)
     assert urls(here) == []
 
 
-def test_a_full_redis_is_waited_for(tmp_path: Path, here: World, there: World) -> None:
+def test_hand_over_waits_for_a_full_redis(tmp_path: Path, here: World, there: World) -> None:
     here.add(*pages(100))
 
     async def main(server: Server) -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             await eventually(lambda: sender.stats.failed["full"] > 0)
             assert urls(here) == pages(100)
@@ -277,19 +264,19 @@ def test_a_full_redis_is_waited_for(tmp_path: Path, here: World, there: World) -
     assert urls(there) == pages(100)
 
 
-def test_acknowledgements_that_a_full_redis_refuses_hold_up_nothing_else(
-    server: Server, here: World, there: World
+def test_refused_acknowledgements_hold_up_nothing_else(
+    own_server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(20))
 
     async def main() -> None:
-        async with clients(server.url) as (client,):
-            sender = mover(here, lambda _: client)
+        async with clients(own_server.url) as (client,):
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             await eventually(lambda: sender.open == 20)
             await client.config_set("maxmemory", "1")
-            async with receiving(there, client) as arriving:
-                await eventually(lambda: arriving.stats.failed["full"] > 0)
+            async with receiving(there, client) as receiver:
+                await eventually(lambda: receiver.stats.failed["full"] > 0)
                 while (await lengths(client, SPIDER, "there")).hosts:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 assert urls(here) == pages(20)
@@ -300,7 +287,7 @@ def test_acknowledgements_that_a_full_redis_refuses_hold_up_nothing_else(
     assert urls(there) == pages(20)
 
 
-def test_one_that_is_stopped_leaves_nothing_dangling_and_goes_on_when_begun_again(
+def test_stopped_hand_over_leaves_nothing_and_can_resume(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(150))
@@ -314,7 +301,7 @@ def test_one_that_is_stopped_leaves_nothing_dangling_and_goes_on_when_begun_agai
                 reached.set()
 
         async with clients(server.url) as (client,), receiving(there, client, taken):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             for goal in (0, 1, 40, 90, 150, 220, 290):
                 sending = asyncio.create_task(sender.send_all(to_there))
                 await (reached.wait() if goal else asyncio.sleep(0))
@@ -335,7 +322,7 @@ def test_one_that_is_stopped_leaves_nothing_dangling_and_goes_on_when_begun_agai
     assert there.frontier.queued == 450
 
 
-def test_a_host_that_was_stopped_halfway_goes_to_another_owner_whole(
+def test_half_sent_host_goes_whole_to_another_owner(
     tmp_path: Path, here: World, there: World
 ) -> None:
     other = frontier(tmp_path, "other")
@@ -349,7 +336,7 @@ def test_a_host_that_was_stopped_halfway_goes_to_another_owner_whole(
                 if count == 3:
                     reached.set()
 
-            sender = mover(here, {"there": one, "other": two}.get)
+            sender = sender_of(here, {"there": one, "other": two}.get)
             async with receiving(there, one, taken):
                 sending = asyncio.create_task(sender.send_all(to_there))
                 await reached.wait()
@@ -360,7 +347,7 @@ def test_a_host_that_was_stopped_halfway_goes_to_another_owner_whole(
             async with receiving(other, two):
                 await sender.send_all(lambda _: "other")
                 # What the first has of it goes on to the new owner too.
-                back = mover(there, {"other": two}.get)
+                back = sender_of(there, {"other": two}.get)
                 await back.send_all(lambda _: "other")
 
     with redis_server(tmp_path / "first") as first, redis_server(tmp_path / "second") as second:
@@ -380,50 +367,51 @@ def opened(folder: Path) -> Iterator[tuple[World, World]]:
         there.store.close()
 
 
-def end(*words: str | Path, word: str) -> None:
-    """Have a process go on until it says so."""
-    with process(*words) as running:
+def run_until(line: str, *arguments: str | Path) -> None:
+    """Run a process until it prints a line."""
+    with process(*arguments) as running:
         assert running.stdout is not None
-        assert word in (line.strip() for line in running.stdout)
+        assert line in (printed.strip() for printed in running.stdout)
 
 
-def test_a_sender_that_is_killed_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
     with opened(tmp_path) as (here, _):
         here.add(*pages(60))
         here.commit()
     with process("receive", server.url, tmp_path):
-        for words in (1, 7, 61, 200, 290):
+        for steps in (1, 7, 61, 200, 290):
             with process("send", server.url, tmp_path) as sender:
                 assert sender.stdout is not None
                 # The later ones may have come to their end.
-                for _ in range(words):
+                for _ in range(steps):
                     sender.stdout.readline()
-        end("send", server.url, tmp_path, word="all")
+        run_until("all", "send", server.url, tmp_path)
     with opened(tmp_path) as (here, there):
         assert urls(here) == []
         assert urls(there) == pages(60)
         assert there.frontier.queued == 180
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_receiver_that_is_killed_between_two_steps_loses_and_doubles_nothing(
-    server: Server, tmp_path: Path, step: str
-) -> None:
+@pytest.mark.slow
+def test_killed_receiver_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
+    """It dies between each two steps."""
     with opened(tmp_path) as (here, _):
-        here.add(*pages(100))
+        here.add(*pages(400))
         here.commit()
     with process("send", server.url, tmp_path) as sender:
-        end("receive", server.url, tmp_path, step, word="here")
+        for step in STEPS:
+            run_until("here", "receive", server.url, tmp_path, step)
         with process("receive", server.url, tmp_path):
             assert sender.stdout is not None
             assert "all\n" in sender.stdout
     with opened(tmp_path) as (here, there):
         assert urls(here) == []
-        assert urls(there) == pages(100)
-        assert there.frontier.queued == 300
+        assert urls(there) == pages(400)
+        assert there.frontier.queued == 1200
 
 
-def test_what_a_receiver_lost_with_its_disk_is_sent_again(
+def test_host_lost_with_a_disk_is_sent_again(
     server: Server, tmp_path: Path, here: World, there: World
 ) -> None:
     here.add(*(f"http://a.test/{page}" for page in range(40)))
@@ -433,7 +421,7 @@ def test_what_a_receiver_lost_with_its_disk_is_sent_again(
         reached = asyncio.Event()
         held = asyncio.Event()
 
-        async def durable() -> None:
+        async def make_durable() -> None:
             if reached.is_set():
                 await held.wait()
 
@@ -442,9 +430,9 @@ def test_what_a_receiver_lost_with_its_disk_is_sent_again(
                 reached.set()
 
         async with clients(server.url) as (client,):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
-            async with receiving(there, client, taken, durable=durable):
+            async with receiving(there, client, taken, make_durable=make_durable):
                 await reached.wait()
             async with receiving(new, client):
                 await sending
@@ -467,7 +455,7 @@ def cut(world: World) -> list[bytes]:
     return found
 
 
-def test_chunks_that_come_twice_and_out_of_order_change_nothing(
+def test_repeated_and_unordered_chunks_change_nothing(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(30, 7))
@@ -477,16 +465,14 @@ def test_chunks_that_come_twice_and_out_of_order_change_nothing(
         async with clients(server.url) as (client,):
             await client.lpush(KEY, *found[::-1], *found[::2], *found[10:])
             async with receiving(there, client):
-                await mover(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there)
 
     drive(main())
     assert urls(there) == pages(30, 7)
     assert there.frontier.queued == 210
 
 
-def test_junk_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
-    server: Server, here: World, there: World
-) -> None:
+def test_junk_chunks_go_to_the_dead_list(server: Server, here: World, there: World) -> None:
     here.add(*pages(20))
     junk = [
         b"junk",
@@ -503,11 +489,11 @@ def test_junk_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
     async def main() -> None:
         async with clients(server.url) as (client,), lag() as late:
             await client.lpush(KEY, *junk)
-            async with receiving(there, client) as arriving:
-                await mover(here, lambda _: client).send_all(to_there)
+            async with receiving(there, client) as receiver:
+                await sender_of(here, lambda _: client).send_all(to_there)
                 found = await lengths(client, SPIDER, "there")
                 assert (found.hosts, found.processing, found.dead) == (0, 0, len(junk))
-                assert arriving.stats.refused == 5
+                assert receiver.stats.refused == 5
             notes = [json.loads(note) for note in await client.lrange(DEAD, 0, -1)]
             assert all(0 < len(note["reason"]) <= 200 for note in notes)
             assert await client.get(arrived_key(SPIDER, "a.test", "0" * 16)) == b"-"
@@ -517,7 +503,7 @@ def test_junk_goes_to_the_dead_list_with_its_reason_and_holds_up_nothing(
     assert urls(there) == pages(20)
 
 
-def test_a_host_with_a_request_in_flight_goes_when_its_page_is_done(
+def test_host_in_flight_goes_when_its_page_is_done(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(20))
@@ -533,7 +519,7 @@ def test_a_host_with_a_request_in_flight_goes_when_its_page_is_done(
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(owner_of))
             await eventually(lambda: sender.stats.hosts == 19)
             assert not sending.done()
@@ -549,7 +535,7 @@ def test_a_host_with_a_request_in_flight_goes_when_its_page_is_done(
     assert urls(here) == []
 
 
-def test_a_host_that_is_leaving_the_receiver_is_sent_again_until_it_may_come(
+def test_host_that_leaves_the_receiver_is_sent_until_it_may_come(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(20))
@@ -557,10 +543,10 @@ def test_a_host_that_is_leaving_the_receiver_is_sent_again_until_it_may_come(
     leaving = there.departures.begin("h3.test")
 
     async def main() -> None:
-        async with clients(server.url) as (client,), receiving(there, client) as arriving:
-            sender = mover(here, lambda _: client)
+        async with clients(server.url) as (client,), receiving(there, client) as receiver:
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
-            await eventually(lambda: sender.stats.hosts == 19 and arriving.stats.busy > 3)
+            await eventually(lambda: sender.stats.hosts == 19 and receiver.stats.busy > 3)
             assert not sending.done()
             leaving.abort()
             await sending
@@ -569,7 +555,7 @@ def test_a_host_that_is_leaving_the_receiver_is_sent_again_until_it_may_come(
     assert urls(there) == sorted([*pages(20), "http://h3.test/other"])
 
 
-def test_a_host_that_its_owner_refuses_stays_until_the_ring_is_another(
+def test_refused_host_stays_until_the_ring_changes(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(20), "http://h3.test/" + "x" * 500)
@@ -579,13 +565,13 @@ def test_a_host_that_its_owner_refuses_stays_until_the_ring_is_another(
     )
 
     async def main() -> None:
-        async with clients(server.url) as (client,), receiving(there, client) as arriving:
-            sender = mover(here, lambda _: client)
+        async with clients(server.url) as (client,), receiving(there, client) as receiver:
+            sender = sender_of(here, lambda _: client)
             await sender.send_all(to_there)
             assert (
                 sum(here.departures.kept.values()),
                 sender.stats.refused,
-                arriving.stats.refused,
+                receiver.stats.refused,
             ) == (1, 1, 1)
             assert len(here.queued("h3.test")) == 4
             assert here.frontier.schedule.cache.get("h3.test").state is not SEALED
@@ -600,16 +586,14 @@ def test_a_host_that_its_owner_refuses_stays_until_the_ring_is_another(
     assert urls(there) == sorted([*pages(20), "http://h3.test/" + "x" * 500])
 
 
-def test_an_entry_that_is_too_long_for_a_chunk_stays_with_its_host(
-    server: Server, here: World, there: World
-) -> None:
+def test_host_with_a_too_long_entry_stays(server: Server, here: World, there: World) -> None:
     here.add(*pages(20))
     long = Entry("http://h3.test/long", request=b"J" + b"x" * MAX_CHUNK)
     here.frontier.queue([Candidate("h3.test", b"12345678", long)])
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             await sender.send_all(to_there)
             assert (sum(here.departures.kept.values()), sender.stats.refused) == (1, 1)
 
@@ -618,7 +602,7 @@ def test_an_entry_that_is_too_long_for_a_chunk_stays_with_its_host(
     assert set(urls(there)) >= {page for page in pages(20) if "/h3." not in page}
 
 
-def test_requests_that_only_this_job_can_read_stay_and_are_counted(
+def test_requests_that_only_this_job_can_read_stay(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(3))
@@ -627,7 +611,7 @@ def test_requests_that_only_this_job_can_read_stay_and_are_counted(
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             await sender.send_all(to_there)
             assert (sum(here.departures.kept.values()), sender.stats.hosts) == (1, 3)
 
@@ -636,9 +620,7 @@ def test_requests_that_only_this_job_can_read_stay_and_are_counted(
     assert urls(there) == pages(3)
 
 
-def test_hosts_of_a_node_that_is_no_member_wait_and_those_of_others_go(
-    server: Server, here: World, there: World
-) -> None:
+def test_hosts_of_a_node_that_is_no_member_wait(server: Server, here: World, there: World) -> None:
     here.add(*pages(20))
     owners = {f"h{host}.test": "there" if host % 2 else "away" for host in range(20)}
 
@@ -646,7 +628,7 @@ def test_hosts_of_a_node_that_is_no_member_wait_and_those_of_others_go(
         known: dict[str, Any] = {}
         async with clients(server.url) as (client,), receiving(there, client):
             known["there"] = client
-            sender = mover(here, known.get)
+            sender = sender_of(here, known.get)
             sending = asyncio.create_task(sender.send_all(owners.get))
             await eventually(lambda: sender.stats.hosts == 10)
             assert not sending.done()
@@ -658,17 +640,19 @@ def test_hosts_of_a_node_that_is_no_member_wait_and_those_of_others_go(
     assert urls(there) == pages(20)
 
 
-def test_a_node_in_trouble_holds_up_no_other(
+def test_node_in_trouble_holds_up_no_other(
     tmp_path: Path, here: World, there: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("krowlspider.cluster.handover.sender._WAITING", 10)
+    monkeypatch.setattr("krowlspider.crawl.handover.sender._WAITING", 10)
     other = frontier(tmp_path, "other")
     here.add(*pages(100))
     owners = {f"h{host}.test": "there" if host % 2 else "other" for host in range(100)}
 
     async def main(first: Server, second: Server) -> None:
-        async with clients(first.url, second.url, patience=0.3) as (one, two):
-            sender = mover(here, {"there": one, "other": two}.get)
+        async with clients(first.url, second.url, timeout=0.1) as (one, two):
+            clients_of = {"there": one, "other": two}
+            # Slow enough that the healthy node is not taken for one in trouble.
+            sender = sender_of(here, clients_of.get, time=quick_time(10))
             async with receiving(there, one), receiving(other, two):
                 with second.frozen():
                     sending = asyncio.create_task(sender.send_all(owners.get))
@@ -683,15 +667,13 @@ def test_a_node_in_trouble_holds_up_no_other(
     other.store.close()
 
 
-def test_no_more_is_under_way_than_the_window_has_room_for(
-    server: Server, here: World, there: World
-) -> None:
+def test_hosts_under_way_are_bounded(server: Server, here: World, there: World) -> None:
     count = WINDOW + 100
     here.add(*pages(count, 1))
 
     async def main() -> None:
         async with clients(server.url) as (client,):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             await eventually(lambda: sender.open == WINDOW)
             found = await lengths(client, SPIDER, "there")
@@ -705,43 +687,13 @@ def test_no_more_is_under_way_than_the_window_has_room_for(
     assert urls(there) == pages(count, 1)
 
 
-def test_less_is_pushed_at_a_time_where_pushes_had_no_answer_in_time(
-    server: Server, here: World
-) -> None:
-    here.add(*pages(10, 1))
-
-    async def main() -> None:
-        async with clients(server.url) as (client,):
-            delivery = PeerHandover(
-                "there",
-                here.departures,
-                SPIDER,
-                error=HostBusyError,
-                share=LoopShare(lambda: 1.0, time.monotonic),
-                stats=HandoverStats(),
-                clock=time.monotonic,
-            )
-            for _ in range(30):
-                delivery.slow_down()
-            delivery.waiting.extend(f"h{host}.test" for host in range(10))
-            line = RedisConnection(client)
-            await delivery.turn(line)
-            await line.close()
-            assert await client.llen(KEY) == 10
-            assert (await client.info("commandstats"))["cmdstat_lpush"]["calls"] > 5
-
-    drive(main())
-
-
-def test_acknowledgements_that_are_none_are_not_believed(
-    server: Server, here: World, there: World
-) -> None:
+def test_junk_acknowledgements_are_ignored(server: Server, here: World, there: World) -> None:
     here.add(*pages(1))
     transfer = json.loads(cut(here)[0])["transfer"]
 
     async def main() -> None:
         async with clients(server.url) as (client,):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             for junk in ("soon", "-1", "9" * 5000, "1.0"):
                 await client.set(arrived_key(SPIDER, "h0.test", transfer), junk)
                 sent = sender.stats.again
@@ -755,14 +707,14 @@ def test_acknowledgements_that_are_none_are_not_believed(
                     await sending
                 here.departures.stop()
             async with receiving(there, client):
-                await mover(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there)
 
     drive(main())
     assert urls(there) == pages(1)
 
 
 @pytest.mark.parametrize("said", ["999999999", "40"])
-def test_a_host_is_not_removed_by_a_word_of_more_chunks_than_it_has(
+def test_acknowledgement_of_too_many_chunks_is_not_believed(
     server: Server, here: World, there: World, said: str
 ) -> None:
     here.add(*(f"http://a.test/{page}" for page in range(30)))
@@ -774,7 +726,7 @@ def test_a_host_is_not_removed_by_a_word_of_more_chunks_than_it_has(
         async with clients(server.url) as (client,):
             key = arrived_key(SPIDER, "a.test", transfer)
             await client.set(key, said)
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             # Read, and of no use any more.
             while await client.exists(key):  # noqa: ASYNC110
@@ -788,7 +740,7 @@ def test_a_host_is_not_removed_by_a_word_of_more_chunks_than_it_has(
     assert urls(here) == []
 
 
-def test_a_removal_that_has_begun_goes_on_to_its_end_in_steps_when_it_is_cancelled(
+def test_begun_removal_ends_in_steps_when_cancelled(
     server: Server, tmp_path: Path, there: World
 ) -> None:
     """So `Departures.stop` has no host of a million marks to remove in one step."""
@@ -805,7 +757,9 @@ def test_a_removal_that_has_begun_goes_on_to_its_end_in_steps_when_it_is_cancell
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
-            sender = mover(here, lambda _: client, clock=lambda: next(ticks) / 100)
+            sender = sender_of(
+                here, lambda _: client, time=Time(lambda: next(ticks) / 100, asyncio.sleep)
+            )
             sending = asyncio.create_task(sender.send_all(to_there))
             under_way = here.departures.under_way
             while not any(each.is_ending for each in under_way.values()):  # noqa: ASYNC110
@@ -823,7 +777,7 @@ def test_a_removal_that_has_begun_goes_on_to_its_end_in_steps_when_it_is_cancell
     here.store.close()
 
 
-def test_a_sender_that_begins_again_skips_what_has_arrived_in_short_steps(
+def test_restarted_sender_skips_arrived_chunks_in_steps(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*(f"http://a.test/{page}" for page in range(600)))
@@ -840,133 +794,68 @@ def test_a_sender_that_begins_again_skips_what_has_arrived_in_short_steps(
 
     async def main() -> None:
         async with clients(server.url) as (client,):
-            delivery = PeerHandover(
+            peer = PeerHandover(
                 "there",
                 here.departures,
                 SPIDER,
-                error=HostBusyError,
-                share=Counting(lambda: 1.0, lambda: next(ticks) / 100),
+                share=Counting(lambda: 1.0, Time(lambda: next(ticks) / 100, asyncio.sleep)),
                 stats=HandoverStats(),
-                clock=time.monotonic,
+                time=QUICK_TIME,
             )
-            delivery.waiting.append("a.test")
-            line = RedisConnection(client)
-            await delivery.turn(line)
-            (host,) = delivery.open.values()
+            peer.waiting.append("a.test")
+            connection = RedisConnection(client)
+            await peer.run_round(connection)
+            (host,) = peer.open.values()
             await client.set(host.key, 299)
             before = Counting.entered
-            await delivery.turn(line)
-            await line.close()
+            await peer.run_round(connection)
+            await connection.close()
             assert Counting.entered - before > 280
 
     drive(main())
 
 
-def test_a_chunk_is_acknowledged_only_when_it_is_durable_and_removed_only_then(
+def test_chunk_is_acknowledged_when_it_is_durable(
     server: Server, here: World, there: World
 ) -> None:
     here.add(*pages(1, 1))
-    came: list[str] = []
+    arrivals: list[int] = []
 
     async def main() -> None:
         asked, may_go = asyncio.Event(), asyncio.Event()
 
-        async def durable() -> None:
+        async def make_durable() -> None:
             asked.set()
             await may_go.wait()
 
         async with (
             clients(server.url) as (client,),
-            receiving(there, client, durable=durable, came=came.append),
+            receiving(
+                there, client, make_durable=make_durable, on_arrival=lambda: arrivals.append(1)
+            ),
         ):
-            sender = mover(here, lambda _: client)
+            sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
             await asked.wait()
             assert await client.keys(f"{SPIDER}:arrived:*") == []
             assert await client.llen(processing_key(KEY, "there")) == 1
-            assert (came, urls(here)) == ([], pages(1, 1))
+            assert (arrivals, urls(here)) == ([], pages(1, 1))
             may_go.set()
             await sending
-        assert came == ["h0.test"]
+        assert arrivals == [1]
 
     drive(main())
     assert urls(there) == pages(1, 1)
 
 
-def test_what_the_frontier_raises_comes_out(server: Server, here: World, there: World) -> None:
+def test_exception_of_the_frontier_propagates(server: Server, here: World, there: World) -> None:
     here.add(*pages(3))
 
     async def main() -> None:
         async with clients(server.url) as (client,), receiving(there, client):
             here.store.failure = OSError("the disk is gone")
             with pytest.raises(ExceptionGroup, match="unhandled") as caught:
-                await mover(here, lambda _: client).send_all(to_there)
+                await sender_of(here, lambda _: client).send_all(to_there)
             assert "the disk is gone" in repr(caught.value.exceptions)
 
     drive(main())
-
-
-def test_work_has_its_share_of_the_loop_and_no_more() -> None:
-    """Each step takes 1/64 s by its clock, and as much passes between two: of 20 of them, a share
-    of 1/10 takes 3.1 s, less what the clock is ahead, and less the tenth of a second that may be
-    made up for. Of 1/100 s the difference of two times may be less, as they are rounded, and what
-    is not yet a turn is not waited for."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        for share, least in ((0.1, 2.4), (1.0, 0.0)):
-            ticks = iter(range(1000))
-            working = LoopShare(
-                lambda share=share: share, lambda ticks=ticks: loop.time() + next(ticks) / 64
-            )
-            turns = 0
-
-            async def others() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            task = asyncio.create_task(others())
-            begun = loop.time()
-
-            async def work(working: LoopShare = working) -> None:
-                for _ in range(10):
-                    async with working:
-                        pass
-
-            await asyncio.gather(work(), work())
-            assert loop.time() - begun >= least
-            assert turns >= 20
-            task.cancel()
-
-    drive(main())
-
-
-@pytest.mark.parametrize("late", [0.0, 0.005, 0.022])
-def test_work_makes_up_for_rests_that_a_busy_loop_lets_last_longer(
-    late: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Steps of 2 ms, on a loop that comes round so much later than it was asked to."""
-    now = alone = longest = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now, alone
-        now += seconds + late
-        alone = 0.0
-
-    monkeypatch.setattr(loop_share.asyncio, "sleep", sleep)
-
-    async def main() -> None:
-        nonlocal now, alone, longest
-        working = LoopShare(lambda: 0.25, lambda: now)
-        for _ in range(1000):
-            async with working:
-                now += 0.002
-                alone += 0.002
-                longest = max(longest, alone)
-
-    drive(main())
-    assert 0.23 <= 1000 * 0.002 / now <= 0.26
-    # 10 ms, and a step.
-    assert longest < 0.0125

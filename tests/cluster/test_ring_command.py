@@ -1,4 +1,4 @@
-"""``scrapy ring``: nodes, their backlog, who owns a URL, the signal, and whom a cluster waits for."""
+"""``scrapy ring``: nodes and their backlog, owners of URLs, the signal, and pending nodes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
+from scrapy.exceptions import UsageError
 from scrapy.settings import Settings
 
-from krowlspider.cluster.consul.agent import ConsulMembership
-from krowlspider.cluster.consul.calls import Agent
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.consul.membership import ConsulMembership
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.cluster.signals import ConsulBudget, ConsulSignals
+from krowlspider.cluster.signals import Signals
 from krowlspider.commands.ring import Command
-from tests.cluster.servers import consul_agent, free_port, redis_server
+from tests.cluster.servers import free_port
 from tests.support import warm
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from tests.cluster.servers import Server
 
@@ -74,30 +75,10 @@ def ring_process(*arguments: str, **settings: str) -> Result:
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with redis_server(tmp_path_factory.mktemp("redis") / "redis") as server:
-        yield server
-
-
-@pytest.fixture
-def server(redis: Server) -> Iterator[Server]:
-    """A Redis that holds nothing."""
-    with Redis.from_url(redis.url) as client:
-        client.flushall()
-    return redis
-
-
-@pytest.fixture(scope="module")
-def consul(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with consul_agent(tmp_path_factory.mktemp("consul") / "agent") as agent:
-        yield agent
-
-
 # --- By KROWL_STATIC_NODES
 
 
-def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Server) -> None:
+def test_shows_backlog_and_last_heartbeat_of_each_member(server: Server) -> None:
     with Redis.from_url(server.url) as client:
         client.lpush("broad:requests", *(b'{"url": "http://a.test/"}' for _ in range(3)))
         client.lpush("broad:start_urls", "http://b.test/")
@@ -123,7 +104,7 @@ def test_it_shows_what_waits_for_each_member_and_what_it_last_said(server: Serve
     assert "start_urls" in text
 
 
-def test_a_node_that_has_another_ring_is_shown_as_such_and_one_that_says_none_is_not(
+def test_node_with_another_ring_is_shown(
     server: Server,
 ) -> None:
     members = f"a={server.url},b={server.url[:-1]}1"
@@ -142,7 +123,7 @@ def test_a_node_that_has_another_ring_is_shown_as_such_and_one_that_says_none_is
     assert states(1, b={"ring": other}) == ["agreed", "another ring"]
 
 
-def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_shown(
+def test_redis_that_is_down_is_named_without_its_password(
     server: Server,
 ) -> None:
     for members in (f"a={server.url},b={DOWN}", f"b={DOWN},a={server.url}"):
@@ -154,7 +135,7 @@ def test_a_redis_that_is_down_is_named_without_its_password_and_the_others_are_s
         assert "secret" not in result.out + result.err
 
 
-def test_it_says_who_owns_a_url_without_asking_anybody() -> None:
+def test_owner_of_a_url_needs_no_server() -> None:
     members = f"a={DOWN},b={DOWN[:-1]}1"
     urls = [f"https://www.{domain}/x" for domain in DOMAINS[:8]]
     found = json.loads(ring("--json", *urls, KROWL_STATIC_NODES=members).out)
@@ -164,7 +145,7 @@ def test_it_says_who_owns_a_url_without_asking_anybody() -> None:
     assert set(owners) == {"a", "b"}
 
 
-def test_the_signal_and_the_budget_of_a_static_ring_are_in_its_first_members_redis(
+def test_static_nodes_share_the_redis_of_the_first_member(
     server: Server,
 ) -> None:
     members = f"a={server.url},b={DOWN}"
@@ -188,21 +169,25 @@ def test_the_signal_and_the_budget_of_a_static_ring_are_in_its_first_members_red
         (("--forget", "a"), f"a={DOWN}", "none can be forgotten"),
     ],
 )
-def test_what_is_wrong_is_named(arguments: tuple[str, ...], members: str, says: str) -> None:
+def test_bad_input_is_named_in_one_line(
+    arguments: tuple[str, ...], members: str, says: str
+) -> None:
     result = ring(*arguments, KROWL_STATIC_NODES=members)
     assert (result.code, result.out) == (2, "")
     assert says in result.err
     assert result.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"), [(("http://",), "http://"), (("--signal", "HALT"), "invalid choice")]
-)
-def test_what_is_no_url_or_no_signal_is_named(arguments: tuple[str, ...], says: str) -> None:
-    result = ring_process(*arguments, KROWL_STATIC_NODES=f"a={DOWN}")
-    assert result.code == 2
-    assert says in result.err + result.out
-    assert "Traceback" not in result.err
+def test_invalid_url_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="http://"):
+        ring("http://", KROWL_STATIC_NODES=f"a={DOWN}")
+
+
+def test_invalid_signal_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        ring("--signal", "HALT", KROWL_STATIC_NODES=f"a={DOWN}")
+    assert ended.value.code == 2
+    assert "invalid choice: 'HALT'" in capsys.readouterr().err
 
 
 # --- By Consul
@@ -244,9 +229,7 @@ def place(consul: Server) -> Place:
     return Place(consul)
 
 
-def test_members_are_shown_with_what_they_said_and_whether_they_agree(
-    place: Place, server: Server
-) -> None:
+def test_shows_members_of_consul_and_whether_they_agree(place: Place, server: Server) -> None:
     a, b = (
         Member("a", 1, server.url, "a.example"),
         Member("b", 3, f"{server.url[:-1]}1", "b.example"),
@@ -282,7 +265,7 @@ def test_members_are_shown_with_what_they_said_and_whether_they_agree(
     asyncio.run(main())
 
 
-def test_the_owner_of_a_url_and_who_may_fetch_it_follow_the_hand_over(place: Place) -> None:
+def test_owner_and_fetcher_follow_the_hand_over(place: Place) -> None:
     a, b = Member("a", 1, DOWN), Member("b", 1, f"{DOWN}1")
     alone, both = Ring([a]), Ring([a, b])
 
@@ -309,9 +292,7 @@ def test_the_owner_of_a_url_and_who_may_fetch_it_follow_the_hand_over(place: Pla
     asyncio.run(main())
 
 
-def test_a_node_that_is_gone_is_shown_until_it_is_forgotten_and_a_live_one_cannot_be(
-    place: Place, server: Server
-) -> None:
+def test_gone_node_is_shown_until_it_is_forgotten(place: Place, server: Server) -> None:
     async def main() -> None:
         async with place.node(Member("a", 1, server.url)) as a:
             # As after a crash: it has ended, and was not dismissed.
@@ -335,13 +316,13 @@ def test_a_node_that_is_gone_is_shown_until_it_is_forgotten_and_a_live_one_canno
     asyncio.run(main())
 
 
-def test_the_signal_and_the_budget_are_shown_and_the_signal_is_sent(place: Place) -> None:
+def test_sends_the_signal_and_shows_the_budget(place: Place) -> None:
     async def main() -> None:
         agent = Agent(place.url)
         async with place.node(Member("a", 1, DOWN)):
-            await ConsulBudget(agent, place.name, 5000).take(1200)
+            await ConsulKeys(agent, place.name).add("pages", 1200, 5000)
             assert (await place.ring("--signal", "PAUSED")).code == 0
-            assert await ConsulSignals(agent, place.name).look() == "PAUSED"
+            assert await Signals(ConsulKeys(agent, place.name)).read() == "PAUSED"
             shown = (await place.ring(KROWL_CLUSTER_PAGES="5000")).out
             assert shown.startswith(
                 f"cluster {place.name}: PAUSED, 1,200 of 5,000 pages taken, epoch "
@@ -353,9 +334,7 @@ def test_the_signal_and_the_budget_are_shown_and_the_signal_is_sent(place: Place
 
 
 @pytest.mark.parametrize("arguments", [(), ("--signal", "STOP"), ("http://a.test/",)])
-def test_a_cluster_that_nobody_knows_is_told_in_a_line_and_is_not_made(
-    place: Place, arguments: tuple[str, ...]
-) -> None:
+def test_unknown_cluster_is_named_and_not_created(place: Place, arguments: tuple[str, ...]) -> None:
     for _ in range(2):
         result = asyncio.run(place.ring(*arguments))
         assert (result.code, result.out) == (2, "")
@@ -363,15 +342,15 @@ def test_a_cluster_that_nobody_knows_is_told_in_a_line_and_is_not_made(
         assert result.err.count("\n") == 1
 
 
-def test_no_agent_is_told_in_a_line() -> None:
+def test_unreachable_agent_is_named_in_one_line() -> None:
     url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
-    result = ring_process(KROWL_CONSUL=url)
+    result = ring(KROWL_CONSUL=url)
     assert result.code == 1
     assert url in result.err
     assert result.err.count("\n") == 1
 
 
-def test_a_member_whose_record_cannot_be_read_is_shown_as_such(place: Place) -> None:
+def test_unreadable_member_is_shown(place: Place) -> None:
     async def main() -> None:
         agent = Agent(place.url)
         async with place.node(Member("a", 1, DOWN)):

@@ -1,0 +1,277 @@
+"""Membership by Consul: a node writes its record into its own key and reads the keys of all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import suppress
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from krowlspider.cluster.consul.agent import Agent, SessionGoneError, step
+from krowlspider.cluster.consul.lease import Lease, in_use
+from krowlspider.cluster.consul.pending_nodes import PendingNodes
+from krowlspider.cluster.consul.service import Service
+from krowlspider.cluster.membership import SEED_SIZE, ClusterError, UnansweredError
+from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
+from krowlspider.cluster.ring.record import BadRecordError, Claims, Counters, Record
+from krowlspider.cluster.tasks import end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from krowlspider.cluster.ring.ring import Member
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two checks whether something is due, and after a failed call.
+_TICK = 1.0
+# Seconds of a blocking query: a connection that was cut silently is found after it.
+_WAIT = 5.0
+# Seconds from a change to its reading, so that one reading has the changes of many nodes.
+_GATHER = 0.1
+
+
+class ConsulMembership:
+    """Node ``own`` in a cluster, with a lease of ``ttl`` seconds (Consul takes 10 or more).
+
+    The caller closes ``agent``, and cancels a `publish` under way before `leave`.
+    """
+
+    def __init__(self, agent: Agent, cluster: str, own: Member, *, ttl: int) -> None:
+        self.own = own
+        self._on_change: Callable[[], None] = lambda: None
+        self._agent = agent
+        self._cluster = cluster
+        self._root = f"krowlspider/{cluster}"
+        self._pending = PendingNodes(agent, self._root, own)
+        self._lease = Lease(agent, self._root, own, ttl, self._pending)
+        self._live = LiveMembers(own.id, ttl)
+        self._service = Service(agent, cluster, own, ttl)
+        # Consul takes an unchanged value for no change, unless its flags differ.
+        self._flags = count()
+        self._was_valid = False
+        self._trouble: str | None = None
+        self._reading = asyncio.Lock()
+        self._publishing = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def members(self) -> Mapping[str, Record]:
+        return self._live.members
+
+    @property
+    def epoch(self) -> int:
+        return self._live.epoch
+
+    @property
+    def pending_nodes(self) -> frozenset[str]:
+        """Nodes with work that may be on their disks, as read with the last heartbeat."""
+        return frozenset(self._pending.known)
+
+    @property
+    def good_until(self) -> float:
+        return self._lease.good_until
+
+    async def start(self, on_change: Callable[[], None] = lambda: None) -> None:
+        """Join the cluster and read the first view.
+
+        ``on_change`` is called after a change of ``members`` in more than counters, and when the
+        lease ends or begins.
+
+        :raises ClusterError: another live process has this id, or Consul does not answer
+        """
+        self._on_change = on_change
+        try:
+            await self._lease.take_first()
+            if not await self._look():
+                raise UnansweredError(self._trouble or "Consul does not keep what is written")
+            await self._service.renew()
+        except UnansweredError as error:
+            await self.leave()
+            raise ClusterError(f"the cluster {self._cluster} cannot be joined: {error}") from error
+        self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._watch())]
+
+    async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
+        record = Record(self.own, claims, leaving=leaving)
+        async with self._publishing:
+            # A new session begins with these, should this one end meanwhile.
+            self._lease.claims, self._lease.leaving = claims, leaving
+            while True:
+                try:
+                    if self._lease.confirmed and await self._store(record):
+                        return
+                except UnansweredError as error:
+                    self._report(error)
+                    await asyncio.sleep(_TICK)
+                else:
+                    await asyncio.sleep(_GATHER)
+
+    async def beat(self, counters: Counters) -> bool:
+        """Write this node's counters; read all nodes' and the pending nodes, as of one moment.
+
+        Return False if nothing has changed: without an answer, or without a lease.
+        """
+        if not self._lease.confirmed:
+            return False
+        beats, pending = f"{self._root}/beats/", self._pending.prefix
+        session = {"Session": self._lease.session, "Flags": next(self._flags)}
+        own = step("lock", self._lease.beats_key, msgspec.json.encode(counters), **session)
+        all_ = step("get-tree", beats), step("get-tree", pending)
+        try:
+            found = await self._agent.transact(own, *all_)
+        except UnansweredError:
+            return False
+        if found is None:
+            return False
+        # The first entry is the one written.
+        self._live.count([each for each in found[1:] if each.key.startswith(beats)])
+        self._pending.update(each for each in found if each.key.startswith(pending))
+        return True
+
+    async def dismiss(self) -> None:
+        """Remove this node from the pending nodes: nothing is left on its disk.
+
+        :raises UnansweredError: it may be removed or not
+        """
+        if not self._lease.confirmed:
+            raise UnansweredError(f"node {self.own.id} has no lease")
+        await self._pending.dismiss(self._lease.check())
+
+    async def leave(self) -> None:
+        """Give up the lease and tell the others, who take over at once."""
+        session = self._lease.session
+        self._lease.lose()
+        await end(self._tasks)
+        if session is not None:
+            with suppress(UnansweredError):
+                await self._lease.release(session)
+                await self._service.remove()
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._tick()
+            except SessionGoneError:
+                self._lose_lease()
+            except UnansweredError as error:
+                self._report(error)
+            else:
+                self._report(None)
+            self._report_lease()
+            await asyncio.sleep(_TICK)
+
+    async def _tick(self) -> None:
+        renewing = self._lease.confirmed and self._lease.due
+        if renewing:
+            await self._lease.renew()
+        elif not self._lease.confirmed:
+            if holder := await self._lease.take():
+                raise UnansweredError(in_use(self.own.id, holder))
+            if self._lease.founding:
+                await self._pending.restore()
+            await self._look()
+        await self._lease.found()
+        if self._live.is_stale(monotonic()):
+            await self._look()
+        # Last, because the crawl does not depend on it.
+        if renewing:
+            await self._service.renew()
+
+    async def _store(self, record: Record) -> bool:
+        """Write the record into our key and read the view; False if the key has changed before.
+
+        So a store that Consul does after it was given up comes before a later one, or fails.
+        """
+        index, flags = self._live.modified, next(self._flags)
+        cas = step("cas", self._lease.key, record.dumps(), Index=index, Flags=flags)
+        stored = await self._agent.change(self._lease.check(), cas)
+        return await self._look() and stored
+
+    async def _watch(self) -> None:
+        """Read the view whenever a key below ``nodes/`` has changed."""
+        index: str | None = None
+        while True:
+            try:
+                new = await self._agent.wait_for_change(f"{self._root}/nodes/", index, _WAIT)
+                if new != index:
+                    await self._look()
+                index = new
+            except UnansweredError:
+                index = None
+                await asyncio.sleep(_TICK)
+            await asyncio.sleep(_GATHER)
+
+    async def _look(self) -> bool:
+        """Read the view; return False if what was read is no view of this cluster."""
+        async with self._reading:
+            session = self._lease.session
+            epoch, entries = await self._agent.list(f"{self._root}/nodes/")
+            # A reading that began before the lease was taken lacks this node rightly.
+            is_ours = session is not None and session == self._lease.session
+            return is_ours and self._update(epoch, entries)
+
+    def _update(self, epoch: int, entries: Sequence[RegisterEntry]) -> bool:
+        if not self._lease.is_in(entries):
+            self._lose_lease()
+            return False
+        try:
+            changed = self._live.update(epoch, entries, monotonic())
+        except BadRecordError as error:
+            # That member may claim anything, so the last view stays.
+            self._report(error)
+            return False
+        self._lease.confirmed = True
+        if changed:
+            self._on_change()
+        return True
+
+    def _lose_lease(self) -> None:
+        if self._lease.lose():
+            logger.warning("Consul has lost the session of node %s: registering again", self.own.id)
+            self._report_lease()
+
+    def _report_lease(self) -> None:
+        is_valid = monotonic() < self.good_until
+        if is_valid == self._was_valid:
+            return
+        self._was_valid = is_valid
+        if is_valid:
+            logger.info("Lease of node %s is valid: fetching may begin", self.own.id)
+        else:
+            cause = self._trouble or "Consul has lost its session"
+            logger.warning("Lease of node %s lost: fetching stops (%s)", self.own.id, cause)
+        self._on_change()
+
+    def _report(self, error: Exception | None) -> None:
+        trouble = None if error is None else str(error)
+        if trouble is None and self._trouble is not None:
+            logger.info("Consul answers again")
+        elif trouble != self._trouble:
+            logger.warning("%s", trouble)
+        self._trouble = trouble
+
+
+async def agree_seed(agent: Agent, cluster: str) -> bytes:
+    """Return the identity seed of all nodes, 8 bytes; the first node makes it.
+
+    :raises ClusterError: Consul does not answer, or its key holds no seed
+    """
+    key, seed = f"krowlspider/{cluster}/seed", secrets.token_hex(SEED_SIZE)
+    try:
+        # cas=0: only if there is none.
+        await agent.call(lambda consul: consul.kv.put(key, seed, cas=0))
+        entry = await agent.get(key)
+    except UnansweredError as error:
+        raise ClusterError(f"no seed for the cluster {cluster}: {error}") from error
+    try:
+        stored = bytes.fromhex(entry.value.decode()) if entry else b""
+    except ValueError:
+        stored = b""
+    if len(stored) != SEED_SIZE:
+        raise ClusterError(f"Consul's key {key} holds no seed of {SEED_SIZE} bytes: delete it")
+    return stored

@@ -1,0 +1,280 @@
+"""The hand-over of hosts to one node, in rounds.
+
+A round pushes chunks to a list in the owner's Redis, then waits for their acknowledgements: the
+owner writes there how many chunks of each host have arrived and are durable. A chunk that is not
+among them is sent again in a later round; one that arrives twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key
+from krowlspider.cluster.transport.list_reader import processing_key
+from krowlspider.cluster.transport.redis_connection import RedisConnection, checked
+from krowlspider.crawl.handover.receiver import REFUSED, arrived_key
+from krowlspider.frontier.schedule.ownership import HostBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from krowlspider.crawl.handover.loop_share import LoopShare, Time
+    from krowlspider.frontier.handover.departure import Departure, Departures
+
+logger = logging.getLogger(__name__)
+
+# Most hosts under way to one node.
+WINDOW = 512
+# Bytes of a round, and of one push.
+_ROUND_BYTES = 8 << 20
+_PUSH_BYTES = 1 << 20
+# Chunks in a node's list, from all nodes, beyond which nothing is sent.
+_LIST_MAX = 1000
+# Seconds between two looks for acknowledgements.
+_POLL = 0.05
+# Seconds between two tries of hosts with a request in flight.
+_BUSY = 0.5
+# Seconds without an acknowledgement after which a round ends: while the node's lists are empty, the
+# chunks were lost or not taken; otherwise they may be behind those of other nodes.
+_LOST = 0.5
+_LATE = 10.0
+# Seconds without an acknowledgement after which nothing waits for a node.
+_STUCK = 5.0
+
+
+@dataclass(slots=True)
+class HandoverStats:
+    """Since this start: hosts handed over and refused, chunks sent, those sent again."""
+
+    hosts: int = 0
+    refused: int = 0
+    chunks: int = 0
+    again: int = 0
+    # Failed calls by kind.
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, eq=False)
+class _Host:
+    """A host under way: ``sent`` chunks, of which ``arrived`` are acknowledged at ``key``."""
+
+    name: str
+    departure: Departure
+    key: str
+    arrived: int = 0
+    sent: int = 0
+
+
+class PeerHandover:
+    """The hand-over to ``owner``: ``waiting`` hosts are not begun, ``busy`` ones cannot leave."""
+
+    def __init__(
+        self,
+        owner: str,
+        departures: Departures,
+        spider: str,
+        *,
+        share: LoopShare,
+        stats: HandoverStats,
+        time: Time,
+    ) -> None:
+        self.owner = owner
+        self.waiting: deque[str] = deque()
+        self.busy: list[str] = []
+        self.open: dict[str, _Host] = {}
+        self._departures = departures
+        self._spider = spider
+        self._key = hosts_key(spider)
+        self._processing = processing_key(self._key, owner)
+        self._share = share
+        self._stats = stats
+        self._time = time
+        # Keys of acknowledgements that are not needed any more.
+        self._old_keys: list[str] = []
+        self._retry_busy_at = -inf
+        # When something was acknowledged last, or nothing was open.
+        self._heard_at = time.clock()
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.waiting or self.busy or self.open or self._old_keys)
+
+    @property
+    def is_stuck(self) -> bool:
+        return self._time.clock() - self._heard_at > _STUCK
+
+    def add(self, name: str) -> None:
+        """Let a host wait for its turn."""
+        if not self.is_active:
+            self._heard_at = self._time.clock()
+        self.waiting.append(name)
+
+    async def run_round(self, connection: RedisConnection) -> None:
+        """Send all that there is room for, then wait until it has arrived, or is lost.
+
+        :raises RedisTrouble: a call to the owner's Redis failed; nothing is lost
+        """
+        for host in self.open.values():
+            host.sent = host.arrived
+        if self.busy and self._time.clock() >= self._retry_busy_at:
+            self._retry_busy_at = self._time.clock() + _BUSY
+            self.waiting.extendleft(reversed(self.busy))
+            self.busy.clear()
+        in_list, _ = await self._lengths(connection)
+        if in_list < _LIST_MAX:
+            await self._send(connection)
+        await self._wait(connection)
+
+    async def _lengths(self, connection: RedisConnection) -> Sequence[int]:
+        """Return the lengths of the owner's two lists. Remove old keys."""
+        old, self._old_keys = self._old_keys, []
+        delete = [("DEL", *old)] if old else []
+        commands = (("LLEN", self._key), ("LLEN", self._processing), *delete)
+        return checked(await connection.call_all(*commands))[:2]
+
+    async def _send(self, connection: RedisConnection) -> None:
+        """Push the next chunks: of hosts under way, then of waiting ones."""
+        room = _ROUND_BYTES
+        chunks: list[bytes] = []
+        hosts = deque(self.open.values())
+        while room > 0 and (host := hosts.popleft() if hosts else await self._begin()):
+            while room > 0 and (data := await self._next_chunk(host)) is not None:
+                chunks.append(data)
+                room -= len(data)
+                if sum(map(len, chunks)) >= _PUSH_BYTES:
+                    await self._push(connection, chunks)
+            if room <= 0 and host.name in self.open:
+                # In the next round, other hosts come first.
+                self.open[host.name] = self.open.pop(host.name)
+        await self._push(connection, chunks)
+
+    async def _push(self, connection: RedisConnection, chunks: list[bytes]) -> None:
+        if chunks:
+            # The first value is pushed first, so the owner pops it first.
+            await connection.call("LPUSH", self._key, *chunks, is_bulk=True)
+            self._stats.chunks += len(chunks)
+            chunks.clear()
+
+    async def _begin(self) -> _Host | None:
+        """Begin the next waiting host that can leave; None if there is none, or no room."""
+        while self.waiting and len(self.open) < WINDOW:
+            name = self.waiting.popleft()
+            async with self._share:
+                try:
+                    departure = self._departures.begin(name)
+                except HostBusyError:
+                    self.busy.append(name)
+                    continue
+                self.open[name] = _Host(name, departure, self._key_of(name, departure))
+            return self.open[name]
+        return None
+
+    def _key_of(self, name: str, departure: Departure) -> str:
+        return arrived_key(self._spider, name, departure.transfer.hex())
+
+    async def _next_chunk(self, host: _Host) -> bytes | None:
+        """Return the next chunk of a host, None if there is none. End a host that has arrived."""
+        steps = host.departure.skip(host.sent)
+        is_over = False
+        while not is_over:
+            async with self._share:
+                is_over = next(steps, True) is True
+        async with self._share:
+            try:
+                chunk = host.departure.chunk(host.sent)
+            except LookupError:
+                self._restart(host)
+                return None
+            data = b"" if chunk is None else msgspec.json.encode(chunk)
+        if chunk is None:
+            if host.sent == host.arrived:
+                await self._remove(host)
+            return None
+        if len(data) > MAX_CHUNK:
+            self._keep(host)
+            return None
+        host.sent += 1
+        return data
+
+    async def _remove(self, host: _Host) -> None:
+        """Remove a host that has arrived.
+
+        A cancellation waits for the end: `Departures.stop` would remove the rest in one long step.
+        """
+        steps = host.departure.end()
+        cancelled: asyncio.CancelledError | None = None
+        is_over = False
+        while not is_over:
+            try:
+                async with self._share:
+                    is_over = next(steps, True) is True
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._close(host)
+        self._stats.hosts += 1
+        if cancelled is not None:
+            raise cancelled
+
+    def _restart(self, host: _Host) -> None:
+        """Send a host from its begin, because its acknowledgement cannot be true."""
+        logger.warning("Sending %s again: more of it is acknowledged than exists", host.name)
+        self._old_keys.append(host.key)
+        host.departure.begin_again()
+        host.key = self._key_of(host.name, host.departure)
+        host.arrived = host.sent = 0
+
+    def _keep(self, host: _Host) -> None:
+        """Keep a host that its owner cannot take, until the ring changes."""
+        host.departure.abort()
+        self._departures.kept[host.name] = 1
+        self._close(host)
+        self._stats.refused += 1
+        if self._stats.refused == 1:
+            logger.warning(
+                "Node %s cannot take host %s, which stays here, and maybe others: an entry is too"
+                " long, or see its dead list",
+                *(self.owner, host.name),
+            )
+
+    def _close(self, host: _Host) -> None:
+        del self.open[host.name]
+        self._old_keys.append(host.key)
+
+    async def _wait(self, connection: RedisConnection) -> None:
+        """Return when all chunks of this round have arrived, or the others seem to be lost."""
+        news_at = self._time.clock()
+        while missing := sum(host.sent - host.arrived for host in self.open.values()):
+            await self._time.sleep(_POLL)
+            # The lists first: a chunk that is in neither has been acknowledged by now, if ever.
+            in_lists = sum(await self._lengths(connection))
+            if await self._read_acknowledgements(connection):
+                news_at = self._heard_at = self._time.clock()
+            elif self._time.clock() - news_at > (_LATE if in_lists else _LOST):
+                self._stats.again += missing
+                return
+        self._heard_at = self._time.clock()
+
+    async def _read_acknowledgements(self, connection: RedisConnection) -> bool:
+        """Return whether there is any news."""
+        hosts = list(self.open.values())
+        values = await connection.call("MGET", *(host.key for host in hosts))
+        has_news = False
+        for host, value in zip(hosts, values, strict=True):
+            if value == REFUSED:
+                self._keep(host)
+                has_news = True
+            # Anybody may have written it. A number that is too high fails in `Departure.chunk`.
+            elif value and value.isdigit() and len(value) < 10 and int(value) != host.arrived:
+                is_less = int(value) < host.arrived
+                host.arrived = int(value)
+                # If it is less, the other node has lost what it had.
+                host.sent = host.arrived if is_less else max(host.sent, host.arrived)
+                has_news = True
+        return has_news

@@ -1,0 +1,120 @@
+"""The heartbeats of a node, and the end of the crawl as found from those of all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from krowlspider.cluster.ring.termination import Heartbeat, TerminationDetector
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from krowlspider.cluster.consul.membership import ConsulMembership
+    from krowlspider.cluster.ring.record import Counters
+    from krowlspider.cluster.static_membership import StaticMembership
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two heartbeats. The end of a crawl is found after three of them.
+BEAT = 1.0
+# Most heartbeats after the end, so that other nodes learn of it and need not find it themselves.
+_AFTER_THE_END = 5
+# Most tries to send the last heartbeat.
+_TRIES = 3
+
+
+class Heartbeats:
+    """Sends a heartbeat every second, until the crawl is over on all nodes.
+
+    ``is_idle`` returns whether nothing is left on this node, ``activity`` a number that grows with
+    everything done here, ``figures`` other counters for the heartbeat.
+    """
+
+    def __init__(
+        self,
+        members: ConsulMembership | StaticMembership,
+        *,
+        is_idle: Callable[[], Awaitable[bool]],
+        activity: Callable[[], int],
+        figures: Callable[[], Counters],
+    ):
+        self._members = members
+        # It tells apart the processes that have had this node's id.
+        self._start = secrets.randbits(52)
+        self._is_idle = is_idle
+        self._activity = activity
+        self._figures = figures
+        self._detector = TerminationDetector()
+        self._beat = 0
+        # The `run_number` for which the crawl is over, 0 while it is not.
+        self._over = 0
+        self._missing: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """Return whether no node has anything left to fetch."""
+        return bool(self._over)
+
+    @property
+    def left(self) -> list[str]:
+        """Return the nodes that ended before the crawl was over."""
+        return sorted(
+            name
+            for name, heartbeat in self._latest().items()
+            if heartbeat is not None and heartbeat.left and not heartbeat.over
+        )
+
+    async def run(self) -> None:
+        """Send heartbeats; return when the crawl is over on all nodes.
+
+        :raises ClusterError: another process conflicts with this node
+        """
+        while not self._over:
+            await asyncio.sleep(BEAT)
+            # A node with something left does not look for the end.
+            if await self._send():
+                self._over = self._detector.update(self._latest(), self._members.pending_nodes)
+            self._warn_of_missing(self._detector.waiting_for)
+        for _ in range(_AFTER_THE_END):
+            await self._send()
+            if all(each and (each.left or each.over) for each in self._latest().values()):
+                return
+            await asyncio.sleep(BEAT)
+
+    async def _send(self) -> bool:
+        """Send a heartbeat; return whether nothing is left on this node."""
+        heartbeat = await self._next()
+        await self._members.beat({**self._figures(), **heartbeat.counters()})
+        return heartbeat.idle
+
+    async def send_last(self) -> None:
+        """Tell the other nodes that this one ends, so that they need not wait for it."""
+        for _ in range(_TRIES):
+            heartbeat = replace(await self._next(), left=True)
+            if await self._members.beat({**self._figures(), **heartbeat.counters()}):
+                return
+
+    async def _next(self) -> Heartbeat:
+        # Activity is read first and last: whatever moves between inbox and frontier meanwhile is
+        # seen in one of them, or as activity.
+        activity = self._activity()
+        idle = await self._is_idle() and activity == self._activity()
+        self._beat += 1
+        return Heartbeat(self._start, self._beat, idle, activity, self._over)
+
+    def _latest(self) -> dict[str, Heartbeat | None]:
+        records = self._members.members.items()
+        return {name: Heartbeat.of(record.counters) for name, record in records}
+
+    def _warn_of_missing(self, nodes: tuple[str, ...]) -> None:
+        if nodes and nodes != self._missing:
+            logger.warning(
+                "All is done except what is on the disks of nodes %s, which are gone: start them"
+                " again, or give them up with scrapy ring --forget NODE",
+                ", ".join(nodes),
+            )
+        self._missing = nodes

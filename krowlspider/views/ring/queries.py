@@ -1,0 +1,137 @@
+"""Query a cluster without joining it, by KROWL_CONSUL or by KROWL_STATIC_NODES."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from krowlspider.cluster.allowance import pages_taken
+from krowlspider.cluster.consul.agent import Agent, ConsulKeys
+from krowlspider.cluster.consul.register import Register, forget, read_register
+from krowlspider.cluster.membership import ClusterError, UnansweredError, parse_ring
+from krowlspider.cluster.ring.record import Counters, Record
+from krowlspider.cluster.ring.ring import Member, Ring
+from krowlspider.cluster.signals import Signals
+from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.cluster.transport.redis_keys import RedisBoard, RedisKeys
+from krowlspider.errors import SettingsError
+from krowlspider.views.ring.rows import Row, register_rows, static_rows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from redis.asyncio import Redis
+    from scrapy.settings import BaseSettings
+
+
+class StaticQuery:
+    """The members of KROWL_STATIC_NODES; the first member's Redis holds their shared state."""
+
+    def __init__(self, cluster: str, members: list[Member], first: Redis) -> None:
+        self._ring = Ring(members)
+        self._members = members
+        self._board = RedisBoard(first, cluster)
+        self.keys = RedisKeys(first, cluster)
+
+    async def nodes(self) -> tuple[dict[str, Any], list[Row]]:
+        shown: Mapping[str, Counters] = {}
+        # If this Redis does not answer, the row of the first member shows it.
+        with suppress(UnansweredError):
+            shown = await self._board.read()
+        records = [Record(each, (self._ring,), shown.get(each.id, {})) for each in self._members]
+        return {"ring": self._ring.checksum}, static_rows(records)
+
+    async def owner(self, domain: str) -> dict[str, str | None]:
+        owner = self._ring.owner(domain)
+        return {"owner": owner, "fetcher": owner}
+
+    async def forget(self, node: str) -> None:
+        raise ClusterError(
+            "the members of KROWL_STATIC_NODES are all waited for: none can be forgotten"
+        )
+
+
+class ConsulQuery:
+    """The nodes that are registered in Consul. Each method may raise UnansweredError."""
+
+    def __init__(self, cluster: str, agent: Agent) -> None:
+        self._cluster = cluster
+        self._agent = agent
+        self.keys = ConsulKeys(agent, cluster)
+
+    async def register(self) -> Register:
+        """:raises ClusterError: Consul knows no such cluster"""
+        register = await read_register(self._agent, self._cluster)
+        if register is None:
+            raise ClusterError(
+                f"Consul at {self._agent.url} knows no cluster {self._cluster!r}: is KROWL_CLUSTER"
+                " that of its nodes?"
+            )
+        return register
+
+    async def nodes(self) -> tuple[dict[str, Any], list[Row]]:
+        """Return the state of the ring as a dict, and a row for each node."""
+        register = await self.register()
+        ring = register.ring
+        head = {"epoch": register.epoch, "ring": ring.checksum if ring else None}
+        return head, register_rows(register)
+
+    async def owner(self, domain: str) -> dict[str, str | None]:
+        """Return the ``owner`` of a domain, and its ``fetcher``: None during a hand-over."""
+        register = await self.register()
+        owner = register.ring.owner(domain) if register.ring else None
+        return {"owner": owner, "fetcher": register.fetcher(domain)}
+
+    async def forget(self, node: str) -> None:
+        """:raises ClusterError: the node is not pending, or is live"""
+        await forget(self._agent, self._cluster, node)
+
+
+ClusterQuery: TypeAlias = ConsulQuery | StaticQuery
+
+
+async def look(query: ClusterQuery, settings: BaseSettings) -> tuple[dict[str, Any], list[Row]]:
+    """Return the state of the cluster as a dict, and a row for each node.
+
+    If the signal or the page budget cannot be read, the dict has the reason as "trouble".
+    """
+    head, rows = await query.nodes()
+    head = {"cluster": settings["KROWL_CLUSTER"], **head}
+    try:
+        head["signal"] = str(await Signals(query.keys).read())
+        if pages := settings.getint("KROWL_CLUSTER_PAGES"):
+            head |= {"pages_taken": await pages_taken(query.keys), "pages": pages}
+    except UnansweredError as error:
+        head["trouble"] = str(error)
+    return head, rows
+
+
+@asynccontextmanager
+async def open_query(settings: BaseSettings) -> AsyncIterator[ClusterQuery]:
+    """Connect to the cluster that the settings name; disconnect at the end.
+
+    :raises SettingsError: the settings name no cluster, or a wrong URL of a Redis
+    :raises ClusterError: Consul knows no such cluster
+    """
+    cluster: str = settings["KROWL_CLUSTER"]
+    if settings["KROWL_CONSUL"]:
+        agent = Agent(settings["KROWL_CONSUL"], settings["KROWL_CONSUL_TOKEN"] or None)
+        try:
+            query = ConsulQuery(cluster, agent)
+            await query.register()
+            yield query
+        finally:
+            agent.close()
+        return
+    members = parse_ring(settings.getlist("KROWL_STATIC_NODES"))
+    if not members:
+        raise SettingsError(
+            "no cluster: give -s KROWL_CONSUL=http://127.0.0.1:8500, or"
+            ' -s KROWL_STATIC_NODES="a=redis://host:6379/0,b=..."'
+        )
+    try:
+        client = redis_client(members[0].redis)
+    except ValueError as error:
+        raise SettingsError(f"KROWL_STATIC_NODES: {error}") from error
+    async with client as first:
+        yield StaticQuery(cluster, members, first)
