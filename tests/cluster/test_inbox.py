@@ -380,7 +380,8 @@ def test_frozen_redis_holds_up_nothing_else(own_server: Server) -> None:
                     with pytest.raises(RedisTrouble) as caught:
                         await lengths(client, SPIDER, NODE)
                     assert caught.value.kind == "timeout"
-                await emptied(client)
+                async with clients(own_server.url) as (patient,):
+                    await emptied(patient)
         assert set(sink.urls) == set(urls(4000))
         assert late[0] < LATE
 

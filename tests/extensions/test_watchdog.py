@@ -21,7 +21,7 @@ from krowlspider.frontier.work_mark import BEAT_AT, MARK, NOTHING, mark_of
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, frontier_view, scrapy
 from tests.support.crawls import crawl_of, page, pages
-from tests.test_poison import HOSTS, ORDINARY, SIGKILL, SITE, deadly_crawl
+from tests.whole_crawls.test_poison import HOSTS, ORDINARY, SIGKILL, SITE, deadly_crawl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,9 +8,9 @@ import pytest
 
 from krowlspider.frontier.store.schema import JOINED, KEY_SIZE, SEEN
 from krowlspider.frontier.store.store import LevelStore
+from tests.commands.test_frontier import frontier, made
 from tests.support.crawls import crawl_of, page, pages
 from tests.support.simulated_web import SimulatedWeb
-from tests.test_frontier_command import frontier, made
 
 if TYPE_CHECKING:
     from pathlib import Path

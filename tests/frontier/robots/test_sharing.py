@@ -11,7 +11,7 @@ from krowlspider.frontier.robots import fetches as robots_fetches
 from krowlspider.frontier.robots.fetches import WAITING_AT_ONE
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.politeness.robots import RobotsRecord
-from tests.frontier.test_robots_gate import (
+from tests.frontier.robots.test_gate import (
     MANY,
     PAGE,
     PRIVATE,

@@ -26,18 +26,34 @@ from krowlspider.frontier.poison import POISON_STRIKES, strike
 from krowlspider.frontier.store.queues import entry_keys, records
 from krowlspider.frontier.store.schema import ROBOTS_END, seen_prefix
 from krowlspider.politeness.robots import RobotsRecord
-
-from .forwarding import LATE, QUICK_TIME, SPIDER, clients, drive, eventually, lag, quick_time
-from .handover import STEPS, content, frontier, pages, process, receiving, sender_of, urls
-from .servers import redis_server
+from tests.cluster.forwarding import (
+    LATE,
+    QUICK_TIME,
+    SPIDER,
+    clients,
+    drive,
+    eventually,
+    lag,
+    quick_time,
+)
+from tests.cluster.servers import redis_server
+from tests.crawl.handover.nodes import (
+    STEPS,
+    content,
+    frontier,
+    pages,
+    process,
+    receiving,
+    sender_of,
+    urls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.cluster.servers import Server
     from tests.frontier.conftest import World
-
-    from .servers import Server
 
 KEY = hosts_key(SPIDER)
 DEAD = f"{SPIDER}:dead"

@@ -1,6 +1,6 @@
 """Helpers for tests of the hand-over: frontiers on disk, and both sides as processes.
 
-``python -m tests.cluster.handover send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
+``python -m tests.crawl.handover.nodes send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
 over to the node ``there``, and prints a line for each of its steps. ``receive URL FOLDER [STEP]``
 is that node: it takes them into FOLDER/there. When it comes to a step for the second time, it
 prints "here" and does nothing more.
@@ -23,10 +23,9 @@ from krowlspider.crawl.handover.sender import HandoverSender
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import records
 from krowlspider.frontier.store.store import LevelStore
+from tests.cluster.forwarding import QUICK_TIME, SPIDER, running
 from tests.frontier.conftest import LIMITS, World
 from tests.support.crawling import ROOT
-
-from .forwarding import QUICK_TIME, SPIDER, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -118,7 +117,7 @@ async def _no_messages(found: list[Any]) -> None:
 @contextmanager
 def process(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     """This module as a process, killed at the end."""
-    command = [sys.executable, "-m", "tests.cluster.handover", *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.crawl.handover.nodes", *map(str, arguments)]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     try:
