@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class DupeFilter(BaseDupeFilter):
     """Computes the identities of requests and looks them up in the seen set.
 
-    It marks nothing: the frontier writes the seen mark in one batch with the queue entry.
+    It marks nothing: the frontier writes the seen mark in one batch with the queue entry. Links of
+    a page skip it: their identities are those of GETs, and the intake computes them for the whole
+    page at a time.
     """
 
     def __init__(self, crawler: Crawler):
