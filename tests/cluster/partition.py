@@ -40,6 +40,7 @@ class Network:
         self._changed = asyncio.Event()
         self._listeners: list[asyncio.Server] = []
         self._copies: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -81,6 +82,7 @@ class Network:
 
     async def _listen(self, server: Server, beside: str | None, of: str | None) -> int:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
             asker = of or self._at_the_end(writer)
             if asker is None:
                 # Gone already; or not known, and then nothing may come through.
@@ -92,6 +94,7 @@ class Network:
             except OSError:
                 writer.close()
                 return
+            self._writers.add(far_writer)
             for one, other in ((reader, far_writer), (far_reader, writer)):
                 copy = asyncio.create_task(self._copy(one, other, asker, beside))
                 self._copies.add(copy)
@@ -146,6 +149,11 @@ class Network:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            # A close would wait for a peer that reads nothing.
+            writer.transport.abort()
+        # One turn of the loop, in which the sockets are closed.
+        await asyncio.sleep(0)
 
 
 def _as_in_proc(host: str, port: int) -> str:
