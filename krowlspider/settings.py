@@ -83,9 +83,9 @@ DOWNLOAD_WARNSIZE = 0
 # Seconds that an unused connection is kept: longer than most delays, shorter than the limit of most
 # servers.
 KROWL_KEEPALIVE = 15.0
-# Requests to a host in a row, each after its delay, before hosts that have waited longer. With 10,
-# nine of ten use an open connection. Only where the delay is shorter than KROWL_KEEPALIVE. 1: hosts
-# take turns.
+# Most requests to one host in succession, each after its delay, before hosts that have waited longer
+# get a turn. With 10, nine of ten use an open connection. Only where the delay is shorter than
+# KROWL_KEEPALIVE. 1: hosts take turns.
 KROWL_SESSION_REQUESTS = 10
 
 # --- Which addresses may be fetched ---------------------------------------------------------------
@@ -94,8 +94,8 @@ KROWL_SESSION_REQUESTS = 10
 # loopback, private, link-local (cloud metadata) or reserved address is refused when connecting.
 KROWL_ALLOW_ADDRESSES: list[str] = []
 # Ports that links, redirects and sitemaps may lead to. A single port ("8080") is allowed on each
-# host. Of a range ("1024-65535") each host name may use one port, the first that is found, and each
-# address 8. Seeds and the requests of your own spiders may have any port but those that browsers
+# host. Of a range ("1024-65535") each host name gets one port, the first that is found, and each
+# address gets 8. Seeds and the requests of your own spiders may have any port but those that browsers
 # refuse (22, 25, 6667 ...).
 KROWL_PORTS = ["80", "443", "8080", "8443", "1024-65535"]
 # Fixed names, used before any resolver: {"name": "address"} or {"*.suffix": "address"}.
@@ -126,15 +126,15 @@ KROWL_DOMAIN_CONCURRENCY = 2
 # of CONCURRENT_REQUESTS. 0: no limit for either.
 KROWL_IP_CONCURRENCY = 8
 # Seconds between two requests to one IP address, or /64, all hosts there together, robots.txt
-# included. When three hosts there in a row answer 429 or 503, the address backs off as a host does,
-# by up to 60 s of their Retry-After. 0: neither.
+# included. When three hosts there in a row answer 429 or 503, the address backs off as a host does;
+# their Retry-After counts for at most 60 s there. 0: neither delay nor backoff.
 KROWL_IP_DELAY_MIN = 0.1
 # Seconds until a robots.txt is fetched again (RFC 9309, section 2.4: at most 24 hours).
 KROWL_ROBOTS_TTL = 86_400.0
 # Retries of a page after a transport error or a status in RETRY_HTTP_CODES.
 RETRY_TIMES = 2
-# Seconds from a failed try of a page to the next. They double with each try, up to an hour. Other
-# pages of the host go on meanwhile.
+# Seconds from a failed try of a page to the next. The delay doubles with each try, up to an hour.
+# Other pages of the host go on meanwhile.
 KROWL_RETRY_DELAY = 30.0
 # Statuses that may be different next time. 429 and 503 ask for rest: see KROWL_THROTTLING_TIMES.
 RETRY_HTTP_CODES = [500, 502, 504, 522, 524, 408]
@@ -232,17 +232,17 @@ KROWL_CONSUL = ""
 # the environment, or in a file that NAME_FILE names. NAME and NAME_FILE together stop the start.
 KROWL_CONSUL_TOKEN = environ.get("KROWL_CONSUL_TOKEN", "")
 KROWL_CONSUL_TOKEN_FILE = environ.get("KROWL_CONSUL_TOKEN_FILE", "")
-# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths;
-# others take its domains over three times as long after its last renewal. A shorter lease makes a
-# busy machine look dead.
+# Seconds of a lease, at least Consul's 10. A node that cannot renew it stops after four fifths.
+# Other nodes take over its domains when three times this has passed since its last renewal. A
+# shorter lease makes a busy machine look dead.
 KROWL_CONSUL_TTL = 15
 # This node's Redis as the other nodes reach it; the setting of scrapy-redis.
 REDIS_URL = environ.get("REDIS_URL", "")
 REDIS_URL_FILE = environ.get("REDIS_URL_FILE", "")
 # Weight of this node's share of the domains, beside the weights of the other nodes.
 KROWL_NODE_WEIGHT = 1
-# Seconds for which a node that is stopped hands its hosts over to the others. The rest waits in its
-# job folder. 0: all of it waits.
+# Seconds for which a node that is stopped hands its hosts over to the others. The rest stays in its
+# job folder. 0: nothing is handed over.
 KROWL_DRAIN_TIMEOUT = 300.0
 # The members of a cluster without Consul, the same at every node: a list of "id=redis-url" or
 # "id=redis-url*weight".
@@ -250,7 +250,7 @@ KROWL_STATIC_NODES = environ.get("KROWL_STATIC_NODES", "")
 KROWL_STATIC_NODES_FILE = environ.get("KROWL_STATIC_NODES_FILE", "")
 # A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
 # URL identities is made of it. Whoever knows the seed can make URLs that are mistaken for others,
-# which are not fetched then. "none": a new node of a cluster that was begun without a secret.
+# which are not fetched then. Set "none" on a node that joins a cluster begun without a secret.
 KROWL_STATIC_NODES_SECRET = environ.get("KROWL_STATIC_NODES_SECRET", "")
 KROWL_STATIC_NODES_SECRET_FILE = environ.get("KROWL_STATIC_NODES_SECRET_FILE", "")
 # Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
@@ -293,10 +293,10 @@ KROWL_WARC_REVISIT = True
 # Payloads remembered for revisits, at 90 bytes of disk each. At least half of them are the newest.
 KROWL_WARC_REVISIT_MAX = 10_000_000
 # Bytes that must be free on the disks of the WARC files and of JOBDIR. With less the crawl pauses,
-# until a tenth and at least 100 MB more are free. They are room for pages in flight (50 MB as a
-# rule, 2.6 GB at worst), the archive's queue, LevelDB's merges (0.2 GB), the seen filter (0.3 GB at
-# 63 million URLs) and other programs. A disk that fills all the same pauses the crawl too. 0: no
-# floor.
+# until a tenth and at least 100 MB more are free. The floor leaves space for pages in flight (50 MB
+# as a rule, 2.6 GB at worst), the archive's queue, LevelDB's merges (0.2 GB), the seen filter
+# (0.3 GB at 63 million URLs) and other programs. If the disk still fills, the archive waits for
+# space, and a frontier that cannot write ends the crawl with exit code 3. 0: no floor.
 KROWL_DISK_FLOOR = 2_000_000_000
 # Where finished WARC files and their indexes are uploaded during the crawl: "s3://bucket/prefix".
 # Credentials and region come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
@@ -357,7 +357,8 @@ FEED_EXPORTERS_BASE = {
     **default_settings.FEED_EXPORTERS_BASE,
     "csv": "krowlspider.engine.csv_export.CsvItemExporter",
 }
-# On by default in Scrapy 2.19: to use the extension, set this to True as well.
+# Off here, on by default in Scrapy 2.19. To use the extension, set this to True and add it to
+# EXTENSIONS.
 REMOTE_CONTROL_ENABLED = False
 
 # --- Metrics --------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Needed(NamedTuple):
     """A component that must be in a setting, itself or a class derived from it.
 
-    ``does`` and ``way_out`` complete the error message. ``asked_by`` is the setting without which
-    the component has nothing to do.
+    ``does`` and ``way_out`` complete the error message. The component is needed only if the setting
+    ``asked_by`` is set, where there is one.
     """
 
     setting: str
@@ -92,8 +92,8 @@ def _components(settings: BaseSettings) -> Iterator[str]:
             continue
         if not has:
             yield (
-                f"{name} lacks {needed.path}, which {needed.does}: remove its None from {name},"
-                f" and any {name}_BASE of your own{needed.way_out}"
+                f"{name} lacks {needed.path}, which {needed.does}: delete its entry with None from"
+                f" {name}, and any {name}_BASE of your own{needed.way_out}"
             )
 
 
@@ -103,7 +103,7 @@ def _handlers(settings: BaseSettings) -> Iterator[str]:
         try:
             derived = is_derived(handler, HANDLER)
         except LOAD_ERRORS as error:
-            yield f"DOWNLOAD_HANDLERS has for {scheme} what cannot be loaded: {error}"
+            yield f"DOWNLOAD_HANDLERS names for {scheme} a class that cannot be loaded: {error}"
             continue
         if not derived:
             yield (

@@ -76,7 +76,9 @@ def validate(settings: BaseSettings) -> None:
     """
     read_files(settings)
     ours = {name for name in settings if str(name).startswith("KROWL_")}
-    problems = [_unknown(name) for name in sorted(ours - KNOWN | RENAMED.keys() & environ.keys())]
+    # An old name in the environment would be ignored silently.
+    old = RENAMED.keys() & environ.keys()
+    problems = [_unknown(name) for name in sorted((ours - KNOWN) | old)]
     problems += misplaced(settings)
     problems += [problem for name in CHECKERS if (problem := _problem(settings, name))]
     # Contradictions between two values can be found only if each value is valid.

@@ -66,7 +66,8 @@ class Checkpoint:
             await asyncio.sleep(self._interval)
             try:
                 await self._job.commit()
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing is acknowledged any more
+            except Exception as error:  # noqa: BLE001
+                # Whatever it is, nothing can be acknowledged from now on.
                 self._job.fail(error)
                 return
 

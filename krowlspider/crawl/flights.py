@@ -1,4 +1,4 @@
-"""The requests in flight, from the pop to the acknowledgement of their pages."""
+"""The requests that were popped and are not over. Those being sent now count as on the wire."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Flights:
         self._budget.give_back()
 
     def over(self, request: Request) -> None:
-        """End a request that Scrapy has finished: the next commit acknowledges its page."""
+        """End a request that Scrapy has finished, and acknowledge its page."""
         in_flight = self._requests.pop(request, None)
         if in_flight is None:
             return

@@ -102,7 +102,7 @@ class Intake:
         if is_stray and ":" in host and not self._may_link(host):
             return "port"
         exclusions = self.exclusions
-        return "exclude" if exclusions.patterns and exclusions.hold_for(url) else None
+        return "exclude" if exclusions.patterns and exclusions.match(url) else None
 
     def _may_link(self, host: str) -> bool:
         try:

@@ -71,8 +71,8 @@ class Job:
     """The parts of one crawl.
 
     The first component that asks for it makes it, the downloader opens it, and the scheduler runs
-    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``, ``decoders`` and
-    ``hasher`` exist from `open` to `close`. The job owns the group commit and the disk guard: no
+    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``,
+    ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group commit and the disk guard: no
     component setting can remove them.
     """
 
@@ -291,11 +291,11 @@ class Job:
         self.archive.give_up()
 
     async def commit(self) -> None:
-        """Commit: sync the archive, then acknowledge the archived pages in one synced batch.
+        """Commit: sync the archive, then remove the entries of acknowledged pages in one synced batch.
 
         If the archive's disk is full, the call lasts until there is room.
 
-        :raises ArchiveError: the archive cannot be written; nothing was acknowledged
+        :raises ArchiveError: the archive cannot be written; no entry was removed
         :raises StoreError: the frontier cannot be written
         """
         async with self._commit_lock:
@@ -303,6 +303,7 @@ class Job:
                 await self._commit()
 
     async def _commit(self) -> None:
+        # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
         commit = self.frontier.begin_commit()
         await self.archive.sync()
         await _write(commit.write)

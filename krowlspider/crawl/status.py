@@ -56,7 +56,7 @@ class Progress:
         self._last_pages = 0
 
     def begin(self, now: float) -> None:
-        """Publish the first figures. The disk for later ones may be full."""
+        """Publish and write the first figures now, before the disk can fill."""
         self.publish()
         self.line(now)
         logger.info("User-Agent: %s", self._job.user_agent)

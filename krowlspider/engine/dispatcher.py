@@ -128,7 +128,7 @@ class Dispatcher:
             if lease is None:
                 break
             url = lease.entry.url
-            if self._intake.exclusions.hold_for(url):
+            if self._intake.exclusions.match(url):
                 self._frontier.acknowledge(lease, dropped="exclude")
                 continue
             authority = authority_of(url)
@@ -198,7 +198,7 @@ class Dispatcher:
         excluded."""
         robots_fetch = host.robots.fetches.pop(0)
         assert isinstance(robots_fetch, RobotsFetch)
-        if self._intake.exclusions.hold_for(robots_fetch.url):
+        if self._intake.exclusions.match(robots_fetch.url):
             self._job.robots_fetches.failed(robots_fetch, final=True)
             self._schedule.give_back(host)
             return None

@@ -55,7 +55,7 @@ IPV4_COMPATIBLE = IPv6Network("::/96")  # RFC 4291, section 2.5.5.1; contains ::
 JUDGED = 65_536  # verdicts remembered, about 150 bytes each
 # Seconds for which verdicts hold: an address may become one of this machine's.
 VERDICTS_LAST = 300.0
-_DISCARD = 9  # any port
+_PROBE_PORT = 9  # any port does, as nothing is sent
 # Ports of one address that links may lead to, by any names: a machine has few sites on ports other
 # than 80 and 443.
 PORTS_MAX = 8
@@ -76,7 +76,7 @@ def is_own(address: _Address) -> bool:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as end:
-            end.connect((text, _DISCARD))
+            end.connect((text, _PROBE_PORT))
             return bool(end.getsockname()[0] == text)
     except OSError as error:
         if error.errno in EXHAUSTED:
@@ -88,8 +88,7 @@ def is_own(address: _Address) -> bool:
 class AddressGuard:
     """Permits globally routable unicast addresses, and those in ``allow`` (CIDR networks).
 
-    ``own`` returns whether an address is one of this machine's: its services are not for links from
-    strangers. ``clock`` returns monotonic seconds.
+    ``own`` returns whether an address is one of this machine's: links must not reach its services. ``clock`` returns monotonic seconds.
 
     :raises ValueError: an entry of ``allow`` is not a network; the message names the entry
     """

@@ -1,8 +1,8 @@
 """Compute how long to wait before the next request to a host.
 
 The delay is a moving average of the host's latencies times a factor. It is at least what the host's
-robots.txt asks for, up to a cap. Throttling (429, 503) doubles it; each quiet period halves it
-again. A host with transport errors waits for seconds, then for minutes, then for a day at a time.
+robots.txt asks for; a host that asks for more than the cap is retired elsewhere. Throttling (429,
+503) doubles it; each quiet period halves it again. A host with transport errors waits for seconds, then for minutes, then for a day at a time.
 It is never given up.
 """
 
@@ -56,7 +56,8 @@ class DelayPolicy:
     """Turns a HostRate into seconds of wait, counted from the end of a request.
 
     ``minimum`` and ``maximum`` bound ``factor`` times the average latency. ``crawl_delay_max`` caps
-    the delay of a robots.txt, ``retry_after_max`` that of a Retry-After. All are in seconds.
+    the delay of a robots.txt until the host is retired for it, ``retry_after_max`` that of a
+    Retry-After. All are in seconds.
 
     The methods that begin with ``after_`` update the rate and return the wait after the outcome of
     a request. ``latency`` is in seconds, ``chance`` a random number from 0 to 1.
@@ -94,7 +95,10 @@ class DelayPolicy:
     def after_throttling(
         self, rate: HostRate, latency: float, retry_after: float | None, chance: float
     ) -> float:
-        """Return the wait after a 429 or 503 with this Retry-After in seconds."""
+        """Return the wait after a 429 or 503, or a 5xx of a robots.txt.
+
+        It is the longer of the new delay and ``retry_after`` seconds, and up to a quarter more.
+        """
         self._answered(rate, latency)
         rate.quiet = 0
         rate.throttling = min(rate.throttling + 1, THROTTLING_MAX)
@@ -102,19 +106,19 @@ class DelayPolicy:
         return max(self.delay(rate), asked) * (1 + JITTER * chance)
 
     def after_error(self, rate: HostRate, chance: float) -> float:
-        """Return the wait after a transport error. The first in a row may be chance: no backoff."""
+        """Return the wait after a transport error. The first in a row causes no backoff."""
         rate.errors += 1
         if self.parked(rate):
             return PARKED * (1 + JITTER * chance)
         return max(self.delay(rate), _backoff(rate.errors) * (1 + JITTER * chance))
 
     def after_no_such_name(self, rate: HostRate, chance: float) -> float:
-        """Return the wait after NXDOMAIN: the host is parked at once."""
+        """Return the wait after NXDOMAIN: the host is parked."""
         rate.errors = max(rate.errors, ERRORS_PARK - 1)
         return self.after_error(rate, chance)
 
     def resting(self, rate: HostRate) -> bool:
-        """Return whether a host backs off for minutes or more, and keeps no crawl from ending."""
+        """Return whether a host backs off for minutes or more. A crawl may end without it."""
         return rate.errors >= ERRORS_BACKOFF
 
     def parked(self, rate: HostRate) -> bool:

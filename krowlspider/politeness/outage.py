@@ -65,8 +65,8 @@ NETWORK = Fault(
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),
     quiet=QUIET,
 )
-# The DNS alone. Its outage pauses nothing: hosts with cached addresses still answer and never ask
-# the DNS. Success is an answer of the DNS (``ResolverStats.answered``).
+# The DNS alone. Names that time out or fail pause nothing: hosts with cached addresses still answer
+# and never ask the DNS. Success is an answer of the DNS (``ResolverStats.answered``).
 RESOLVER = Fault(
     suspect=frozenset({"dns_timeout", "dns_servfail"}),
     certain=frozenset({"dns_down"}),

@@ -2,7 +2,7 @@
 
 Every URL is parsed by ada (WHATWG URL Standard). The normal form is fetched. The identity ignores
 tracking parameters, session ids and the order of parameters. It only decides whether a URL has been
-seen.
+seen: `identity` returns its text, `IdentityHasher` its 8 bytes.
 """
 
 from __future__ import annotations

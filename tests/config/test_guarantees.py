@@ -290,8 +290,8 @@ def test_a_component_that_is_needed_is_not_taken_away(needed: Any, in_base: bool
     taken = {f"{name}_BASE": {}} if in_base else {name: {needed.path: None}}
     (told,) = missing(project_settings(KROWL_EXCLUDE="patterns.txt", **taken))
     assert told.startswith(
-        f"{name} lacks {needed.path}, which {needed.does}: remove its None from {name}, and any"
-        f" {name}_BASE of your own"
+        f"{name} lacks {needed.path}, which {needed.does}: delete its entry with None from"
+        f" {name}, and any {name}_BASE of your own"
     )
     assert told.endswith(needed.way_out)
 
@@ -310,7 +310,7 @@ def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | 
     ("changes", "said"),
     [
         ({"SPIDER_MIDDLEWARES": {"nosuch.Component": 1}}, "SPIDER_MIDDLEWARES cannot be loaded: "),
-        ({"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}}, "DOWNLOAD_HANDLERS has for http what cannot"),
+        ({"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}}, "DOWNLOAD_HANDLERS names for http a class that cannot"),
     ],
 )
 def test_a_component_that_cannot_be_loaded_is_named(changes: dict[str, Any], said: str) -> None:

@@ -88,7 +88,7 @@ class Composer:
         return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + b"c" * in_chunks
 
     def written(self, capture: Capture, composed: Composed) -> None:
-        """Add a capture whose records stand in a file to the payload index."""
+        """Add a capture whose records were written to the payload index."""
         if self._payloads is not None and composed.new is not None:
             original = Original(capture.url, warc_date(capture.started))
             self._payloads.add(composed.new, original)

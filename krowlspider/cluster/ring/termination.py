@@ -3,13 +3,14 @@
 A URL that one node sends is in its outbox until it is in the other's inbox, and there until it is
 in the other's frontier. So the crawl is over if all nodes are idle at one moment. Nobody can look
 at all of them at one moment. But a node that sends two idle heartbeats, with the same activity
-count, was idle all the time between. If the second heartbeat of every node was begun after the
-first of all was read, all were idle when the first ones were read.
+count, was idle all the time between. So read one idle heartbeat of each node. If each node then
+sends another one that was begun after these were read, idle and with the same activity count, all
+nodes were idle together.
 
 The nodes that count are the *pending* ones, with work that may be on their disks. A node is pending
 before anybody can send to it, until it has nothing left. A node that joins changes the pending
 nodes, and detection starts again. A node that died stays pending, sends no heartbeats, and has
-another ``start`` later. A node that is cut off hears nothing new, not even its own heartbeats.
+a new ``start`` after its restart. A node that is cut off hears nothing new, not even its own heartbeats.
 
 The members of a static list are always waited for, except those that have ``left``.
 """
@@ -77,7 +78,7 @@ class TerminationDetector:
     """
 
     def __init__(self) -> None:
-        # Heartbeats of a moment at which all nodes were idle, and the pending nodes of then.
+        # One idle heartbeat of each node, and the nodes that were pending at that time.
         self._first: dict[str, Heartbeat] | None = None
         self._pending_nodes: frozenset[str] = frozenset()
         self.waiting_for: tuple[str, ...] = ()

@@ -218,7 +218,11 @@ class Inbox:
         return [None] * len(messages)
 
     async def _bury(self, reader: ListReader, dead: list[tuple[bytes, str]]) -> None:
-        """Put messages with their reasons on the dead list. If it takes none, they are gone."""
+        """Put messages with their reasons on the dead list.
+
+        If Redis refuses them, they are lost and counted in ``dead_lost``. If it does not answer,
+        they are read again.
+        """
         notes = [
             msgspec.json.encode(
                 {

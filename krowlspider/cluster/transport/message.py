@@ -132,7 +132,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """:raises BadMessage: it is not from `encode` or `dumps`"""
+    """Return the message.
+
+    :raises BadMessage: it is not the JSON of a request, has a bad URL, or exceeds a bound
+    """
     page = _decode_page(data)
     return decode_any(data) if page is None else page
 

@@ -89,7 +89,6 @@ class Outages:
                 block=block_of(host.shares.address[1:]) if host.shares.address else "",
             ),
             # Most names are looked up for hosts never reached, so all hosts without errors count.
-            # An outage of the name servers alone pauses nothing.
             self._resolver.failed(
                 host.name, kind, now, is_evidence=not host.rate.errors, domain=domain
             ),
@@ -112,15 +111,15 @@ class Outages:
     def next_probe(self) -> float:
         """Return the seconds until a request may go out during an outage; 0 for now.
 
-        Without name servers, hosts whose addresses are remembered go on.
+        This ends an outage in which no host that answered before is left to be probed.
         """
         now = self._frontier.now()
         if now >= self._asked + PATIENCE:
             self._network.give_up()
             self._needs_proof = True
             logger.warning(
-                "No host that answered before was left to be tried for %.0f s: the crawl goes on,"
-                " and hosts that do not answer are blamed for it.",
+                "For %.0f s no host that answered before could be tried: the pause ends, and hosts"
+                " that do not answer count as failing again.",
                 PATIENCE,
             )
         return 0.0 if self._network.open(now) else self._network.next_probe - now

@@ -1,4 +1,4 @@
-"""Which failed pages are fetched again, and how often."""
+"""Which failed pages are fetched again, and how often. `next_try` of the delays says when."""
 
 from __future__ import annotations
 

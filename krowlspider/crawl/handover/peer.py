@@ -238,8 +238,8 @@ class PeerHandover:
         self._stats.refused += 1
         if self._stats.refused == 1:
             logger.warning(
-                "Node %s cannot take host %s, which stays here, and maybe others: an entry is too"
-                " long, or see its dead list",
+                "Node %s cannot take host %s, which stays here: an entry is too long, or the dead"
+                " list of that node has the reason. Further hosts that it refuses are not logged",
                 *(self.owner, host.name),
             )
 

@@ -189,13 +189,15 @@ class Watchdog:
         # The crawl may have ended meanwhile.
         with suppress(OSError):
             os.write(self._wake, BLAMED if host else NOBODY)
-        what = f"{url} (host {host})" if url else f"work on host {host}" if host else "no one page"
-        end = "; the second time sets the host aside at the next start" if host else ""
+        what = (
+            f"{url} (host {host})" if url else f"work on host {host}" if host else "no single page"
+        )
+        end = "; after a second time the next start sets the host aside for a day" if host else ""
         seconds = self._hold.seconds - LOOK
         self._log_line(
             "WARNING",
             f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}:"
-            f" nothing is fetched meanwhile. SIGINT ends the crawl all the same{end}",
+            f" nothing is fetched meanwhile. SIGINT still ends the crawl{end}",
         )
 
     def _note(self, host: str, url: str) -> None:

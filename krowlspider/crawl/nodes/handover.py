@@ -68,7 +68,8 @@ class CrawlPort(Protocol):
 
 
 class NodeHandover:
-    """The `HandoverPort` of a node: a sender to the Redis of others, a receiver from ``own``."""
+    """Implements `cluster.controller.HandoverPort`: a sender to the Redis of other nodes, and a
+    receiver from ``own``."""
 
     def __init__(
         self,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 CODINGS_CAP = 2
 # Ordinary bodies are one gzip member; log files and block-compressed archives have hundreds.
 MEMBERS_CAP = 1000
-# Input that may yield nothing (twice the longest zstd block), and more for each byte of output.
-# Legitimate codings stay below: a stream flushed at every word doubles its data.
+# Bytes of input that may yield no output (twice the longest zstd block), and as many more for each
+# byte of output. Legitimate codings stay below: a stream flushed at every word doubles its data.
 IDLE_INPUT = 256 * 1024
 INPUT_PER_BYTE = 16
 # CPU seconds for one body, all codings together, and more for each byte of the cap: ten times what

@@ -40,7 +40,9 @@ class Health(IntEnum):
     ROBOTS = 1  # waiting for its robots.txt
     ACTIVE = 2  # its last answer was an ordinary one
     BACKING_OFF = 3  # it was throttling, or did not answer
-    DEAD = 4  # deferred: its robots.txt cannot be fetched, or the host is parked
+    DEAD = (
+        4  # out of the queue until a later time: errors, no robots.txt, or it held the event loop
+    )
     RETIRED = 5  # it asks for a slower rate than this crawl keeps
 
     @property
@@ -257,8 +259,11 @@ class Host:
 
     @property
     def has_own_time(self) -> bool:
-        """Return whether the host is deferred until its due time, not until the next round, and has
-        entries queued."""
+        """Return whether the host has entries and is deferred until its own due time.
+
+        Otherwise a deferred host waits for the next round: the hour or start at which all deferred
+        hosts are tried again.
+        """
         return self.state is DEFERRED and self.ready == self.due and self.queue.queued > 0
 
     @property

@@ -17,10 +17,13 @@ from krowlspider.frontier.hosts.host import (
 )
 from krowlspider.politeness.delay import HostRate
 
+# Version, health; due and ready times; latency average, robots.txt delay, quiet answers, throttling
+# and errors of the rate; entries queued, done and dropped.
 _HEAD = Struct(">BBddffBBHIII")
 # Follows the head in the records of hosts that have an origin.
 _ORIGIN = Struct(">I")
 _LEVEL = Struct(">iBII")
+# Parts of the head, with their offsets.
 _QUEUED = Struct(">I")
 _QUEUED_AT = 30
 _TIMES = Struct(">ddffBBH")
@@ -71,7 +74,9 @@ def decode_host(name: str, record: bytes) -> Host:
     version, health, due, ready, *rest = _HEAD.unpack_from(record)
     ema, floor, quiet, throttling, errors, queued, done, dropped = rest
     if version not in (_VERSION, _VERSION_ORIGIN):
-        raise ValueError(f"host record of {name} has version {version}, not {_VERSION}")
+        raise ValueError(
+            f"host record of {name} has version {version}, not {_VERSION} or {_VERSION_ORIGIN}"
+        )
     levels: dict[int, Level] = {}
     host = Host(
         name,

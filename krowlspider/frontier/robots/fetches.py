@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 # RFC 9309, section 2.3.1.2: follow at least five redirects, then robots.txt counts as unavailable.
 REDIRECTS = 5
-# Seconds before an unreachable robots.txt is fetched again: shorter than a round of tries.
+# Seconds before an unreachable robots.txt is fetched again: shorter than an hour, after which
+# deferred hosts are tried again.
 # It survives a restart only with a last good copy; without one, the next start tries at once.
 UNREACHABLE_TTL = 1800.0
 # Hosts waiting in memory (3 kB each) for a robots.txt on one other host, and in all. One turn of
@@ -40,8 +41,8 @@ WAITING_MAX = 10_000
 class RobotsFetches:
     """Handles the answers of robots fetches, and keeps the records in ``cache``, for ``gate``.
 
-    ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in seconds, ``wall`` a clock in epoch seconds. ``on_found`` is
-    called with each robots fetch whose robots.txt was fetched or does not exist, and with the
+    ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
+    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose robots.txt was fetched or does not exist, and with the
     sitemaps that the file names. ``waiting`` counts the fetches that hosts await from others.
     """
 
@@ -74,7 +75,8 @@ class RobotsFetches:
         """Handle an answer; ``location`` is its Location header, None without one."""
         ruling = judge(status)
         if ruling is Ruling.REDIRECT:
-            # The others await it. A fetch of this host's own would have to await it first.
+            # Other hosts that wait for this robots.txt follow the redirect too. Fetches of this host's
+            # own robots.txt stay queued.
             for other in self._sharing(robots_fetch):
                 if other.is_away:
                     self._queued_at(host_of(robots_fetch.url)).remove(other)

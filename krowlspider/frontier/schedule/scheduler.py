@@ -1,7 +1,7 @@
 """The scheduler of hosts: which host is fetched next, and when.
 
-A host is in the heap until its next-fetch time. Then it is in flight, with one request. After the
-request it returns to the heap, for the time of its delay. The scheduler decides by times, shares
+The heap orders hosts by their next-fetch time. A popped host is in flight, with one request. After
+the request it returns to the heap, due after its delay. The scheduler decides by times, shares
 and ownership which event happens to a host. The table of states says what follows from it.
 """
 
@@ -111,8 +111,11 @@ class HostScheduler:
     # --- the pop ---
 
     def pop(self) -> Host | None:
-        """Return the host that has been due the longest and has room in all its shares, now in
-        flight. Hosts in a session go first. Return None when none was found."""
+        """Return the next host that has room in all its shares, now in flight; None if there is none.
+
+        Called hosts and those in a session come first, by due time. Then the host that has been due
+        the longest.
+        """
         self.cache.evict()
         now = self.now()
         self._calls.call_at_pop(now)
@@ -137,8 +140,7 @@ class HostScheduler:
         return None
 
     def _pop_name(self, now: float) -> str | None:
-        """Return the name of a host whose time has come, those in sessions first; None when there
-        is none."""
+        """Return the name of a due host, called ones and those in sessions first; None without one."""
         if (name := self._sessions.pop(now)) is not None:
             return name
         if self._calls.exhausted:

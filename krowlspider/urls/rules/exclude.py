@@ -42,6 +42,6 @@ class Exclusions:
     def __init__(self) -> None:
         self.patterns: tuple[re.Pattern[str], ...] = ()
 
-    def hold_for(self, url: str) -> bool:
+    def match(self, url: str) -> bool:
         """Return whether a normalised URL is excluded."""
         return any(pattern.search(url) for pattern in self.patterns)

@@ -24,11 +24,11 @@ def test_bad_line_is_reported_and_the_rest_holds() -> None:
 
 def test_an_expression_holds_wherever_it_is_found() -> None:
     exclusions = Exclusions()
-    assert not exclusions.hold_for("https://a.test/x")
+    assert not exclusions.match("https://a.test/x")
     exclusions.patterns = parse_patterns(b"//b\\.test/\n/x$").patterns
-    assert exclusions.hold_for("https://a.test/x")
-    assert exclusions.hold_for("https://b.test/y")
-    assert not exclusions.hold_for("https://a.test/xy")
+    assert exclusions.match("https://a.test/x")
+    assert exclusions.match("https://b.test/y")
+    assert not exclusions.match("https://a.test/xy")
 
 
 @given(st.binary())
