@@ -66,7 +66,8 @@ class Checkpoint:
             await asyncio.sleep(self._interval)
             try:
                 await self._job.commit()
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing is acknowledged any more
+            # Whatever the error is, nothing may be acknowledged any more.
+            except Exception as error:  # noqa: BLE001
                 self._job.fail(error)
                 return
 

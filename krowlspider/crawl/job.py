@@ -71,9 +71,9 @@ class Job:
     """The parts of one crawl.
 
     The first component that asks for it makes it, the downloader opens it, and the scheduler runs
-    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``, ``decoders`` and
-    ``hasher`` exist from `open` to `close`. The job owns the group commit and the disk guard: no
-    component setting can remove them.
+    and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``,
+    ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group commit and the
+    disk guard: no component setting can remove them.
     """
 
     frontier: Frontier

@@ -274,7 +274,8 @@ def test_what_is_built_in_is_not_taken_out_or_moved(
     with pytest.raises(SettingsError) as caught:
         validate(project_settings(**{setting: {path: order}}))
     assert str(caught.value) == (
-        f"{setting} names {path}, which is built in and always there: remove it from {setting}{way_out}"
+        f"{setting} names {path}, which is built in and always there:"
+        f" remove it from {setting}{way_out}"
     )
 
 

@@ -82,7 +82,7 @@ def room_of(module: str) -> str:
 
 
 def part_of(module: str) -> str:
-    """Return the room or sub-room of a module, or the module itself where it lies flat in a room."""
+    """Return the room or sub-room of a module, or the module itself if it lies flat in a room."""
     return ".".join(module.split(".")[:3]) if module.count(".") >= 3 else module
 
 

@@ -40,9 +40,10 @@ WAITING_MAX = 10_000
 class RobotsFetches:
     """Handles the answers of robots fetches, and keeps the records in ``cache``, for ``gate``.
 
-    ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in seconds, ``wall`` a clock in epoch seconds. ``on_found`` is
-    called with each robots fetch whose robots.txt was fetched or does not exist, and with the
-    sitemaps that the file names. ``waiting`` counts the fetches that hosts await from others.
+    ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
+    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose
+    robots.txt was fetched or does not exist, and with the sitemaps that the file names. ``waiting``
+    counts the fetches that hosts await from others.
     """
 
     def __init__(
@@ -249,7 +250,7 @@ class RobotsFetches:
         return [other for other in queued if other.url == robots_fetch.url]
 
     def _queued_at(self, name: str) -> list[RobotsFetch]:
-        """Return the robots fetches that are queued at a host; a change of the list changes them."""
+        """Return the list of robots fetches queued at a host: the list itself, not a copy."""
         return cast("list[RobotsFetch]", self._schedule.cache.get(name).robots.fetches)
 
     def _record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:

@@ -309,8 +309,10 @@ class HostScheduler:
     # --- what there is to fetch ---
 
     def pages_queued(self, host: Host, count: int, *, at_once: bool) -> None:
-        """Schedule a host to whose queue ``count`` entries were added. ``at_once`` is true if one of
-        them may be fetched without a wait of its own. The caller records the host."""
+        """Schedule a host to whose queue ``count`` entries were added. The caller records the host.
+
+        ``at_once`` is true if one of them may be fetched without a wait of its own.
+        """
         due = None
         if host.state is IDLE:
             due = max(host.due, whole_microseconds(self.now()))
