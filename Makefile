@@ -14,9 +14,11 @@ DEV := $(VENV)/requirements-dev.stamp
 BENCH := $(VENV)/requirements-bench.stamp
 # Without a cache of bytecode, each process that tests start takes seconds longer.
 # A file system in memory, where there is one of 2 GB: quick tests sync ten thousand files.
-IN_MEMORY = $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }')" -gt 2000000 ] && \
-	echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
-PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q --no-header --durations=10 --durations-min=1
+SHM_FREE_KB = df -Pk /dev/shm 2>/dev/null | awk 'END { print int($$4) }'
+IN_MEMORY = $(shell [ "$$($(SHM_FREE_KB))" -gt 2000000 ] && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
+PYTEST = env -u PYTHONDONTWRITEBYTECODE \
+	$(BIN)/pytest -q --no-header --durations=10 --durations-min=1
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check --require-hashes
 FUZZ := .cache/fuzz/requirements.stamp
 
 # They reach the shell by its environment, so that spaces and quotes in them stand.
@@ -28,22 +30,27 @@ export SEEDS CONTACT JOBDIR
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  make crawl SEEDS=seeds/example.txt CONTACT=you@example.org [JOBDIR=jobs/default] [ARGS="-a max_pages=100"]'
+	@echo '  make crawl SEEDS=seeds/example.txt CONTACT=you@example.org \'
+	@echo '             [JOBDIR=jobs/default] [ARGS="-a max_pages=100"]'
 
 setup: $(DEV) ## .venv with all that crawling and testing need
 
 crawl: crawl-arguments $(RUNTIME) ## crawl from SEEDS; the same again goes on where it stopped
-	@$(BIN)/scrapy crawl broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" -s JOBDIR="$$JOBDIR" $(ARGS)
+	@$(BIN)/scrapy crawl broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" \
+		-s JOBDIR="$$JOBDIR" $(ARGS)
 
 crawl-arguments:
-	@[ -n "$$SEEDS" ] || { echo 'make crawl: give the seed file: make crawl SEEDS=seeds/example.txt CONTACT=you@example.org' >&2; exit 2; }
-	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you: give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
+	@[ -n "$$SEEDS" ] || { echo 'make crawl: give the seed file:' \
+		'make crawl SEEDS=seeds/example.txt CONTACT=you@example.org' >&2; exit 2; }
+	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you:' \
+		'give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
 
 demo: $(DEV) ## crawl a small web on this machine and check what was archived
 	@$(BIN)/python -m tests.support.demo
 
 test: $(DEV) ## the quick tests, in three minutes
-	@$(IN_MEMORY) $(PYTEST) -n 3 --dist worksteal --few-examples -o tmp_path_retention_policy=failed -m 'not slow'
+	@$(IN_MEMORY) $(PYTEST) -n 3 --dist worksteal --few-examples \
+		-o tmp_path_retention_policy=failed -m 'not slow'
 
 test-slow: $(DEV) ## the slow ones
 	@$(PYTEST) -n 2 --dist worksteal -m 'slow and not alone or hypothesis'
@@ -67,20 +74,22 @@ bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an
 define make-venv
 @$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	'$(PYTHON)' -c '$(PROBE)' >/dev/null 2>&1 || { \
-		echo 'No Python of 3.11 or later runs here: install python3.12, or give PYTHON=/path/to/python' >&2; exit 1; }; \
+		echo 'No Python of 3.11 or later runs here:' \
+			'install python3.12, or give PYTHON=/path/to/python' >&2; exit 1; }; \
 	echo 'Making $(VENV) with $(PYTHON)'; \
 	'$(PYTHON)' -m venv $(VENV) || { \
-		echo '$(PYTHON) cannot make a venv; on Debian and Ubuntu: apt install python3-venv (or python3.12-venv)' >&2; exit 1; }; }
+		echo '$(PYTHON) cannot make a venv; on Debian and Ubuntu:' \
+			'apt install python3-venv (or python3.12-venv)' >&2; exit 1; }; }
 endef
 
 $(RUNTIME): requirements.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python $(PIP_INSTALL) -r requirements.txt
 	@touch $@
 
 $(DEV): requirements.txt requirements-dev.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python $(PIP_INSTALL) -r requirements-dev.txt
 	@touch $(RUNTIME) $@
 
 # A venv of its own beside what .venv has. Where atheris has no build, inputs are found by chance.
@@ -88,11 +97,11 @@ $(FUZZ): $(DEV) tests/fuzz/requirements.txt
 	@$(BIN)/python -m venv .cache/fuzz
 	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
 		> "$$(.cache/fuzz/bin/python -c 'import site; print(site.getsitepackages()[0])')/krowlspider.pth"
-	@.cache/fuzz/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		--only-binary :all: -r tests/fuzz/requirements.txt || echo 'atheris has no build for this Python: inputs are found by chance'
+	@.cache/fuzz/bin/python $(PIP_INSTALL) --only-binary :all: -r tests/fuzz/requirements.txt \
+		|| echo 'atheris has no build for this Python: inputs are found by chance'
 	@touch $@
 
 $(BENCH): requirements.txt requirements-dev.txt bench/requirements.txt
 	$(make-venv)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements.txt
+	$(BIN)/python $(PIP_INSTALL) -r bench/requirements.txt
 	@touch $(RUNTIME) $(DEV) $@

@@ -1,4 +1,4 @@
-"""For scrapyd-deploy, which runs ``setup.py bdist_egg``; everything is declared in pyproject.toml."""
+"""For scrapyd-deploy, which runs ``setup.py bdist_egg``. pyproject.toml declares everything."""
 
 from setuptools import setup
 

@@ -1,14 +1,22 @@
-"""``make bench``: the frontier at growing sizes, the archive writer beside others, then whole
-crawls of one web by this crawler and others, each printed and written as JSON to bench-results/.
+"""Run benchmarks, print their figures and write them as JSON to bench-results/.
 
-``python -m bench frontier --urls 1000000 10000000`` runs one of them; ``page`` is the cost of a
-page by how much is queued, ``archive`` what a page costs the archive writer, ``crawl`` the crawlers
-side by side, ``growth`` and ``transit`` this one with more hosts, more requests in flight and a
-slower web, ``pair`` one process and two of a cluster, ``profile`` a flame graph, ``stages`` a
-page's CPU by stage, ``ring`` the simulation of a cluster (docs/scale.md), ``forwarding`` URLs from
-node to node through Redis, ``handover`` hosts, ``join`` a crawl while a second node takes half of
-its hosts; ``hostile`` crawls of good hosts beside one attack at a time (docs/hostile.md), ``soak``
-beside all of them for an hour.
+``make bench`` runs frontier, page, archive and crawl. ``python -m bench NAME`` runs one:
+
+- ``frontier``: the frontier alone, at growing sizes (``--urls 1000000 10000000``)
+- ``page``: the cost of a page by the number of URLs queued
+- ``archive``: the archive writer beside warcio's and fastwarc's
+- ``crawl``: whole crawls of one web by this crawler and others
+- ``growth``: this crawler with more hosts
+- ``transit``: this crawler with more requests in flight and a slower web
+- ``pair``: one process, and two of a cluster
+- ``profile``: a flame graph
+- ``stages``: the CPU of a page by stage
+- ``ring``: the simulation of a cluster (docs/scale.md)
+- ``forwarding``: URLs sent from node to node through Redis
+- ``handover``: hosts sent from node to node through Redis
+- ``join``: a crawl while a second node takes half of its hosts
+- ``hostile``: crawls of good hosts beside one attack at a time (docs/hostile.md)
+- ``soak``: a crawl of good hosts beside all attacks for an hour
 """
 
 from __future__ import annotations
@@ -112,7 +120,7 @@ def _profile(args: argparse.Namespace) -> None:
     raw = RESULTS / "profile.txt"
     ticks = profile.record(_shape(args), args.pages, raw, flame=False)
     print(profile.top(profile.stacks(raw), ticks))
-    print(f"\nThe flame graph: {RESULTS / 'profile.svg'}")
+    print(f"\nFlame graph: {RESULTS / 'profile.svg'}")
 
 
 def _stages(args: argparse.Namespace) -> None:
@@ -196,7 +204,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "hostile": _hostile,
     "soak": _soak,
 }
-# Other defaults than those of the rest.
+# Defaults of single benchmarks that differ from the common ones.
 _OWN: dict[str, dict[str, Any]] = {
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
@@ -210,39 +218,47 @@ _OWN: dict[str, dict[str, Any]] = {
 }
 
 
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Show the defaults, and the list of benchmarks as it is written."""
+
+
 def _parser(what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     add = parser.add_argument
     add("what", nargs="?", choices=WHAT, default="all")
-    add("--rounds", "--runs", type=int, default=3, help="runs, of which the median counts")
-    add("--scratch", type=Path, help="folder for what is written meanwhile")
+    add(
+        "--rounds",
+        "--runs",
+        type=int,
+        default=3,
+        help="number of runs; the figures are their medians",
+    )
+    add("--scratch", type=Path, help="folder for temporary files")
     queued = parser.add_argument_group("frontier, page, handover, join").add_argument
-    queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="queued")
-    queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one for each 4 URLs")
+    queued("--urls", type=int, nargs="+", default=[10_000, 1_000_000], help="URLs queued")
+    queued("--queued-hosts", type=int, nargs="+", default=[0], help="0: one host per 4 URLs")
     add = parser.add_argument_group(
         "crawl, growth, transit, profile, stages, handover"
     ).add_argument
-    add("--pages", type=int, default=10_000, help="of a run")
+    add("--pages", type=int, default=10_000, help="pages of a run")
     add("--crawlers", "--contenders", nargs="+", choices=CRAWLERS, default=list(CRAWLERS))
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help="for krowlspider alone")
-    add("--hosts", type=int, nargs="+", default=[2000], help="of the web; handed over")
-    add(
-        "--per-host", type=int, default=100, help="pages that each host has; growth: 400,000 in all"
-    )
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="for krowlspider only")
+    add("--hosts", type=int, nargs="+", default=[2000], help="hosts of the web; hosts to hand over")
+    add("--per-host", type=int, default=100, help="pages of a host; growth: 400,000 pages in all")
     add("--concurrency", type=int, nargs="+", default=[256], help="requests in flight")
     add("--latency", type=float, nargs="+", default=[0.0], help="seconds before an answer")
-    add("--tls", action="store_true", help="https alone")
+    add("--tls", action="store_true", help="https only")
     add("--gzip", action="store_true", help="gzip-coded pages")
     add("--small", action="store_true", help="pages of 5 kB")
-    add("--missing", type=float, default=0.0, help="part of the pages that are 404")
-    add("--names", action="store_true", help="hosts by name, with a name server; peers cannot")
+    add("--missing", type=float, default=0.0, help="share of pages that are 404")
+    add("--names", action="store_true", help="hosts with names and a name server; krowlspider only")
     add = parser.add_argument_group("hostile, soak").add_argument
-    add("--attacks", nargs="+", choices=ATTACKS, default=[], help="none: all")
-    add("--seconds", type=float, default=3600.0, help="of the soak")
+    add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
+    add("--seconds", type=float, default=3600.0, help="duration of the soak")
     parser.set_defaults(**_OWN.get(what, {}))
     return parser
 

@@ -1,8 +1,8 @@
-"""A web server that answers for every host with a page of 77 links, as ``bench.frontier`` has them.
+"""A web server that answers every request with a page of 77 links, as in ``bench.frontier``.
 
-``python -m bench.anyweb HOSTS [NAMES]`` prints its port; NAMES is what hosts are called, {} their
-number. A page has 38 kB; 16 of its links are new and lead to its own host, 4 are new and lead to
-any of so many hosts, 57 were on pages before.
+``python -m bench.anyweb HOSTS [NAMES]`` prints its port. NAMES is the pattern of the host names,
+with {} for the number. A page has 38 kB. 16 of its links are new and lead to its own host. 4 are
+new and lead to any of the HOSTS hosts. 57 were on earlier pages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PARAGRAPHS = 64
 
 
 class Pages:
-    """What the server answers."""
+    """Makes the pages of the server."""
 
     def __init__(self, hosts: int, port: int, names: str | None):
         self._hosts = hosts

@@ -1,13 +1,13 @@
-"""The archive writer alone, side by side with warcio's and fastwarc's: CPU of a pair of response
-and request.
+"""Compare the archive writer with those of warcio and fastwarc: CPU of a pair of response and
+request.
 
-Pages are real ones of some 39 kB, each with bytes of its own, so that no payload comes twice. The
-writers take the same batches in turn, on one core, each into a file of its own that is durable
-after each batch. Ours is the whole of it, payload index and index lines with their file included:
-once by itself, once through the writer's thread.
+Pages are real ones of about 39 kB. Each differs in some bytes, so that no payload comes twice. The
+writers take the same batches in turn, on one core. Each writes a file of its own and makes it
+durable after each batch. Our writer is measured as a whole, with payload index and CDXJ index: once
+by itself, once in the writer's thread.
 
-CPU is that of the process, all threads, user and system. A busy machine makes it more for
-everybody, so the ratios count, each of two writers in the same run.
+CPU is that of the process: all threads, user and system. A busy machine slows all writers, so
+compare the ratios of two writers in the same run.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture
 
 PAIRS = 3000
-# What our writer may take of warcio's CPU, and in microseconds of its own.
+# Limits of our writer: its share of warcio's CPU, and its CPU in microseconds.
 MAX_RATIO, MAX_US = 0.25, 200
 
 
 def measure(runs: int, pairs: int = PAIRS, scratch: Path | None = None) -> dict[str, Any]:
-    """Median, least and most of so many runs of so many pairs; the ratios are to warcio of the same
-    run."""
+    """Return median, least and most of ``runs`` runs of ``pairs`` pairs each. Ratios are to warcio
+    in the same run."""
     web = Web.read()
     with _one_core():
         found = [_run(web, pairs, scratch) for _ in range(runs)]
@@ -78,7 +78,7 @@ def _one_core() -> Iterator[None]:
 
 
 def _run(web: Web, pairs: int, scratch: Path | None) -> dict[str, dict[str, float]]:
-    """CPU microseconds and bytes written of a pair, by contender."""
+    """Return CPU microseconds and bytes written of a pair, by contender."""
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder:
         places = {make.__name__: Path(folder) / make.__name__ for make in CONTENDERS}
         for place in places.values():
@@ -90,7 +90,7 @@ def _run(web: Web, pairs: int, scratch: Path | None) -> dict[str, dict[str, floa
                 begun = time.process_time_ns()
                 contender.write(batch)
                 spent[name] += time.process_time_ns() - begun
-            # Whoever is first finds the batch in no cache.
+            # The first writer finds the batch in no cache, so another is first next time.
             turns = turns[1:] + turns[:1]
         for name, contender in turns:
             begun = time.process_time_ns()
@@ -106,7 +106,7 @@ def _run(web: Web, pairs: int, scratch: Path | None) -> dict[str, dict[str, floa
 
 
 def _stages(web: Web, pairs: int, scratch: Path | None) -> dict[str, float]:
-    """CPU microseconds of a pair, by what is done for it; a stage at a time for a whole batch."""
+    """Return CPU microseconds of a pair by stage. Each stage runs for a whole batch."""
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder:
         stages = _Stages(Path(folder))
         for batch in web.batches(pairs):
@@ -116,7 +116,7 @@ def _stages(web: Web, pairs: int, scratch: Path | None) -> dict[str, float]:
 
 
 class _Stages:
-    """What the series does for a batch, by the same parts."""
+    """Does the work of a `WarcSeries` for a batch stage by stage, with the same parts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -179,7 +179,7 @@ class _Stages:
     def close(self) -> None:
         with self._stage("index file"):
             cdxj.write_index(self._folder / "stages.warc.gz", sorted(self._lines))
-        # They make the block digests themselves.
+        # The records make the block digests again.
         self.spent["records"] -= self.spent["block digests"]
         self._payloads.close()
         self._file.close()
@@ -207,26 +207,26 @@ def _spread(values: list[float], digits: int) -> dict[str, float]:
 
 def table(figures: dict[str, Any]) -> str:
     head = (
-        f"{figures['pairs']:,} pairs of {figures['pages']} pages of {figures['page_bytes']:,} bytes,"
-        f" median of {figures['runs']} runs (least to most), load {figures['load']}"
+        f"{figures['pairs']:,} pairs of {figures['pages']} pages of {figures['page_bytes']:,}"
+        f" bytes, median of {figures['runs']} runs (least to most), load {figures['load']}"
     )
     lines = [head]
     for name, found in figures["writers"].items():
         lines.append(
-            f"{name:<14} {_told(found['us_a_pair'])} µs of CPU a pair, {_told(found['of_warcio'])}"
-            f" of warcio's; {found['bytes_a_pair']:,} bytes"
+            f"{name:<14} {_shown(found['us_a_pair'])} µs of CPU a pair,"
+            f" {_shown(found['of_warcio'])} of warcio's; {found['bytes_a_pair']:,} bytes"
         )
-    lines += [f"{name:<28} {_told(spent)} µs" for name, spent in figures["stages_us"].items()]
+    lines += [f"{name:<28} {_shown(spent)} µs" for name, spent in figures["stages_us"].items()]
     lines.append(verdict(figures))
     return "\n".join(lines)
 
 
-def _told(spread: dict[str, float]) -> str:
+def _shown(spread: dict[str, float]) -> str:
     return f"{spread['median']:,} ({spread['least']:,} to {spread['most']:,})"
 
 
 def verdict(figures: dict[str, Any]) -> str:
-    """Whether our writer, thread and all, keeps within what it may take."""
+    """Say whether our writer, with its thread, keeps within its limits."""
     ours = figures["writers"]["OursInThread"]
     ratio, spent = ours["of_warcio"]["median"], ours["us_a_pair"]["median"]
     return (

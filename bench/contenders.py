@@ -1,7 +1,7 @@
-"""Writers of archives that `bench.archive` measures, and the captures that they are given.
+"""The archive writers that `bench.archive` measures, and the captures that they write.
 
-All make the same records with the same digests: of the response its block and payload, of the
-request its block. warcio and fastwarc compress as they come, with zlib's level 9.
+All make the same records with the same digests: block and payload of the response, block of the
+request. warcio and fastwarc compress by their defaults, with zlib's level 9.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 39_000
 PAGES = 300
-# Pairs made durable together: what a commit a second is at 100 pages a second.
+# Pairs made durable together: as with a commit a second at 100 pages a second.
 BATCH = 100
 OPTIONS = SeriesOptions("bench", "here", 10**9, 3600.0, {"software": "bench"})
 REQUEST = (
-    b"GET /%b HTTP/1.1\r\nHost: docs.example.org\r\nUser-Agent: krowlspider (+https://example.org/bot)\r\n"
+    b"GET /%b HTTP/1.1\r\nHost: docs.example.org\r\n"
+    b"User-Agent: krowlspider (+https://example.org/bot)\r\n"
     b"Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nAccept-Encoding: gzip, br\r\n\r\n"
 )
 RESPONSE = (
@@ -45,10 +46,10 @@ RESPONSE = (
 
 
 class Contender(Protocol):
-    """What writes captures to files; its name is that of its class."""
+    """A writer of captures. Its class name is its name in the figures."""
 
     def write(self, batch: list[Capture]) -> None:
-        """Write captures, durably."""
+        """Write captures and make them durable."""
 
     def close(self) -> None: ...
 
@@ -89,7 +90,7 @@ class Fastwarc:
     def write(self, batch: list[Capture]) -> None:
         for capture in batch:
             response = self._record(capture, WarcRecordType.response, capture.response_bytes)
-            # It digests the payload of what it has parsed.
+            # fastwarc digests the payload of parsed records only.
             response.parse_http()
             self._write(response)
             request = self._record(capture, WarcRecordType.request, capture.request_bytes)
@@ -163,13 +164,13 @@ CONTENDERS: tuple[type[Warcio | Fastwarc | Ours | OursInThread], ...] = (
 
 @dataclass(frozen=True)
 class Web:
-    """Real pages, of which as many captures are made as are asked for."""
+    """Real pages, from which any number of captures is made."""
 
     pages: list[bytes]
 
     @classmethod
     def read(cls) -> Web:
-        """Pages of PAGE_SIZE on average, the most alike in size that there are, no two the same."""
+        """Read PAGES different pages of similar size, PAGE_SIZE on average."""
         pages = sorted({path.read_bytes() for path in documentation().rglob("*.html")}, key=_size)
         _, first = min(
             (abs(fmean(map(len, pages[at : at + PAGES])) - PAGE_SIZE), at)
@@ -201,10 +202,10 @@ class Web:
 
 
 def _size(page: bytes) -> tuple[int, bytes]:
-    """What pages are sorted by, those of one size always in the same order."""
+    """Return a sort key that orders pages of the same size always in the same way."""
     return len(page), page
 
 
 def payloads_in(folder: Path) -> PayloadIndex:
-    """A payload index of the usual size, empty."""
+    """Return an empty payload index of the usual size."""
     return PayloadIndex(folder / "payloads", most=10_000_000, warn=print)

@@ -1,8 +1,8 @@
-"""Whole crawls of one web of real HTML by this crawler and others, in turn, on one core.
+"""Compare whole crawls of one web of real HTML by this crawler and others, in turn, on one core.
 
-The web (`bench.pages`, `bench.web`) has the other core. Pages are its answers of status 200 to what
-is no robots.txt, without those that the crawler says it has not parsed; CPU seconds are those of
-all threads and children, user and system, from the start of the process to its end.
+The web (`bench.pages`, `bench.web`) runs on the other core. ``pages`` counts its answers of status
+200, without robots.txt and without pages that the crawler reports as not parsed. CPU seconds are
+those of all threads and children, user and system, from the start of the process to its end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
     from bench.pages import Shape
 
-# What is told of each run, and how.
+# The figures of each run, and their names in the table.
 FIGURES = {
     "pages_per_cpu_second": "pages per CPU-second",
     "steady_pages_per_cpu_second": "the same without the start",
     "pages_per_second": "pages per second",
     "links_per_cpu_second": "links decided per CPU-second",
     "rss_mb": "peak RSS, MB",
-    "lag_p99_ms": "event loop late by, ms, 99 of 100",
-    "lag_max_ms": "the same at the worst",
+    "lag_p99_ms": "event loop lag p99, ms",
+    "lag_max_ms": "event loop lag, most, ms",
     "start_cpu_seconds": "CPU seconds of the start",
     "server_cpu_seconds": "CPU seconds of its Redis",
     "pages": "pages",
@@ -47,10 +47,9 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``pages`` of a run, ``rounds`` in which each crawler has its turn, requests in flight
-    (``concurrency``).
+    """How to crawl: ``pages`` of a run, and ``rounds``, in each of which every crawler runs once.
 
-    ``settings`` are for krowlspider alone.
+    ``concurrency`` is the number of requests in flight. ``settings`` are for krowlspider only.
     """
 
     pages: int
@@ -61,7 +60,7 @@ class Plan:
 
 
 def measure(shape: Shape, names: Iterable[str], plan: Plan) -> dict[str, Any]:
-    """Each crawler's runs, and of their figures median, least and most."""
+    """Return each crawler's runs, with median, least and most of their figures."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with BenchWeb(shape) as web:
         for number in range(plan.rounds):
@@ -127,16 +126,18 @@ def _run(name: str, web: BenchWeb, plan: Plan, seeds: int) -> dict[str, Any]:
 
 
 def _parsed(log: Path) -> float:
-    """How many pages a peer says it has parsed: at its end some are fetched and dropped. This
-    crawler never does so."""
-    said = re.findall(rb"(?m)^pages: (\d+)$", log.read_bytes())
-    return int(said[-1]) if said else inf
+    """Return how many pages a peer reports as parsed; infinity for this crawler.
+
+    A peer drops pages that it has fetched when it stops. This crawler never does.
+    """
+    counts = re.findall(rb"(?m)^pages: (\d+)$", log.read_bytes())
+    return int(counts[-1]) if counts else inf
 
 
 def _lag(log: Path) -> dict[str, float]:
-    """How late this crawler's event loop was, as its summary has it; nothing of others."""
-    said = re.findall(rb"event loop +late by ([\d.]+) ms \(99 of 100\), (\d+) at", log.read_bytes())
-    return {"lag_p99_ms": float(said[-1][0]), "lag_max_ms": float(said[-1][1])} if said else {}
+    """Return the loop lag from this crawler's summary; nothing for other crawlers."""
+    lags = re.findall(rb"event loop +late by ([\d.]+) ms \(99 of 100\), (\d+) at", log.read_bytes())
+    return {"lag_p99_ms": float(lags[-1][0]), "lag_max_ms": float(lags[-1][1])} if lags else {}
 
 
 def _summary(runs: list[dict[str, float]]) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def _summary(runs: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def _ratios(found: Mapping[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """How many times the first crawler's pages per CPU-second are another's, round by round."""
+    """Return the first crawler's pages per CPU-second divided by each other's, over all rounds."""
     first, *others = found
     ratios = {}
     for other in others:
@@ -185,7 +186,7 @@ def table(figures: Mapping[str, Any]) -> str:
         lines.append(f"{what:<34}" + "".join(f"{cell:>24}" for cell in cells))
     lines.append("")
     lines += [f"{what}: {_cell(ratio)} times" for what, ratio in figures["ratios"].items()]
-    lines += ["", "What is not equal:"]
+    lines += ["", "Differences between the crawlers:"]
     lines += [f"  {name}: {text}" for name, text in figures["unequal"].items()]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The crawlers that are measured on the bench web, and what is not equal between them."""
+"""The crawlers that are compared on the bench web, and the differences between them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PEERS = ROOT / "bench" / "peers"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run: so many pages from the seeds in a file, with all that it writes in ``scratch``."""
+    """One run: crawl ``pages`` pages from the file ``seeds``; all output goes to ``scratch``."""
 
     web: BenchWeb
     seeds: Path
@@ -41,7 +41,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Crawler:
-    """``run`` returns what the crawler used, and the CPU seconds of servers that it needs besides."""
+    """A crawler to compare.
+
+    ``run`` returns what the crawler used, and the CPU seconds of the servers that it needs.
+    ``unequal`` names what it does more or less than the others.
+    """
 
     name: str
     run: Callable[[Task], tuple[Usage, float]]
@@ -49,7 +53,7 @@ class Crawler:
 
 
 def krowlspider_command(task: Task) -> list[str]:
-    """The command as a user gives it; pauses are as short as they can be."""
+    """Return the command as a user gives it, with the shortest possible delays."""
     shape = task.web.shape
     settings: dict[str, object] = {
         "JOBDIR": task.scratch / "job",
@@ -57,10 +61,9 @@ def krowlspider_command(task: Task) -> list[str]:
         "KROWL_ALLOW_ADDRESSES": "127.0.0.0/8",
         "KROWL_DELAY_MIN": 0,
         "KROWL_DELAY_FACTOR": 0,
-        # Hosts of this web have addresses of their own, which are asked without a delay as they
-        # are.
+        # Each host of this web has an address of its own, which needs no delay either.
         "KROWL_IP_DELAY_MIN": 0,
-        # This web has none; each host would be asked once more.
+        # This web has no sitemaps: looking for them costs a request per host.
         "KROWL_SITEMAPS": 0,
         "CONCURRENT_REQUESTS": task.concurrency,
         # Any port that is free.
@@ -101,7 +104,7 @@ def _crawlee(queue: str) -> Callable[[Task], tuple[Usage, float]]:
 
 
 def _peer(python: str | Path, script: str, task: Task, folder: Path) -> list[str | Path]:
-    """A script of ``bench/peers`` with the arguments that all of them take."""
+    """Return the command of a script in ``bench/peers``, with the arguments that all take."""
     command = [python, PEERS / script, task.seeds, str(task.pages), folder]
     return [*command, str(task.concurrency)]
 
@@ -112,31 +115,34 @@ CRAWLERS = {
         Crawler(
             "krowlspider",
             _krowlspider,
-            "everything on: robots.txt, politeness with delays of 0, one request to a host at a time, a durable frontier"
-            " with a commit a second, WARC with digests, index and revisits; up to 10 requests to a host in a row, so that its pages are of fewer hosts; sitemaps off, as the web has none",
+            "everything on: robots.txt, politeness with delays of 0, one request to a host at a"
+            " time, a durable frontier with a commit a second, WARC with digests, index and"
+            " revisits; up to 10 requests to a host in a row, so that its pages are of fewer hosts;"
+            " sitemaps off, as the web has none",
         ),
         Crawler(
             "scrapy",
             _stock,
-            "stock Scrapy with JOBDIR and LinkExtractor: no archive; its queue is on disk and not synced, so a kill"
-            " loses it; up to 8 requests to a host at a time, in the default order of its queue, as fast here as the plain one",
+            "stock Scrapy with JOBDIR and LinkExtractor: no archive; its queue is on disk and not"
+            " synced, so a kill loses it; up to 8 requests to a host at a time, in the default"
+            " order of its queue, as fast here as the plain one",
         ),
         Crawler(
             "scrapy-redis",
             _scrapy_redis,
-            "stock Scrapy with queue and fingerprints in Redis: no archive; what is in flight is lost by a kill. The"
-            " Redis server has the web's core, and its CPU is told apart",
+            "stock Scrapy with queue and fingerprints in Redis: no archive; a kill loses what is in"
+            " flight. The Redis server runs on the web's core, and its CPU is listed separately",
         ),
         Crawler(
             "crawlee",
             _crawlee("file"),
-            "crawlee-python's ParselCrawler with its default storage, a file for each request: no archive, no"
-            " limit for a host",
+            "crawlee-python's ParselCrawler with its default storage, a file for each request: no"
+            " archive, no limit for a host",
         ),
         Crawler(
             "crawlee-memory",
             _crawlee("memory"),
-            "the same with its queue in memory: nothing lasts",
+            "the same with its queue in memory: a kill loses everything",
         ),
     )
 }
@@ -146,7 +152,7 @@ CRAWLERS = {
 def redis_server(
     folder: Path, cores: str = str(webserver.CORE)
 ) -> Iterator[tuple[str, Callable[[], float]]]:
-    """A Redis server as it comes, with its URL and the CPU seconds it has used."""
+    """Run a Redis server with its defaults; yield its URL and a function for its CPU seconds."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -175,6 +181,6 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """That a running process and its ended children have used."""
+    """Return the CPU seconds of a running process and its ended children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

@@ -1,5 +1,5 @@
-"""Whether a crawl in the configuration of the benchmark fetches each page that it can reach, once,
-and no other."""
+"""Check that a crawl with the settings of the benchmark fetches each reachable page once, and no
+other."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SMALL = Shape(hosts=60, per_host=30)
 
 
 def check(shape: Shape, scratch: Path | None = None) -> dict[str, Any]:
-    """Crawl a small web of this kind to its end, from its first host.
+    """Crawl a small web of this shape from its first host to the end.
 
-    :raises AssertionError: the pages fetched are not those that are reachable; the message has the
-    differences
+    :raises AssertionError: the pages fetched are not the reachable ones; the message lists the
+        differences
     """
     shape = replace(shape, hosts=SMALL.hosts, per_host=SMALL.per_host)
     with (
@@ -38,7 +38,7 @@ def check(shape: Shape, scratch: Path | None = None) -> dict[str, Any]:
         reachable, refused = Pages(web.shape).reachable(seeds)
     difference = differences(asked["numbers"], reachable)
     assert not difference, difference
-    assert not asked["strange"], f"{asked['strange']} requests for what no page links to"
+    assert not asked["strange"], f"{asked['strange']} requests for URLs that no page links to"
     return {
         "pages": len(reachable),
         "refused_by_robots": len(refused),
@@ -48,19 +48,19 @@ def check(shape: Shape, scratch: Path | None = None) -> dict[str, Any]:
 
 
 def differences(fetched: Sequence[int], reachable: set[int]) -> str:
-    """In what the numbers of the pages fetched differ from those that are reachable; empty when in
-    nothing."""
+    """Describe how the pages fetched differ from the reachable ones; return "" if they do not."""
     found = set(fetched)
-    said = {
+    kinds = {
         "not fetched": sorted(reachable - found),
         "not reachable": sorted(found - reachable),
         "fetched again": sorted(number for number in found if fetched.count(number) > 1),
     }
-    return "; ".join(f"{len(who)} {what}: {who[:10]}" for what, who in said.items() if who)
+    return "; ".join(f"{len(who)} {what}: {who[:10]}" for what, who in kinds.items() if who)
 
 
 def sentence(figures: dict[str, Any]) -> str:
     return (
-        f"whole crawl of a small web: {figures['pages']} pages fetched once, all that are reachable of {figures['of']},"
-        f" {figures['missing']} of them missing; {figures['refused_by_robots']} left for robots.txt"
+        f"whole crawl of a small web of {figures['of']} pages: all {figures['pages']} that are"
+        f" reachable were fetched once, {figures['missing']} of them missing; robots.txt refused"
+        f" {figures['refused_by_robots']}"
     )

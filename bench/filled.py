@@ -1,4 +1,4 @@
-"""A job whose frontier is full of pages to be fetched, and a web that has every one of them."""
+"""A job with a full frontier, and a web that answers every URL of it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ HOSTS_A_BATCH = 5
 
 @contextmanager
 def any_web(hosts: int, *names: str) -> Iterator[int]:
-    """The port of a web (``bench.anyweb``) of so many hosts, on the second core; ``names`` is what
-    they are called."""
+    """Run a web (``bench.anyweb``) of ``hosts`` hosts on the second core; yield its port.
+
+    ``names`` is the pattern of the host names.
+    """
     command = [sys.executable, "-m", "bench.anyweb", str(hosts), *names]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     os.sched_setaffinity(server.pid, {1})
@@ -42,8 +44,10 @@ def any_web(hosts: int, *names: str) -> Iterator[int]:
 
 @contextmanager
 def filling(path: Path, ring: str | None = None) -> Iterator[tuple[Frontier, int]]:
-    """The empty frontier of a new job and the seed of its identities, to be filled. ``ring`` as in
-    `JobFolder.take`."""
+    """Yield the empty frontier of a new job, to be filled, and the seed of its identities.
+
+    ``ring`` as in `JobFolder.take`.
+    """
     folder = JobFolder.of(str(path))
     seed = folder.take(ring=ring).seed
     store = LevelStore(folder.frontier, create=True)
@@ -51,7 +55,7 @@ def filling(path: Path, ring: str | None = None) -> Iterator[tuple[Frontier, int
     frontier = Frontier(store, seen, LIMITS, RULE, monotonic=time.monotonic, wall=time.time)
     yield frontier, seed
     frontier.close()
-    # What the filling left to merge is not the crawl's cost.
+    # Let LevelDB finish its compaction now: it is no cost of the crawl.
     store = LevelStore(folder.frontier)
     settle()
     store.close()

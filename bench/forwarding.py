@@ -1,13 +1,13 @@
-"""URLs from one node's outbox to another's inbox, through a real redis-server: how many a second,
-and what each costs whom.
+"""Measure URLs from one node's outbox to another's inbox, through a real redis-server: their rate,
+and their CPU on each side.
 
-The sender is a process of its own, with its outbox on disk, and the server is another. ``SINKS``
-are what the receiver does with a batch: ``decode`` only reads it, after all was sent; ``node`` is a
-real node, by itself in its ring and paused, so that it fetches nothing, on a core of its own: it
-decides on each URL and queues it durably while they are sent.
+Sender and server are processes of their own; the sender's outbox is on disk. The receiver is one of
+``SINKS``. ``decode`` only reads the batches, after all were sent. ``node`` is a real node on a core
+of its own, alone in its ring and paused, so that it fetches nothing. It decides on each URL and
+queues it durably while the sender sends.
 
-A rate of CPU is that of one core which does nothing else; the rate of both at once is by the clock,
-and less where three processes have fewer than three cores.
+A rate per CPU is that of one core which does nothing else. The rate of both at once is by the
+clock: it is less if the three processes have fewer than three cores.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 MESSAGES = 200_000
 _SPIDER, _PEER = "broad", "peer"
 _DECODE, _NODE = "decode", "node"
-# URLs a second that a core is to send, and to take in, by the sink.
+# Least URLs a second of one core: sent, and received by each sink.
 MIN_SENT = 30_000
 MIN_TAKEN = {_DECODE: 40_000, _NODE: 30_000}
 SINKS = tuple(MIN_TAKEN)
@@ -54,17 +54,17 @@ _PATIENCE = 120.0
 
 
 def messages(count: int) -> list[Message]:
-    """Links as pages have them: on 5,000 sites, with the page that named them."""
+    """Make messages of links to 5,000 sites, all found on one page."""
     via = "https://www.other-site.example/2026/11/some-article-on-something.html"
+    title = "the-title.html?page=2"
     return [
-        Message(f"https://www.site-{n % 5000}.example/articles/{n}/the-title.html?page=2", 3, via=via, hop="L")
+        Message(f"https://www.site-{n % 5000}.example/articles/{n}/{title}", 3, via=via, hop="L")
         for n in range(count)
-    ]  # fmt: skip
+    ]
 
 
 async def _send(url: str, count: int, folder: Path) -> dict[str, float]:
-    """CPU microseconds of a message: to encode it and put it into an outbox on disk, and to send
-    it."""
+    """Return CPU microseconds of a message: to put it into an outbox on disk, and to send it."""
     found = messages(count)
     store = LevelStore(folder / f"outbox-{time.monotonic_ns()}", create=True)
     outbox = Outbox(store, 0, {})
@@ -92,7 +92,7 @@ def _sender(url: str, count: int, folder: Path) -> subprocess.Popen[str]:
 
 
 async def _take_all(url: str, count: int) -> dict[str, float]:
-    """CPU microseconds of a message, and messages a second from the first batch on."""
+    """Return CPU microseconds of a message, and messages a second after the first batch."""
     left, first, later, done = count, 0.0, 0, asyncio.Event()
 
     async def counted(batch: list[Message]) -> None:
@@ -108,7 +108,7 @@ async def _take_all(url: str, count: int) -> dict[str, float]:
     task = asyncio.create_task(Inbox(client, _SPIDER, "n", counted).run())
     await done.wait()
     rate = later / (time.monotonic() - first)
-    # The last turn is over when it is removed from Redis.
+    # The last batch is done when it is removed from Redis.
     while (await lengths(client, _SPIDER, "n")).processing:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     spent = time.process_time() - begun
@@ -143,7 +143,7 @@ def _run(server: Server, count: int, folder: Path) -> dict[str, float]:
 
 
 def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
-    """A node takes in what is sent meanwhile."""
+    """Measure a node that receives while the sender sends."""
     with redis.Redis.from_url(server.url) as client:
         client.set("krowlspider:krowlspider:signal", "PAUSED")
         crawl = Crawl(
@@ -178,7 +178,7 @@ def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
 def measure(
     rounds: int, sink: str = _DECODE, count: int = MESSAGES, scratch: Path | None = None
 ) -> dict[str, Any]:
-    """Medians of so many rounds."""
+    """Return the medians of ``rounds`` rounds."""
     with (
         tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as folder,
         redis_server(Path(folder) / "redis", "--appendfsync", "everysec") as server,
@@ -193,8 +193,14 @@ def table(figures: dict[str, Any]) -> str:
     send, take = figures["put_us"] + figures["send_us"], figures["take_us"]
     server = {name: value for name, value in figures.items() if name.startswith("server")}
     lines = [
-        f"{figures['messages']:,} messages, sink: {figures['sink']}, median of {figures['rounds']} rounds",
-        f"put into the outbox {figures['put_us']} µs, send {figures['send_us']} µs: {_verdict(send, MIN_SENT)}",
+        (
+            f"{figures['messages']:,} messages, sink: {figures['sink']},"
+            f" median of {figures['rounds']} rounds"
+        ),
+        (
+            f"put into the outbox {figures['put_us']} µs, send {figures['send_us']} µs:"
+            f" {_verdict(send, MIN_SENT)}"
+        ),
         f"take {take} µs: {_verdict(take, MIN_TAKEN[figures['sink']])}",
         f"redis-server: {', '.join(f'{name} {value} µs' for name, value in server.items())}",
         f"both at once, by the clock: {figures['both_rate']:,.0f} a second",

@@ -1,12 +1,11 @@
-"""The frontier alone, without network: how it grows.
+"""Measure the frontier alone, without network, at growing sizes.
 
-Each size is filled, closed, opened and used in processes of their own, which look for garbage as a
-crawl does, so that memory is the frontier's. Times are CPU seconds of the process, all threads,
-LevelDB's merging of what a step wrote included; latencies are of the wall clock.
+Each step (fill, pop, crawl, enqueue) runs in a process of its own, so that its memory is the
+frontier's. The processes collect garbage as a crawl does. Times are CPU seconds of the process: all
+threads, with LevelDB's compaction. Latencies are by the wall clock.
 
 A page has 77 links, of which 57 are known. Of its 20 new ones, 16 lead to its own host and 4 to any
-other, as on the pages of real sites; ``scattered`` has all 20 lead to any hosts, which is the worst
-that can come.
+other, as on real sites. With ``scattered``, all 20 lead to any hosts: the worst case.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 LINKS, NEW, OWN = 77, 20, 16
 # Hosts whose URLs go into one batch while the frontier is filled.
 _HOSTS_A_BATCH = 5
-# Enough for LevelDB to write what they change as tables several times.
+# Enough changes for several compactions of LevelDB.
 POPS = 300_000
 PAGES = 10_000
 # A commit a second at 1,000 pages a second.
@@ -52,7 +51,7 @@ LIMITS = Limits(host_queue=10**9, total=10**9, domain_concurrency=2)
 
 
 def measure(urls: int, hosts: int, scratch: Path | None = None) -> dict[str, Any]:
-    """Figures of a frontier with so many URLs queued over so many hosts."""
+    """Return the figures of a frontier with ``urls`` URLs queued on ``hosts`` hosts."""
     folder = Path(tempfile.mkdtemp(prefix="krowl-bench-", dir=scratch))
     figures: dict[str, Any] = {"urls": urls, "hosts": hosts}
     try:
@@ -89,7 +88,7 @@ def _open(folder: Path, *, create: bool = False) -> Frontier:
 
 @dataclass
 class Web:
-    """Where links lead: pages of hosts that are numbered, a host by its number or any."""
+    """Makes links to pages of ``hosts`` numbered hosts. ``recent`` are links of earlier pages."""
 
     hosts: int
     hasher: IdentityHasher = field(default_factory=lambda: IdentityHasher(1))
@@ -104,14 +103,14 @@ class Web:
         return f"host{number}.example{number % 7}.com"
 
     def links(self, host: str, own: int) -> list[str]:
-        """The links of a page of a host, ``own`` new ones of them to that host."""
+        """Return the links of a page; ``own`` of its new ones lead to the page's host."""
         new = [self.page(host) for _ in range(own)]
         new += [self.page(self.host()) for _ in range(NEW - own)]
         self.recent = (self.recent + new)[-1000:]
         return new + self.chance.choices(self.recent[:-NEW] or new, k=LINKS - NEW)
 
     def add(self, frontier: Frontier, urls: list[str]) -> None:
-        """As the scheduler does it: identity and host of each link, then all in one batch."""
+        """Queue URLs in one batch, with identity and host of each."""
         key = self.hasher.key
         frontier.add([Candidate(host_of(url), key(url), Entry(url, 3)) for url in urls])
 
@@ -138,7 +137,7 @@ def _fill(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
 
 
 def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
-    """Pop, release and acknowledge, commits included."""
+    """Measure pop, release and acknowledgement, commits included."""
     begun = time.perf_counter()
     frontier = _open(folder)
     first = frontier.schedule.pop()
@@ -169,7 +168,7 @@ def _pop(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """Wait until LevelDB has merged what earlier steps wrote: it is not this step's cost."""
+    """Wait for LevelDB's compaction of earlier writes: it is no cost of the next step."""
     while True:
         before = time.process_time()
         time.sleep(0.5)
@@ -180,7 +179,7 @@ def settle() -> None:
 def _next(frontier: Frontier) -> Host | None:
     host = frontier.schedule.pop()
     if host is None:
-        # Every host rests.
+        # No host is due yet.
         time.sleep(0.005)
         return None
     lease = frontier.queues.pop(host)
@@ -191,7 +190,7 @@ def _next(frontier: Frontier) -> Host | None:
 
 
 def _crawl(folder: Path, urls: int, hosts: int) -> dict[str, Any]:
-    """All that the frontier does for a page: pop it, take its links, release, acknowledge, commit."""
+    """Measure all work of the frontier for a page, from its pop to the commit of its links."""
     frontier, web = _open(folder), Web(hosts)
     settle()
     spent, pages, latencies = 0.0, 0, []
@@ -249,7 +248,7 @@ def _commit(frontier: Frontier) -> None:
 
 
 def _memory() -> dict[str, int]:
-    """Resident memory of this process in MB, and the part of it that is not mapped files."""
+    """Return the resident memory of this process in MB, and its part without mapped files."""
     found = {}
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")

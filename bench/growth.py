@@ -1,4 +1,4 @@
-"""The same crawl with more hosts, more requests in flight, and a web that takes its time."""
+"""Measure a crawl with more hosts, with more requests in flight, and with a slower web."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ if TYPE_CHECKING:
 
     from bench.pages import Shape
 
-# Pages of the web, however many hosts they are on: with more of them a page had more new links,
-# which is another matter.
+# Pages of the web, for any number of hosts: in a larger web, a page has more new links.
 _PAGES = 400_000
-# Seconds that a run is to last at the pace that the latency permits, where the latency is what
-# bounds it.
+# Least seconds of a run whose rate is limited by the latency.
 _LASTING = 60
 
 
 def hosts(shape: Shape, counts: Sequence[int], *, pages: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each number of hosts; the web has as many pages with each."""
-    # No page is refused for want of room in its host's queue.
+    """Return a row for each number of hosts. The web has the same number of pages with each."""
+    # No page is refused because the queue of its host is full.
     settings = {"KROWL_HOST_QUEUE_MAX": _PAGES}
     return [
         _row(
@@ -41,10 +39,9 @@ def transit(
     pages: int,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """A row for each number of requests in flight and each latency of the server, in seconds.
+    """Return a row for each number of requests in flight and each latency of the server in seconds.
 
-    The web has as many pages with each, though more hosts where they are needed for so many
-    requests.
+    The web has the same number of pages with each. It has more hosts if the requests need them.
     """
     rows = []
     for concurrency, latency in _pairs(concurrencies, latencies):
@@ -84,8 +81,8 @@ def _row(shape: Shape, plan: crawl.Plan) -> dict[str, Any]:
         },
     }
     if shape.latency:
-        # Requests, as robots.txt takes its time too. The first run, with which start and end go,
-        # had two of them.
+        # Count requests, not pages: robots.txt has the latency too. The run of one page, which is
+        # subtracted as the start, made two requests.
         run = found["runs"][0]
         seconds = run["seconds"] - run["start_seconds"] + 2 * shape.latency
         row["of_permitted"] = round(run["requests"] * shape.latency / plan.concurrency / seconds, 3)

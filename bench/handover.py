@@ -1,10 +1,9 @@
-"""Hosts from one node's frontier to another's, through a real redis-server: how long it takes, and
-what it costs whom.
+"""Measure hosts from one node's frontier to another's, through a real redis-server: time and CPU.
 
-Sender and receiver are processes of their own, each with a frontier on disk; the sender's is filled
-once and copied for each run. A run has a ``share`` of the event loop on both sides; in a ``busy``
-one both loops have work without end besides, as a crawl has, and ``kept`` is the part of the
-thread's CPU time that this work has meanwhile.
+Sender and receiver are processes of their own, each with a frontier on disk. The sender's is filled
+once and copied for each run. The hand-over gets a ``share`` of the event loop on both sides. In a
+``busy`` run both loops have endless other work too, as in a crawl. ``kept`` is the share of the
+thread's CPU time that goes to this work.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 HOSTS, URLS = 100_000, 2_000_000
-# Share of the loop, and whether it is busy.
+# Share of the loop, and whether it has other work.
 RUNS = ((1.0, False), (0.25, False), (0.25, True))
-# Part of its rate that a crawl is to keep.
+# Least share of its rate that a crawl keeps.
 MIN_KEPT = 0.7
 _SPIDER = "bench"
 _HOSTS_A_BATCH = 5
-# Seconds between two looks at how late the loop is, and of CPU of a piece of work of a busy loop.
+# Seconds between two measurements of the loop lag, and CPU seconds of one piece of other work.
 _TICK = 0.005
 _WORK = 0.001
 
 
 class Node:
-    """A frontier in a folder, with what a hand-over takes."""
+    """A frontier in a folder, with the parts of a hand-over."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.store = LevelStore(folder / "db", create=create)
@@ -105,8 +104,8 @@ def fill(folder: Path, hosts: int, urls: int) -> None:
 
 
 class Meter:
-    """What a loop does while it is measured: how late it is at most, and how much of other work it
-    gets done."""
+    """Measures a loop: ``stall`` is its longest lag in seconds, ``done`` counts pieces of other
+    work."""
 
     def __init__(self) -> None:
         self.stall = 0.0
@@ -128,7 +127,7 @@ class Meter:
 
     @asynccontextmanager
     async def at_work(self, *, busy: bool) -> AsyncIterator[dict[str, float]]:
-        """Figures of what happens inside, when it is over."""
+        """Measure the block; the yielded figures are filled when it ends."""
         tasks = [asyncio.create_task(self.watch())]
         if busy:
             tasks.append(asyncio.create_task(self.work()))
@@ -158,10 +157,10 @@ async def _send(url: str, folder: Path, share: float, *, busy: bool) -> None:
 
 
 async def _receive(url: str, folder: Path, share: float, *, busy: bool) -> None:
-    """Take hosts in until a line comes."""
+    """Receive hosts until a line comes on standard input."""
 
     async def no_messages(_: list[Any]) -> None:
-        """There are none."""
+        """Ignore messages: none are sent."""
 
     folder.mkdir()
     node, client = Node(folder, create=True), redis_client(url)
@@ -181,7 +180,10 @@ def _process(what: str, url: str, folder: Path, run: tuple[float, bool]) -> subp
 
 
 def _run(url: str, folder: Path, run: tuple[float, bool], urls: int) -> dict[str, Any]:
-    """:raises RuntimeError: not all has come"""
+    """Return the figures of one run.
+
+    :raises RuntimeError: some URLs did not arrive
+    """
     os.sync()
     with _process("receive", url, folder / "there", run) as receiver:
         assert receiver.stdout is not None
@@ -192,7 +194,7 @@ def _run(url: str, folder: Path, run: tuple[float, bool], urls: int) -> dict[str
         output, _ = receiver.communicate("end\n")
         received = json.loads(output)
     if received.pop("queued") != urls:
-        raise RuntimeError("not all has come")
+        raise RuntimeError("some URLs did not arrive")
     seconds = sent.pop("seconds")
     return {
         "share": run[0],
@@ -206,7 +208,7 @@ def _run(url: str, folder: Path, run: tuple[float, bool], urls: int) -> dict[str
 def measure(
     hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each of RUNS."""
+    """Return a row for each of RUNS."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
         folder = Path(name)
@@ -239,8 +241,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             kept = min(side["kept"] for side in sides)
             verdict = "kept" if kept >= MIN_KEPT else "MISSED"
             lines.append(
-                f"  of other work {row['sender']['kept']:.0%} and {row['receiver']['kept']:.0%} are done"
-                f" meanwhile, at least {MIN_KEPT:.0%}: {verdict}"
+                f"  other work kept {row['sender']['kept']:.0%} and {row['receiver']['kept']:.0%}"
+                f" of the CPU meanwhile, at least {MIN_KEPT:.0%}: {verdict}"
             )
     return "\n".join(lines)
 

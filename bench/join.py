@@ -1,10 +1,15 @@
-"""A node joins one that crawls: how much the first fetches meanwhile, and how long it takes.
+"""Measure a crawling node while a second node joins: its rate meanwhile, and how long it takes.
 
-Consul, Redis servers, web and second node share the other core. The first node's frontier is filled
-with so many hosts, each of a domain of its own; half of them move to the second node. Figures are
-the first node's: over a minute before the second starts; from its start until it fetches, which is
-when all that moves is there; over a minute after. What is kept is told of pages a second, and of
-pages per CPU-second, as the hand-over may use what was idle before.
+Consul, the Redis servers, the web and the second node share the other core. The first node's
+frontier is filled with hosts, each of a domain of its own. Half of them move to the second node.
+Figures are the first node's:
+
+- ``before``: over a minute before the second node starts
+- ``meanwhile``: from that start until the second node fetches, which is when all hosts have moved
+- ``after``: over a minute after that
+
+The share of its rate that the node keeps is given for pages a second and for pages per CPU-second,
+because the hand-over may use CPU that was idle before.
 """
 
 from __future__ import annotations
@@ -30,9 +35,9 @@ from tests.cluster.servers import consul_agent, free_port, redis_server
 from tests.support.crawling import ROOT, Crawl
 
 HOSTS, URLS = 200_000, 4_000_000
-# Of its rate, what the first node is to keep.
+# Least share of its rate that the first node keeps.
 MIN_KEPT = 0.7
-# Seconds before the first figure, and of the stretches before and after.
+# Seconds before the first figure, and of the periods before and after.
 _WARM, _STRETCH = 20.0, 60.0
 _PATIENCE = 1800.0
 _CLUSTER = "bench"
@@ -40,7 +45,7 @@ _NAMES = "www.site-{}.example"
 
 
 class Node:
-    """A process of ours in the cluster."""
+    """A process of this crawler in the cluster."""
 
     def __init__(self, name: str, folder: Path, consul: str, redis: str, core: int):
         self._port = free_port("127.0.0.1")
@@ -67,14 +72,14 @@ class Node:
             )
 
     def figures(self) -> dict[str, float]:
-        """Its metrics by name, labels left out."""
+        """Return the node's metrics by name, without labels."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name.partition("{")[0]: float(value) for name, value in pairs}
 
     def seconds(self) -> float:
-        """Its CPU's so far."""
+        """Return the CPU seconds that the node has used."""
         parts = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
         return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -124,7 +129,7 @@ def measure(hosts: int = HOSTS, urls: int = URLS, scratch: Path | None = None) -
 
 
 def _fill(path: Path, hosts: int, urls: int, port: int) -> bytes:
-    """Fill node a's folder, and return the seed of its identities."""
+    """Fill the folder of node a. Return the seed of its identities."""
     with filling(path, f"a of {_CLUSTER}") as (frontier, seed):
         hasher = IdentityHasher(seed)
         numbers = list(range(hosts))
@@ -145,7 +150,7 @@ def _put(url: str, value: bytes) -> None:
 
 
 def _fetches(node: Node) -> bool:
-    """Whether a node that has just been started has done a page."""
+    """Return whether a node that may still be starting has fetched a page."""
     try:
         return _done(node) > 0
     except OSError:
@@ -157,11 +162,14 @@ def _done(node: Node) -> float:
 
 
 def _until(condition: Any, *nodes: Node) -> None:
-    """:raises RuntimeError: a node has ended, or it takes too long"""
+    """Wait for a condition.
+
+    :raises RuntimeError: a node has ended, or it takes too long
+    """
     end = time.monotonic() + _PATIENCE
     while not condition():
         if any(node.process.poll() is not None for node in nodes) or time.monotonic() > end:
-            raise RuntimeError("a node has ended, or nothing happens")
+            raise RuntimeError("a node has ended, or the wait took too long")
         time.sleep(0.5)
 
 
@@ -183,7 +191,8 @@ def _rates(node: Node, begun: float, pages: float, used: float) -> dict[str, flo
 def table(figures: dict[str, Any]) -> str:
     lines = [f"{figures['hosts']:,} hosts with {figures['urls']:,} URLs on a node that crawls"]
     lines += [
-        f"{name:16} {row['pages_per_second']:7} pages/s, {row['cores']} cores, over {row['seconds']} s"
+        f"{name:16} {row['pages_per_second']:7} pages/s, {row['cores']} cores,"
+        f" over {row['seconds']} s"
         for name, row in figures.items()
         if isinstance(row, dict)
     ]
@@ -192,8 +201,9 @@ def table(figures: dict[str, Any]) -> str:
     of_cpu = kept * before["cores"] / meanwhile["cores"]
     verdict = "kept" if min(kept, of_cpu) >= MIN_KEPT else "MISSED"
     lines.append(
-        f"{meanwhile['hosts_moved']:,.0f} hosts went to another node; meanwhile the crawl went at {kept:.0%} of its rate,"
-        f" {of_cpu:.0%} of its pages per CPU-second, at least {MIN_KEPT:.0%}: {verdict}; its loop was late by"
-        f" {meanwhile['lag_p99_ms']} ms at most in 99 of 100 turns of any 10 s"
+        f"{meanwhile['hosts_moved']:,.0f} hosts went to another node; meanwhile the crawl kept"
+        f" {kept:.0%} of its rate and {of_cpu:.0%} of its pages per CPU-second, at least"
+        f" {MIN_KEPT:.0%}: {verdict}; the 99th percentile of its loop lag was at most"
+        f" {meanwhile['lag_p99_ms']} ms in any 10 s"
     )
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""The cost of a page in a whole crawl, by how much is queued: fetched, archived, parsed, its links
-queued.
+"""Measure the cost of a page in a whole crawl, by the number of URLs queued.
 
-A frontier is filled, then crawled in two runs; what the second costs for its pages beyond the
-first's is the cost of a page, without the start. The second is so long that LevelDB merges what it
-writes. Every URL is answered (``bench.anyweb``). robots.txt is not asked and connections are not
-kept, because how often they come depends on the number of hosts, not on what is queued; with few
-URLs queued each is a host's only one, so that a page is one of a host that was not met before, as
-it is with many.
+A page is fetched, archived and parsed, and its links are queued. A frontier is filled, then crawled
+in a short and a long run. Their difference is the cost of a page without the start. The long run is
+long enough for LevelDB's compaction. Every URL is answered (``bench.anyweb``).
+
+robots.txt is not fetched and connections are not kept: their number depends on the number of hosts,
+not on the queue. With few URLs queued, each is the only one of its host, so that each page is of a
+new host, as with many URLs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ SETTINGS = {
 
 
 def measure(sizes: list[int], rounds: int, scratch: Path | None = None) -> list[dict[str, Any]]:
-    """For each number of URLs queued: CPU microseconds of a page, all threads. Each frontier is
-    filled once and copied for each round; a round has every size in turn, and the medians count."""
+    """Return CPU microseconds of a page, all threads, for each number of URLs queued: medians of
+    ``rounds`` rounds, each of which crawls every size once.
+    """
     with ExitStack() as stack:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch))
@@ -66,7 +67,7 @@ def measure(sizes: list[int], rounds: int, scratch: Path | None = None) -> list[
             "cpu_us_per_page": round(statistics.median(costs)),
             "least": round(min(costs)),
             "most": round(max(costs)),
-            # Of each round: what else the machine did then, it did to both.
+            # Ratios within a round: other load on the machine slows both runs.
             "times": round(
                 statistics.median(
                     cost / base for cost, base in zip(costs, found[sizes[0]], strict=True)
@@ -93,9 +94,9 @@ def _fill(path: Path, queued: int, hosts: int, port: int) -> None:
 
 
 def _crawl(jobdir: Path, pages: int) -> float:
-    """CPU seconds of a run over so many pages."""
+    """Return the CPU seconds of a run over ``pages`` pages."""
     crawl = Crawl(jobdir, arguments={"max_pages": pages}, settings=SETTINGS)
-    # What others have written goes to disk now, and not during the run.
+    # Flush what others have written, so that it does not disturb the run.
     os.sync()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
@@ -108,6 +109,7 @@ def _crawl(jobdir: Path, pages: int) -> float:
 def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(
         f"a page with {row['queued']:>11,} queued on {row['hosts']:,} hosts:"
-        f" {row['cpu_us_per_page']:,} µs of CPU ({row['least']:,} to {row['most']:,}), {row['times']:.2f} times as much"
+        f" {row['cpu_us_per_page']:,} µs of CPU ({row['least']:,} to {row['most']:,}),"
+        f" {row['times']:.2f} times as much"
         for row in rows
     )

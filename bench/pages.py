@@ -1,8 +1,7 @@
-"""The pages of the bench web: real HTML with its links rewritten into one web, and which page is at
-which URL.
+"""The pages of the bench web, and their URLs: real HTML with its links rewritten into one web.
 
-The web has as many pages as there are numbers, far more than are kept: a page is one of some 2,000
-templates with a comment of its own at the end, which makes its bytes differ from all others'.
+The web has far more pages than are kept in memory. A page is one of about 2,000 templates with a
+comment at its end, which makes its bytes differ from those of all others.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ from tests.support.realdocs import documentation
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Bytes of the files that are taken, 1,542 of them: so the mean is 40 kB, and a run of some thousand
-# pages has it, which it would not with a page of 2 MB.
+# Least and most bytes of the files used: 1,542 files of 40 kB on average. One of 2 MB would shift
+# the average of a short run.
 SIZES = (8_000, 250_000)
-# 766 of a small web, 4.7 kB on average: on the other one the CPU of one core, not latency, limits
-# 2,000 in flight.
+# The same for a small web: 766 files of 4.7 kB on average. With larger pages the CPU of one core,
+# not the latency, limits 2,000 requests in flight.
 SMALL_SIZES = (500, 6_000)
 # Three of four links lead to the page's own host.
 OWN = 0.75
-# Of the links to a place in the page itself, two in five are left: so a page has 77 links on
-# average that lead on.
+# Share of the links within a page that stay as they are: so a page has 77 other links on average.
 INSIDE = 0.4
-# Each twentieth page of a host is one that its robots.txt disallows.
+# robots.txt disallows every twentieth page of a host.
 PRIVATE = 20
 ROBOTS = b"""\
 # The web of a benchmark
@@ -47,18 +45,19 @@ User-agent: badbot
 Disallow: /
 """
 _LINK = re.compile(rb"""(<a\s[^>]*?\bhref\s*=\s*)("[^"]*"|'[^']*'|[^\s>"']+)""", re.IGNORECASE)
-# What would forbid links or lead elsewhere; crawlers differ in what they do then.
+# nofollow and refresh are removed: crawlers differ in how they treat them.
 _REFUSALS = re.compile(rb"\bnofollow\b", re.IGNORECASE)
 _REFRESH = re.compile(rb"<meta[^>]*http-equiv\s*=\s*.?refresh[^>]*>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a web is like.
+    """The parameters of a web.
 
-    ``hosts`` have ``per_host`` pages each, at addresses 127.x.y.z, or by ``names``: www.site7.test.
-    ``missing`` is the part of the pages that are answered by 404, ``latency`` the seconds before
-    each answer. ``small`` ones have few links, and a tenth of the bytes.
+    Each of ``hosts`` hosts has ``per_host`` pages. Hosts are addresses 127.x.y.z, or with ``names``
+    names like www.site7.test. ``missing`` is the share of pages that are answered by 404,
+    ``latency`` the seconds before each answer. ``small`` pages have few links, and a tenth of the
+    bytes.
     """
 
     hosts: int = 2000
@@ -79,11 +78,11 @@ class Shape:
         return f"{'https' if self.tls else 'http'}://{self.name(host)}:{self.port}"
 
     def url(self, number: int) -> str:
-        """The page of a number; those of a host follow each other."""
+        """Return the URL of a page by its number. The pages of a host have successive numbers."""
         return self.root(number // self.per_host) + path(number % self.per_host)
 
     def seeds(self, count: int) -> list[str]:
-        """The first page of each of so many hosts."""
+        """Return the first page of each of the first ``count`` hosts."""
         return [self.url(host * self.per_host) for host in range(count)]
 
     @property
@@ -91,12 +90,12 @@ class Shape:
         return self.hosts * self.per_host
 
     def is_missing(self, number: int) -> bool:
-        # The first page of a host, a seed, is there.
+        # The first page of a host is a seed, and never missing.
         return bool(number % self.per_host) and _mixed(number) % 1000 < self.missing * 1000
 
 
 def address(host: int) -> str:
-    """250 * 250 hosts for each second octet, from 10 on: clear of 127.0.0.1."""
+    """Return a host's address: 250 * 250 hosts for each second octet from 10 on."""
     rest = host % 62_500
     return f"127.{10 + host // 62_500}.{rest // 250}.{rest % 250 + 1}"
 
@@ -114,8 +113,10 @@ def _mixed(number: int) -> int:
 
 
 class Template:
-    """One file with its links rewritten: ``body``, the same gzip-coded without its end, and how
-    many ``links`` to other pages it has, to how many ``distinct`` ones."""
+    """A file with its links rewritten.
+
+    It has ``links`` links to other pages, of which ``distinct`` are different.
+    """
 
     __slots__ = ("_crc", "_packed", "body", "distinct", "links")
 
@@ -132,7 +133,7 @@ class Template:
         return self.body + _mark(number)
 
     def packed(self, number: int) -> bytes:
-        """`page` as gzip (RFC 1952): what distinguishes it is a last block, stored."""
+        """Return the same page as gzip (RFC 1952). Its comment is a last, stored block."""
         mark = _mark(number)
         size = len(mark).to_bytes(2, "little")
         inverse = (len(mark) ^ 0xFFFF).to_bytes(2, "little")
@@ -147,16 +148,16 @@ def _mark(number: int) -> bytes:
 
 
 class Pages:
-    """All pages of a web, from Debian's documentation.
+    """All pages of a web, made from Debian's documentation.
 
-    :raises RuntimeError: there is no documentation; the message says what to do
+    :raises RuntimeError: the documentation is not installed; the message says what to do
     """
 
     def __init__(self, shape: Shape):
         self.shape = shape
         folder = documentation()
         files = [file for file in sorted(folder.rglob("*.html")) if _fits(file, shape)]
-        # The order by name has the sizes of one package together.
+        # Shuffle: the files of one package are similar in size.
         random.Random(1).shuffle(files)
         self.templates = [
             self._template(number, file) for number, file in enumerate(files[: shape.templates])
@@ -183,16 +184,16 @@ class Pages:
 
     def _link(self, chance: random.Random, own: list[int]) -> str:
         if chance.random() < OWN:
-            # A page has few links twice, as long as there are others.
+            # Take the pages of the host in turn, so that few links come twice.
             own.append(own.pop(0))
             return path(own[-1])
         return self.shape.url(chance.randrange(self.shape.pages))
 
     def reachable(self, seeds: list[str]) -> tuple[set[int], set[int]]:
-        """Numbers of the pages that a crawl from the seeds fetches, and of those that robots.txt
-        forbids it.
+        """Return the numbers of the pages that a crawl from ``seeds`` fetches, and of those that
+        robots.txt forbids.
 
-        Links are read with lxml from what is served.
+        Links are read from the served bytes with lxml.
         """
         shape = self.shape
         numbers = {shape.url(number): number for number in range(shape.pages)}

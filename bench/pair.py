@@ -1,8 +1,7 @@
-"""One process, and two by a static ring, on the same two cores: what the way between them costs,
-and what it gives.
+"""Compare one process with two in a static ring, on the same two cores.
 
-Crawlers, web and Redis share both cores, as on one machine they would; so the web's own CPU is
-told, by which two processes on two cores cannot be twice as fast.
+Crawlers, web and Redis share both cores, as on one machine. So the CPU of the web is given too:
+because of it, two processes on two cores cannot be twice as fast.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NODES = ("a", "b")
 
 
 def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for one process and one for two, in turn; medians."""
+    """Return a row of medians for one process, and one for two."""
     runs: dict[int, list[dict[str, float]]] = {1: [], 2: []}
     with BenchWeb(shape) as web:
         os.sched_setaffinity(web.pid, _BOTH)

@@ -1,4 +1,4 @@
-"""Plots of what was measured, as PNG."""
+"""Plot figures as PNG files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = {
 
 
 def crawlers(figures: Mapping[str, Any], path: Path) -> None:
-    """A bar for each crawler: median, with least and most."""
+    """Draw a bar for each crawler: median, with least and most."""
     pyplot = _pyplot()
     found = figures["crawlers"]
     rates = {name: summary["pages_per_cpu_second"] for name, summary in found.items()}
@@ -45,8 +45,8 @@ def crawlers(figures: Mapping[str, Any], path: Path) -> None:
 
 
 def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Path) -> None:
-    """Pages per CPU-second and per second, and memory, by one parameter; a line for each value of
-    another."""
+    """Draw pages per CPU-second, pages per second and memory over the parameter ``across``, with a
+    line for each value of ``series``."""
     pyplot = _pyplot()
     figure, panels = pyplot.subplots(1, len(_MEASURES), figsize=(12, 3.6), layout="constrained")
     values = list(dict.fromkeys(row[series] for row in rows))
@@ -69,7 +69,7 @@ def lines(rows: Sequence[Mapping[str, Any]], across: str, series: str, path: Pat
 
 
 def processes(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Pages per second and per CPU-second, a bar for each number of processes."""
+    """Draw pages per second and per CPU-second, with a bar for each number of processes."""
     pyplot = _pyplot()
     figure, both = pyplot.subplots(1, 2, figsize=(9, 1.8), layout="constrained")
     measures = ("pages_per_second", "pages_per_cpu_second")
@@ -85,7 +85,7 @@ def processes(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _pyplot() -> Any:
-    # Imported here: what a process had in memory counts as the peak of those it starts.
+    # Imported here: a process's memory counts towards the peak of its children.
     import matplotlib  # noqa: PLC0415
 
     matplotlib.use("agg")

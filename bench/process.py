@@ -1,4 +1,4 @@
-"""A process on the core of the crawlers, and what it used."""
+"""Run a process on the core of the crawlers, and measure its usage."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Usage:
 def measured(
     command: Sequence[str | Path], log: Path, cwd: Path = ROOT, cores: str = str(CORE)
 ) -> Usage:
-    """Run a command on the crawlers' core, or others, to its end.
+    """Run a command to its end, on the crawlers' core or on ``cores``.
 
     :raises RuntimeError: its exit code is not 0, or it hangs; the message has the end of its log
     """
-    # What others have written goes to disk now, and not during the run.
+    # Flush what others have written, so that it does not disturb the run.
     os.sync()
-    # As at a user's, who has it from the first start: without it each start compiles the project.
+    # Allow the cache of bytecode: without it, each start compiles the project.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     begun = time.monotonic()
     with log.open("wb") as out:
@@ -62,6 +62,6 @@ def measured(
     took = time.monotonic() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        said = log.read_text(errors="replace")[-3000:]
-        raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{said}")
+        tail = log.read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{tail}")
     return Usage(took, used.ru_utime + used.ru_stime, used.ru_maxrss // 1024)

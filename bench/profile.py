@@ -1,7 +1,7 @@
-"""A sampling profile of a whole crawl by this crawler, native frames included.
+"""Record a sampling profile of a whole crawl by this crawler, with native frames.
 
-``python -m bench profile`` writes ``bench-results/profile.svg``, a flame graph, and
-``profile.txt``: a line for each stack, by which `bench.stages` divides a page's CPU.
+``python -m bench profile`` writes a flame graph to ``bench-results/profile.svg``, and a line for
+each stack to ``profile.txt``. `bench.stages` splits the CPU of a page by these stacks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from bench.pages import Shape
 
-# Samples a second. Each stops the process for about a millisecond, in which it uses no CPU.
+# Samples a second. Each stops the process for about a millisecond.
 RATE = 200
-# Seconds between two looks at what the threads have used.
+# Seconds between two measurements of the threads' CPU.
 _LOOK = 0.02
-# A thread that does one of these waits for work, the interpreter's lock or the network: py-spy
-# takes it to be at work when it looks at native frames.
+# A thread in one of these functions waits for work, the interpreter's lock or the network. With
+# native frames, py-spy takes it for running.
 _WAITING = re.compile(
     r";(?:PyThread_acquire_lock|_queue_SimpleQueue_get|take_gil|pthread_cond_timedwait|epoll_)[^;]*"
 )
@@ -41,9 +41,9 @@ _LINE = re.compile(r":\d+\)")
 
 
 def record(shape: Shape, pages: int, output: Path, *, flame: bool) -> Counter[int]:
-    """Profile a crawl of so many pages; CPU ticks by thread id.
+    """Profile a crawl of ``pages`` pages. Return CPU ticks by thread id.
 
-    :raises RuntimeError: py-spy or the crawl fails; the message is theirs
+    :raises RuntimeError: py-spy or the crawl fails; the message is the end of the log
     """
     form = ("flamegraph", "--function") if flame else ("raw", "--function", "--threads")
     with BenchWeb(shape) as web, tempfile.TemporaryDirectory(prefix="krowl-bench-") as scratch:
@@ -79,17 +79,17 @@ def _watched(process: subprocess.Popen[bytes]) -> Counter[int]:
 
 
 def _threads_of_child(pid: int) -> Iterator[tuple[int, int]]:
-    """Threads of the process that a process has started, with the ticks they have used."""
+    """Yield the threads of a process's child, with the ticks that each has used."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for child in children[:1]:
             for thread in Path(f"/proc/{child}/task").iterdir():
                 fields = (thread / "stat").read_text().rpartition(")")[2].split()
                 user, system = int(fields[11]), int(fields[12])
-                # One that has run nothing by itself: to be stopped at each sample takes CPU, too.
+                # A thread without user time ran nothing: being sampled takes system time.
                 yield int(thread.name), user + system if user else 0
     except (FileNotFoundError, ProcessLookupError):
-        # It has ended between two looks.
+        # The process has ended meanwhile.
         return
 
 
@@ -109,7 +109,7 @@ class Stack:
 
 
 def stacks(raw: Path) -> list[Stack]:
-    """Those of a raw profile in which a thread does not wait."""
+    """Return the stacks of a raw profile in which the thread does not wait."""
     lines = raw.read_text().splitlines()
     return [Stack(line) for line in lines if not _waits(line.rpartition(" ")[0])]
 
@@ -119,13 +119,12 @@ def _waits(stack: str) -> bool:
 
 
 def top(found: list[Stack], ticks: Counter[int], count: int = 25) -> str:
-    """The functions with most CPU: by themselves, with the C code that they call, and with all that
-    they call."""
+    """List the functions with most CPU: alone, with C code they call, and with all they call."""
     weights = weights_of(found, ticks)
     counted: dict[str, defaultdict[str, float]] = {
-        "by themselves": defaultdict(float),
-        "of Python, with the C code that they call": defaultdict(float),
-        "of Python, with all that they call": defaultdict(float),
+        "alone": defaultdict(float),
+        "Python only, with the C code that they call": defaultdict(float),
+        "Python only, with all that they call": defaultdict(float),
     }
     own, python, whole = counted.values()
     for stack in found:
@@ -144,9 +143,9 @@ def top(found: list[Stack], ticks: Counter[int], count: int = 25) -> str:
 
 
 def weights_of(found: list[Stack], ticks: Counter[int]) -> dict[int, float]:
-    """What part of all CPU a sample of a thread stands for.
+    """Return the share of all CPU that one sample of each thread stands for.
 
-    Samples alone would favour threads that are ready but have no core.
+    Unweighted samples would favour threads that are ready but have no core.
     """
     samples: Counter[int] = Counter()
     for stack in found:

@@ -1,12 +1,13 @@
-"""A cluster of up to a thousand nodes without a socket: how even its ring is, what a node more
-moves, what forwarding and Consul carry.
+"""Simulate a cluster of up to a thousand nodes without sockets: the balance of its ring, the share
+that a new node moves, and the traffic of forwarding and of Consul.
 
-The ring is the real one. Domains are those of Chromium's list of sites that ask for https and, for
-a hundred million, random 64-bit numbers, as the hash of a name is one. Shares and what moves are
-exact: they are lengths on the ring. Messages, of the URLs that can be found on this machine, and
-records are encoded by the real encoders; that messages go out each second, in calls of 500 at most,
-is simulated second by second. What Consul carries is counted from the calls that a member makes and
-the size of its answers.
+- Ring: the real one. Domains are those of Chromium's list of sites that demand https. A hundred
+  million domains are random 64-bit numbers, like the hashes of names. Shares and moves are exact:
+  they are lengths on the ring.
+- Forwarding: messages have the URLs that are found on this machine, encoded by the real encoder.
+  Sending them each second, in calls of 500 at most, is simulated second by second.
+- Consul: the traffic is computed from the calls of a member and the size of the answers. Records
+  are encoded by the real encoder.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ if TYPE_CHECKING:
 
 NODES = (2, 3, 5, 8, 16, 32, 64, 128, 256, 500, 1000)
 DOMAINS = 100_000_000
-# Real domains of a node, below which their number strays by chance more than the ring does.
+# Least real domains per node: with fewer, chance spreads them more than the ring does.
 ENOUGH = 350
-# Domains at a time: 40 MB.
+# Domains computed at a time: 40 MB.
 _CHUNK = 5_000_000
 # Pages a second of a node whose core is busy, and of one that waits for its hosts.
 PAGES = (479, 50)
-# New URLs on other domains that a page of 77 links leads to.
+# New links of a page to other domains, of its 77 links.
 FOREIGN = 7
-# Seconds of the forwarding that are simulated, and after which an idle connection is closed.
+# Seconds of forwarding that are simulated; seconds after which an idle connection is closed.
 SECONDS, IDLE = 20, 60
-# Bytes of a call besides its messages: LPUSH and its key in RESP, the reply, and a TCP/IP header
-# each way and for the acknowledgement of the reply; of a message, its length in RESP.
+# Bytes of a call: LPUSH and its key in RESP, the reply, and three TCP/IP headers (call, reply,
+# acknowledgement). Bytes of the length of each message in RESP.
 _CALL, _REPLY, _HEADERS, _LENGTH = 44, 8, 3 * 66, 7
-# Seconds from one renewal to the next, and of a blocking query.
+# Seconds between two renewals; seconds of a blocking query.
 RENEWAL, WAIT = 5, 5
-# Of Consul's answer for a key, besides key and value: indexes, flags, session. Of a request, with
-# its HTTP head.
+# Bytes of Consul's answer for a key without key and value (indexes, flags, session); bytes of a
+# request with its HTTP head.
 _ENTRY, _REQUEST = 165, 250
 _COUNTERS = {f"a counter of a dozen {number}": 12_345_678 for number in range(12)}
 _URL = re.compile(rb"https?://[A-Za-z0-9.-]+\.[A-Za-z]{2,}[^\s\"'<>)\]}\\`]*")
 
 
 def measure() -> dict[str, Any]:
-    """All figures, by table."""
+    """Return all figures, by table."""
     urls = real_urls()
     named = real_domains()
     size = np.mean([len(message.encode(message.Message(url, depth=3))) for url in urls])
@@ -83,17 +84,17 @@ def members(count: int) -> list[Member]:
 
 
 def real_urls() -> list[str]:
-    """URLs in the Python packages of this environment and in the package lists of Debian, as they
-    are normalised."""
+    """Return the normalised URLs in the Python packages of this environment and in Debian's package
+    lists."""
     found: set[bytes] = set()
     for path in Path(np.__file__).parents[1].rglob("*"):
         if path.suffix in {"", ".py", ".txt", ".rst", ".md"} and path.is_file():
             found.update(_URL.findall(path.read_bytes()))
     for path in Path("/var/lib/apt/lists").glob("*Packages*"):
-        told = subprocess.run(
+        listed = subprocess.run(
             ["/usr/lib/apt/apt-helper", "cat-file", path], capture_output=True, check=True
         )
-        found.update(_URL.findall(told.stdout))
+        found.update(_URL.findall(listed.stdout))
     normal = (normalise(url.decode("ascii", "ignore")) for url in found)
     return sorted({url for url in normal if url and urlsplit(url).hostname})
 
@@ -148,13 +149,13 @@ def _hundred_million(points: Any, owners: Any) -> float:
 
 
 def _moved(before: Ring, after: Ring, new: str) -> tuple[float, float]:
-    """The part of all domains that has another owner when a node joins, or had when it leaves; and
-    of it the part that does not come from or go to it."""
+    """Return the share of all domains that change their owner when ``new`` joins or leaves, and of
+    these the share that moves between other nodes."""
     names = [name for name, _ in after.weights]
     (old, was), (points, now) = _arrays(before), _arrays(after)
     index = np.array([names.index(name) for name, _ in before.weights], dtype=np.uint16)
     place = np.searchsorted(old, points, side="left") % len(old)
-    # The points of the one ring are all among those of the other.
+    # All points of the smaller ring are points of the larger.
     lengths = np.diff(points, prepend=points[-1]).astype(float)
     differs = index[was[place]] != now
     moved = lengths[differs].sum()
@@ -162,8 +163,7 @@ def _moved(before: Ring, after: Ring, new: str) -> tuple[float, float]:
 
 
 def _forwarding(count: int, rate: int, size: float) -> dict[str, Any]:
-    """What a node sends that fetches ``rate`` pages a second, each peer being as likely as the
-    next."""
+    """Simulate what a node of ``rate`` pages a second sends to its peers, all equally likely."""
     chance = np.random.default_rng(count)
     peers = count - 1
     waiting = chance.poisson(rate * FOREIGN / count, (SECONDS, peers))
@@ -184,7 +184,7 @@ def _forwarding(count: int, rate: int, size: float) -> dict[str, Any]:
 
 
 def _consul(count: int) -> dict[str, Any]:
-    """What a cluster asks of Consul: a second at rest, and while a node joins."""
+    """Compute the traffic with Consul: per second at rest, and while a node joins."""
     made = Ring(members(count))
     records = {member.id: Record(made.members[0], (made,)).dumps() for member in made.members}
     begun = time.process_time()
@@ -194,7 +194,7 @@ def _consul(count: int) -> dict[str, Any]:
     view = sum(_ENTRY + 30 + len(b64encode(record)) for record in records.values())
     short = sum(_ENTRY + 30 + len(b64encode(_by_checksum(r, made))) for r in records.values())
     beat = _ENTRY + 30 + len(b64encode(json.dumps(_COUNTERS).encode()))
-    # A renewal and a pass of the check; the blocking query; a heartbeat, answered with all.
+    # A renewal and a pass of the check; a blocking query; a heartbeat, whose answer has all beats.
     requests = 2 / RENEWAL + 1 / WAIT + 1 / BEAT
     answers = count * 30 / WAIT + count * beat / BEAT
     return {
@@ -204,7 +204,7 @@ def _consul(count: int) -> dict[str, Any]:
         "record_kB": round(max(map(len, records.values())) / 1000, 1),
         "view_kB": round(view / 1000, 1),
         "view_ms": round(read * 1000, 1),
-        # Each of n nodes publishes once, at a time of its own, and each reads the view after each.
+        # Each node publishes once, at its own time, and every node reads the view after each.
         "join_reads": count * (count + 2),
         "join_MB": round(count * (count + 2) * view / 1e6, 1),
         "join_MB_by_checksum": round(count * (count + 2) * short / 1e6, 1),
@@ -212,15 +212,15 @@ def _consul(count: int) -> dict[str, Any]:
 
 
 def _by_checksum(record: bytes, made: Ring) -> bytes:
-    said = json.loads(record)
-    return json.dumps({**said, "claims": [made.checksum for _ in said["claims"]]}).encode()
+    fields = json.loads(record)
+    return json.dumps({**fields, "claims": [made.checksum for _ in fields["claims"]]}).encode()
 
 
 def table(figures: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Return the figures as Markdown."""
     head = (
-        f"{figures['points']} points a node; {figures['real_domains']:,} real domains; a message has "
-        f"{figures['message_bytes']} bytes, the mean of {figures['urls']:,} real URLs"
+        f"{figures['points']} points a node; {figures['real_domains']:,} real domains; a message"
+        f" has {figures['message_bytes']} bytes, the mean of {figures['urls']:,} real URLs"
     )
     parts = [head]
     for name in ("ring", "forwarding", "consul"):

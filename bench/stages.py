@@ -1,8 +1,8 @@
-"""Microseconds of CPU for a page, by stage: a sampling profile's shares of the CPU of a run that
-nobody watched.
+"""Measure the CPU of a page by stage, in microseconds.
 
-A sample belongs to the stage of its innermost frame that the table below names; what the table
-names nowhere is the remainder. Two runs are made, one for the CPU of a page and one for the shares.
+Two runs are made: one without a profiler for the CPU of a page, one with it for each stage's share.
+A sample belongs to the stage of its innermost frame that the table below names. Samples without
+such a frame are the remainder.
 """
 
 from __future__ import annotations
@@ -21,35 +21,156 @@ if TYPE_CHECKING:
     from bench.pages import Shape
     from bench.profile import Stack
 
-# Stage, and what matches the frames "function (file)" that belong to it; the first that matches
-# counts.
-STAGES = (
-    ("garbage collection", r"gc_collect_main "),
-    ("pop", r"(Frontier|HostScheduler)\.(pop|unpop|pop_host|next_due)\b|Scheduler\.(next_request|_next|_next_of|_send|_wake)"),
-    ("robots check", r"frontier/robots/|politeness/(robots|path_rules)|middlewares/robots|_verdict|_own_robots_fetch"),
-    ("request build", r"RequestCodec\.request|page_request|_request_headers|fetch/http/request\.py"),
-    ("connect", r"fetch/(dial|guard)\.py|fetch/dns/|Scheduler\.reserve_address"),
-    ("archive", r"krowlspider/(archive/|crawl/provenance\.py)|DownloadHandler\._archive|_capture |\._written "),
-    ("decode", r"fetch/http/decode\.py|(?:response_of|headers_of) \(krowlspider/engine/responses|responsetypes"),
-    ("send and receive", r"krowlspider/(fetch/|engine/handler\.py)|uv__(stream_io|read|write|stream_destroy|finish_close)|UVStream|TCPTransport"),
-    ("canonicalise", r"normalise|_accept |can_ada"),
-    ("parse", r"urls/page/(links|bound|headers)\.py|BroadSpider\._?(parse|read)|frostwork"),
-    ("dedup", r"IdentityHasher|identity \(krowlspider/urls|frontier/seen/|urls/rules/duplicates|dupefilter|rbloom"),
-    ("scope", r"urls/(rules/(scope|traps|exclude)|host)\.py|Intake\.refusal"),
-    ("enqueue", r"Frontier\.(add|_append|_add)|Intake\.|Scheduler\.enqueue|BroadSpider\._(follow|discover)|RequestCodec\.entry|LevelStore\.write"),
-    ("politeness", r"middlewares/politeness|politeness/delay|outage|(Frontier|HostScheduler)\.(release|wait|give_back|defer)|Scheduler\.ended"),
-    ("ack and commit", r"Frontier\.(acknowledge|begin_commit|end_commit)|Commit\.|commit|checkpoint|Scheduler\._over"),
-    ("marks of pages at work", r"frontier/work_mark|engine/crash_marking"),
-    ("stats", r"scrapy/(statscollectors|extensions)|extensions/status"),
-    ("engine", r"\((scrapy/(?!http/|cmdline|crawler|__main__)|twisted/(?!internet/asyncioreactor)|krowlspider/engine/(downloader|runner)|middlewares/|asyncio/|concurrent/)"),
-)  # fmt: skip
-_TABLE = [(stage, re.compile(pattern)) for stage, pattern in STAGES]
+# Each stage with patterns of the frames "function (file)" that belong to it. The first stage whose
+# pattern matches counts, so a function that a stage names comes before the stage of its whole file.
+STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("garbage collection", (r"gc_collect_main ",)),
+    (
+        "robots check",
+        (
+            r"frontier/robots/",
+            r"krowlspider/politeness/(robots|path_rules)\.py",
+            r"crawl/answers/robots_answers\.py",
+            r"middlewares/robots\.py",
+            r"Dispatcher\.(_verdict|_own_robots_fetch)",
+        ),
+    ),
+    (
+        "pop",
+        (
+            r"engine/(dispatcher|waker)\.py",
+            r"Scheduler\.next_request",
+            r"HostScheduler\.(pop|pop_named|next_due)\b",
+            r"EntryQueues\.(pop|unpop)\b",
+        ),
+    ),
+    (
+        "request build",
+        (
+            r"RequestCodec\.request\b",
+            r"BroadSpider\.page_request",
+            r"DownloadHandler\._request_headers",
+            r"fetch/http/request\.py",
+        ),
+    ),
+    ("connect", (r"fetch/(dial|guard)\.py", r"fetch/dns/", r"\.reserve_address ")),
+    (
+        "archive",
+        (
+            r"krowlspider/archive/",
+            r"crawl/archiving/",
+            r"DownloadHandler\.(_archive|_written) ",
+            r"capture_of ",
+        ),
+    ),
+    (
+        "decode",
+        (
+            r"fetch/http/decode\.py",
+            r"crawl/answers/decoders\.py",
+            r"engine/responses\.py",
+            r"scrapy/responsetypes\.py",
+        ),
+    ),
+    (
+        "send and receive",
+        (
+            r"krowlspider/fetch/",
+            r"engine/(handler|loop_throttle)\.py",
+            r"uv__(stream_io|read|write|stream_destroy|finish_close)",
+            r"UVStream",
+            r"TCPTransport",
+        ),
+    ),
+    (
+        "dedup",
+        (
+            r"IdentityHasher",
+            r"identity \(krowlspider/urls/canonical\.py",
+            r"frontier/seen/",
+            r"urls/rules/duplicates\.py",
+            r"engine/dupefilter\.py",
+            r"rbloom",
+        ),
+    ),
+    ("canonicalise", (r"urls/(canonical|length)\.py", r"can_ada")),
+    ("parse", (r"urls/page/", r"BroadSpider\._?(parse|read)", r"frostwork")),
+    (
+        "scope",
+        (
+            r"urls/(host|ports)\.py",
+            r"urls/rules/(scope|traps|exclude)\.py",
+            r"Intake\.(refusal|_may_link)",
+        ),
+    ),
+    (
+        "enqueue",
+        (
+            r"crawl/intake\.py",
+            r"frontier/(admission|budget)\.py",
+            r"Frontier\.(add|queue|_forward)\b",
+            r"EntryQueues\.append",
+            r"Scheduler\.enqueue_request",
+            r"BroadSpider\._(follow|discover|redirect)",
+            r"RequestCodec\.entry",
+        ),
+    ),
+    (
+        "politeness",
+        (
+            r"middlewares/politeness\.py",
+            r"krowlspider/politeness/(delay|loop_cost|outage)\.py",
+            r"crawl/answers/(host_feedback|outages)\.py",
+            r"frontier/schedule/deferral\.py",
+            r"HostScheduler\.(release|give_back|rest_longer)",
+            r"Flights\.(end|charge|charge_page) ",
+        ),
+    ),
+    (
+        "ack and commit",
+        (
+            r"crawl/checkpoint\.py",
+            r"[Cc]ommit",
+            r"Job\.make_durable",
+            r"Frontier\.(acknowledge|_upkeep)",
+            r"Flights\.over ",
+        ),
+    ),
+    (
+        "crash marks",
+        (
+            r"frontier/work_mark\.py",
+            r"engine/crash_marking\.py",
+            r"crawl/answers/crash_marks\.py",
+        ),
+    ),
+    (
+        "stats",
+        (
+            r"scrapy/(statscollectors|extensions)",
+            r"extensions/(core_stats|loop_lag|metrics|status)\.py",
+            r"krowlspider/engine/stats\.py",
+            r"crawl/(status\.py|monitoring/)",
+        ),
+    ),
+    (
+        "engine",
+        (
+            r"\(scrapy/(?!http/|cmdline|crawler|__main__)",
+            r"\(twisted/(?!internet/asyncioreactor)",
+            r"\(krowlspider/(engine|internals)/",
+            r"\(middlewares/",
+            r"\((asyncio|concurrent)/",
+        ),
+    ),
+)
+_TABLE = [(stage, re.compile("|".join(patterns))) for stage, patterns in STAGES]
 _RUNNING = "AsyncioSelectorReactor.run "
-START, LOOP, THREADS, REST = "start and end", "event loop", "threads of C++", "not named"
+START, LOOP, THREADS, REST = "start and end", "event loop", "threads of C++", "no stage"
 
 
 def stage_of(stack: Stack) -> str:
-    """The stage of a sample."""
+    """Return the stage of a sample."""
     for frame in reversed(stack.frames):
         for stage, pattern in _TABLE:
             if pattern.search(frame):
@@ -67,8 +188,7 @@ def _is_main(stack: Stack) -> bool:
 
 
 def measure(shape: Shape, pages: int, results: Path) -> dict[str, Any]:
-    """The stages of a crawl's page, in microseconds; the flame graph and the stacks go to
-    ``results``."""
+    """Return the CPU of each stage of a page, in microseconds. Write the stacks to ``results``."""
     runs = crawl.measure(shape, ["krowlspider"], crawl.Plan(pages, rounds=1))
     run = runs["crawlers"]["krowlspider"]["runs"][0]
     raw = results / "profile.txt"
@@ -89,22 +209,20 @@ def measure(shape: Shape, pages: int, results: Path) -> dict[str, Any]:
 
 
 def shares(found: list[Stack], ticks: Counter[int]) -> dict[str, float]:
-    """The part of all CPU that each stage has."""
+    """Return each stage's share of all CPU."""
     weights = profile.weights_of(found, ticks)
     parts: dict[str, float] = defaultdict(float)
     for stack in found:
         parts[stage_of(stack)] += stack.count * weights[stack.thread]
-    # LevelDB's merges, and all else that runs no Python.
-    silent = sum(used for thread, used in ticks.items() if thread not in weights)
-    parts[THREADS] = silent / ticks.total()
+    # Threads that run no Python, such as LevelDB's compaction.
+    native = sum(used for thread, used in ticks.items() if thread not in weights)
+    parts[THREADS] = native / ticks.total()
     return parts
 
 
 def table(figures: dict[str, Any]) -> str:
     page = figures["cpu_us_per_page"]
-    lines = [
-        f"\nA page takes {page:,} µs of CPU, {figures['requests_per_page']} requests; of them:"
-    ]
+    lines = [f"\nA page takes {page:,} µs of CPU and {figures['requests_per_page']} requests:"]
     lines += [
         f"  {stage:<24}{used:>7,} µs {used / page:>7.1%}"
         for stage, used in figures["stages"].items()

@@ -1,4 +1,4 @@
-"""Venvs for the crawlers whose pins do not fit ours, made when first asked for."""
+"""Venvs for crawlers whose pins conflict with ours, made on first use."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _PATIENCE = 600
 
 
 def python_of(name: str) -> Path:
-    """The interpreter of the venv with what ``bench/NAME-requirements.txt`` pins.
+    """Return the interpreter of the venv with the packages of ``bench/NAME-requirements.txt``.
 
     :raises RuntimeError: pip cannot install it; the message is pip's
     """
     pinned = ROOT / "bench" / f"{name}-requirements.txt"
     venv = CACHE / name
-    # Written last: a venv without it, or with another, is made anew.
+    # Written last: a venv without it, or with other pins in it, is made again.
     stamp = venv / pinned.name
     CACHE.mkdir(parents=True, exist_ok=True)
     with FileLock(CACHE / f"{name}.lock"):

@@ -1,7 +1,7 @@
-"""The web server of the benchmark, one process on a core of its own, and what it was asked for.
+"""The web server of the benchmark: one process on a core of its own, which counts its requests.
 
-Not nginx: its pages would have to lie in a folder, 8 GB for 2,000 hosts of 100, as none of its
-modules makes pages distinct and still tells their length.
+It is not nginx, whose pages would have to lie in a folder: 8 GB for 2,000 hosts of 100 pages. None
+of nginx's modules makes pages distinct and sends their length.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BenchWeb:
 
     @property
     def pid(self) -> int:
-        """Of its process, while it runs."""
+        """The id of its process, inside the block."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -76,16 +76,16 @@ class BenchWeb:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It ends when its input does.
+        # The server ends when its input is closed.
         self._process.communicate(timeout=30)
 
     def take(self) -> dict[str, Any]:
-        """What was asked since the last call.
+        """Return the counts since the last call.
 
-        ``robots``, ``pages`` (status 200), ``missing`` (404), ``disallowed`` by robots.txt,
-        ``strange`` (no page of this web), ``connections``, ``bytes``, ``links`` to other pages on
-        those sent, ``distinct_links`` of each page added up, ``numbers`` of all pages asked for, in
-        order.
+        Requests: ``robots``, ``pages`` (status 200), ``missing`` (404), ``disallowed`` by
+        robots.txt, ``strange`` (no page of this web). Also ``connections``, ``bytes``, ``links`` to
+        other pages on the pages sent, and ``distinct_links``, the sum over the pages. ``numbers``
+        are those of all pages requested, in order.
         """
         assert self._process.stdin is not None
         self._process.stdin.write("take\n")
@@ -102,7 +102,7 @@ class BenchWeb:
 
 
 class _Answers:
-    """What is sent for each request, and the count of it."""
+    """Makes the answer to each request, and counts it."""
 
     def __init__(self, pages: Pages):
         self.count: Counter[str] = Counter()
@@ -204,8 +204,8 @@ async def _serve(shape: Shape) -> None:
 
 
 def _listen(loop: asyncio.AbstractEventLoop, answers: _Answers, ended: asyncio.Event) -> None:
-    """Answer the process that has started this one, until it closes the pipe or dies."""
-    # os.read, because sys.stdin's lock, held by a daemon thread, aborts the interpreter's end.
+    """Answer the parent process, until it closes the pipe or dies."""
+    # os.read: a daemon thread that holds the lock of sys.stdin makes the exit abort.
     while os.read(0, 100):
         loop.call_soon_threadsafe(lambda: print(json.dumps(answers.take()), flush=True))
     loop.call_soon_threadsafe(ended.set)
@@ -222,7 +222,7 @@ def _certificate() -> ssl.SSLContext:
 
 @asynccontextmanager
 async def _names(shape: Shape) -> AsyncIterator[int]:
-    """A name server that knows the hosts; gives its port."""
+    """Run a name server that knows the hosts; yield its port."""
     found: dict[str, tuple[int, list[str]] | int | None] = {
         shape.name(host): (86_400, [address(host)]) for host in range(shape.hosts)
     }

@@ -1,8 +1,13 @@
-"""Put the hashes that pip-compile found under the pins of the requirements files.
+r"""Put the hashes that pip-compile found under the pins of the requirements files.
 
-When a version has changed: ``pip-compile --generate-hashes --allow-unsafe --no-header --no-annotate --no-emit-index-url
---no-emit-find-links -o /tmp/pins.txt bench/requirements.txt``, then ``python deploy/pins.py /tmp/pins.txt``. Use the oldest
-Python that is supported: others need a part of what it needs. Comments, order and versions stay as they are.
+Run it after a version has changed::
+
+    pip-compile --generate-hashes --allow-unsafe --no-header --no-annotate --no-emit-index-url \
+        --no-emit-find-links -o /tmp/pins.txt bench/requirements.txt
+    python deploy/pins.py /tmp/pins.txt
+
+Use the oldest Python that is supported: it needs every package that a newer one needs. Comments,
+order and versions stay as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 def pins_in(text: str) -> dict[tuple[str, str], list[str]]:
-    """Hashes by name, as an index compares it, and version."""
+    """Return the hashes by name, as an index compares names, and version."""
     found: dict[tuple[str, str], list[str]] = {}
     hashes: list[str] = []
     for line in text.splitlines():
@@ -30,7 +35,10 @@ def pins_in(text: str) -> dict[tuple[str, str], list[str]]:
 
 
 def with_hashes(text: str, pins: dict[tuple[str, str], list[str]]) -> str:
-    """A requirements file with the hashes of ``pins``. KeyError names a pin that has none."""
+    """Return a requirements file with the hashes of ``pins``.
+
+    :raises KeyError: a pin has no hashes; the key is its name and version
+    """
     lines = []
     for line in text.splitlines():
         if line.lstrip().startswith("--hash="):

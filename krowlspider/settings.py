@@ -83,9 +83,9 @@ DOWNLOAD_WARNSIZE = 0
 # Seconds that an unused connection is kept: longer than most delays, shorter than the limit of most
 # servers.
 KROWL_KEEPALIVE = 15.0
-# Most requests to one host in succession, each after its delay, before hosts that have waited longer
-# get a turn. With 10, nine of ten use an open connection. Only where the delay is shorter than
-# KROWL_KEEPALIVE. 1: hosts take turns.
+# Most requests to one host in succession, each after its delay, before hosts that have waited
+# longer get a turn. With 10, nine of ten use an open connection. Only where the delay is shorter
+# than KROWL_KEEPALIVE. 1: hosts take turns.
 KROWL_SESSION_REQUESTS = 10
 
 # --- Which addresses may be fetched ---------------------------------------------------------------
@@ -95,8 +95,8 @@ KROWL_SESSION_REQUESTS = 10
 KROWL_ALLOW_ADDRESSES: list[str] = []
 # Ports that links, redirects and sitemaps may lead to. A single port ("8080") is allowed on each
 # host. Of a range ("1024-65535") each host name gets one port, the first that is found, and each
-# address gets 8. Seeds and the requests of your own spiders may have any port but those that browsers
-# refuse (22, 25, 6667 ...).
+# address gets 8. Seeds and the requests of your own spiders may have any port but those that
+# browsers refuse (22, 25, 6667 ...).
 KROWL_PORTS = ["80", "443", "8080", "8443", "1024-65535"]
 # Fixed names, used before any resolver: {"name": "address"} or {"*.suffix": "address"}.
 KROWL_RESOLVE: dict[str, str] = {}

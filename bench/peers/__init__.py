@@ -1,1 +1,1 @@
-"""Other crawlers, each a script that runs in a venv of its own and imports nothing of this project."""
+"""Other crawlers: scripts that run in venvs of their own and import nothing of this project."""

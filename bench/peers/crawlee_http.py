@@ -1,6 +1,9 @@
-"""crawlee-python's ParselCrawler with robots.txt. Arguments: seeds file, pages, storage folder,
-concurrency, and where the queue is: file (crawlee's default) or memory. Its last line says how many
-pages it has parsed."""
+"""Crawl with crawlee-python's ParselCrawler, with robots.txt. The last line printed is the number
+of pages parsed.
+
+Arguments: seeds file, pages, storage folder, concurrency, and the place of the queue: file
+(crawlee's default) or memory.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from pathlib import Path
 
 async def main(seeds: str, pages: str, storage: str, concurrency: str, queue: str) -> None:
     os.environ["CRAWLEE_STORAGE_DIR"] = storage
-    # Imported here, so that it finds the folder.
+    # crawlee reads the folder when it is imported.
     from crawlee import ConcurrencySettings, service_locator  # noqa: PLC0415
+    from crawlee import storage_clients as storages  # noqa: PLC0415
     from crawlee.crawlers import ParselCrawler, ParselCrawlingContext  # noqa: PLC0415
     from crawlee.http_clients import ImpitHttpClient  # noqa: PLC0415
-    from crawlee.storage_clients import FileSystemStorageClient, MemoryStorageClient  # noqa: PLC0415
 
     service_locator.set_storage_client(
-        MemoryStorageClient() if queue == "memory" else FileSystemStorageClient()
+        storages.MemoryStorageClient() if queue == "memory" else storages.FileSystemStorageClient()
     )
     most = int(concurrency)
     crawler = ParselCrawler(

@@ -1,8 +1,9 @@
-"""Stock Scrapy: JOBDIR, LinkExtractor, robots.txt. Arguments: seeds file, pages, job folder,
-concurrency.
+"""Crawl with stock Scrapy: JOBDIR, LinkExtractor, robots.txt. The last line printed is the number
+of pages parsed.
 
-Its last line says how many pages it has parsed. What its documentation says of broad crawls is set;
-with the fifth argument, a Redis URL, requests and fingerprints are in scrapy-redis.
+Arguments: seeds file, pages, job folder, concurrency. A fifth argument, a Redis URL, puts requests
+and fingerprints into scrapy-redis. The settings are those that Scrapy's documentation recommends
+for broad crawls.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def main(seeds: str, pages: str, jobdir: str, concurrency: str, redis: str | Non
         settings |= {
             "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
             "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-            # Without it the queue would be emptied at the end.
+            # Otherwise scrapy-redis empties the queue at the end.
             "SCHEDULER_PERSIST": True,
             "REDIS_URL": redis,
         }

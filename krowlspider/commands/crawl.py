@@ -6,7 +6,7 @@ import gc
 import logging
 import resource
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
@@ -68,7 +68,8 @@ class Command(CrawlCommand):
         assert self.crawler_process
         _raise_open_files()
         crawler = self.crawler_process.create_crawler(args[0])
-        crawl: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
+        crawling = self.crawler_process.crawl(crawler, **opts.spargs)
+        crawl = cast("asyncio.Task[None]", crawling)
         self.crawler_process.start()
         # The interpreter collects cyclic garbage once more as it exits, which is slow here.
         gc.freeze()

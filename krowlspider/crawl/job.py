@@ -72,8 +72,8 @@ class Job:
 
     The first component that asks for it makes it, the downloader opens it, and the scheduler runs
     and closes it. ``frontier``, ``robots_fetches``, ``archive``, ``notes``, ``client``,
-    ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group commit and the disk guard: no
-    component setting can remove them.
+    ``decoders`` and ``hasher`` exist from `open` to `close`. The job owns the group commit and the
+    disk guard: no component setting can remove them.
     """
 
     frontier: Frontier
@@ -291,7 +291,7 @@ class Job:
         self.archive.give_up()
 
     async def commit(self) -> None:
-        """Commit: sync the archive, then remove the entries of acknowledged pages in one synced batch.
+        """Sync the archive, then remove the entries of acknowledged pages in one synced batch.
 
         If the archive's disk is full, the call lasts until there is room.
 

@@ -116,7 +116,8 @@ def mark_work(
 
     wrap_scrape(scraper, marked)
     if scraper.concurrent_items == 1:
-        scraper.handle_spider_output_async = partial(_one_by_one, scraper)  # type: ignore[method-assign]
+        one_by_one = partial(_one_by_one, scraper)
+        scraper.handle_spider_output_async = one_by_one  # type: ignore[method-assign]
     _mark_tasks(asyncio.get_running_loop(), job.mark)
 
 

@@ -92,7 +92,10 @@ class Downloader:
                     " it: yield it instead of downloading it directly"
                 )
             # The middleware manager passes a returned Request on unchanged.
-            result = await self.middleware.download_async(self._download, request)  # type: ignore[arg-type]
+            result = await self.middleware.download_async(
+                self._download,  # type: ignore[arg-type]
+                request,
+            )
             if isinstance(result, Response):
                 # extensions.core_stats does not listen for responses.
                 self._crawler.stats.inc_value("response_received_count")

@@ -88,7 +88,8 @@ def is_own(address: _Address) -> bool:
 class AddressGuard:
     """Permits globally routable unicast addresses, and those in ``allow`` (CIDR networks).
 
-    ``own`` returns whether an address is one of this machine's: links must not reach its services. ``clock`` returns monotonic seconds.
+    ``own`` returns whether an address is one of this machine's: links must not reach its services.
+    ``clock`` returns monotonic seconds.
 
     :raises ValueError: an entry of ``allow`` is not a network; the message names the entry
     """

@@ -2,8 +2,8 @@
 
 The delay is a moving average of the host's latencies times a factor. It is at least what the host's
 robots.txt asks for; a host that asks for more than the cap is retired elsewhere. Throttling (429,
-503) doubles it; each quiet period halves it again. A host with transport errors waits for seconds, then for minutes, then for a day at a time.
-It is never given up.
+503) doubles it; each quiet period halves it again. A host with transport errors waits for seconds,
+then for minutes, then for a day at a time. It is never given up.
 """
 
 from __future__ import annotations

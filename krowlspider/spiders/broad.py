@@ -199,7 +199,8 @@ class BroadSpider(Spider):
             urls, bare = chunk
             new += self.scheduler.intake.discover(urls, depth=0, bare=bare)
             await asyncio.sleep(0)
-            while self.scheduler.paused:  # noqa: ASYNC110 - the disk tells nobody when there is room
+            # No event tells when the disk has room again, so poll.
+            while self.scheduler.paused:  # noqa: ASYNC110
                 await asyncio.sleep(_PAUSED)
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bench.hostile.attacks import Web
 
-# The bounds themselves are in tests/fetch/test_tls_work.py and tests/politeness/test_robots_work.py.
+# tests/fetch/test_tls_work.py and tests/politeness/test_robots_work.py test the bounds themselves.
 pytestmark = pytest.mark.slow
 
 BROTLI_MAX = 2400

@@ -140,24 +140,34 @@ def test_differences_name_each_kind() -> None:
 
 MAIN = "thread (7): MainThread;_run_module_as_main (<frozen runpy>:1);execute (scrapy/cmdline.py:1)"
 CRAWLING = f"{MAIN};AsyncioSelectorReactor.run (twisted/internet/asyncioreactor.py:2)"
+READ_PAGE = "read_page (krowlspider/urls/page/links.py:1)"
+DISCOVER = "Intake.discover (krowlspider/crawl/intake.py:3)"
+DISPATCH = "Dispatcher.next (krowlspider/engine/dispatcher.py:3)"
+APPLY = "LevelStore.apply (krowlspider/frontier/store/store.py:2)"
 
 
 @pytest.mark.parametrize(
     ("frames", "stage"),
     [
-        (";Scheduler.discover (krowlspider/engine/scheduler.py:3);IdentityHasher.key (krowlspider/urls/canonical.py:4)", "dedup"),
-        (";Scheduler.discover (krowlspider/engine/scheduler.py:3);Frontier.add (krowlspider/frontier/frontier.py:3);LevelStore.write (krowlspider/frontier/store/store.py:2)", "enqueue"),
-        (";read_page (krowlspider/urls/page/links.py:1);normalise_all (krowlspider/urls/canonical.py:4);f (can_ada.so)", "canonicalise"),
-        (";read_page (krowlspider/urls/page/links.py:1);gc_collect_main (libpython3.11.so)", "garbage collection"),
-        (";Headers.get (scrapy/http/headers.py:1)", "not named"),
+        ([DISPATCH, "EntryQueues.pop (krowlspider/frontier/entry_queues.py:4)"], "pop"),
+        ([DISPATCH, "Dispatcher._verdict (krowlspider/engine/dispatcher.py:4)"], "robots check"),
+        ([DISCOVER, "IdentityHasher.keys (krowlspider/urls/canonical.py:4)"], "dedup"),
+        ([DISCOVER, "Frontier.queue (krowlspider/frontier/frontier.py:3)", APPLY], "enqueue"),
+        (["Commit.write (krowlspider/frontier/frontier.py:3)", APPLY], "ack and commit"),
+        (
+            [READ_PAGE, "normalise_all (krowlspider/urls/canonical.py:4)", "f (can_ada.so)"],
+            "canonicalise",
+        ),
+        ([READ_PAGE, "gc_collect_main (libpython3.11.so)"], "garbage collection"),
+        (["Headers.get (scrapy/http/headers.py:1)"], "no stage"),
     ],
-)  # fmt: skip
-def test_a_sample_belongs_to_its_innermost_stage(frames: str, stage: str) -> None:
-    assert stage_of(Stack(f"{CRAWLING}{frames} 3")) == stage
+)
+def test_a_sample_belongs_to_its_innermost_stage(frames: list[str], stage: str) -> None:
+    assert stage_of(Stack(f"{';'.join([CRAWLING, *frames])} 3")) == stage
 
 
 def test_what_runs_before_the_reactor_is_the_start() -> None:
-    line = f"{MAIN};_find_and_load (<frozen importlib._bootstrap>:9);plan (krowlspider/urls/page/links.py:1) 1"
+    line = f"{MAIN};_find_and_load (<frozen importlib._bootstrap>:9);{READ_PAGE} 1"
     assert stage_of(Stack(line)) == START
 
 

@@ -306,7 +306,10 @@ def test_incoming_urls_are_normalised() -> None:
         (b'{"url": "http://a.test/"}', Message("http://a.test/")),
         (b' {"url": "a.test"}', Message("https://a.test/", bare=True)),
         (
-            b'{"url": "http://a.test/", "depth": 2, "priority": 5, "meta": {"x": 7}, "method":"GET"}',
+            (
+                b'{"url": "http://a.test/", "depth": 2, "priority": 5, "meta": {"x": 7},'
+                b' "method":"GET"}'
+            ),
             Message("http://a.test/", depth=2, priority=5, meta={"x": 7}),
         ),
         (b'{"url": "http://a.test/", "meta": {"depth": 4}}', Message("http://a.test/", depth=4)),

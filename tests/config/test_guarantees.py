@@ -274,7 +274,8 @@ def test_what_is_built_in_is_not_taken_out_or_moved(
     with pytest.raises(SettingsError) as caught:
         validate(project_settings(**{setting: {path: order}}))
     assert str(caught.value) == (
-        f"{setting} names {path}, which is built in and always there: remove it from {setting}{way_out}"
+        f"{setting} names {path}, which is built in and always there:"
+        f" remove it from {setting}{way_out}"
     )
 
 
@@ -310,7 +311,7 @@ def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | 
     ("changes", "said"),
     [
         ({"SPIDER_MIDDLEWARES": {"nosuch.Component": 1}}, "SPIDER_MIDDLEWARES cannot be loaded: "),
-        ({"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}}, "DOWNLOAD_HANDLERS names for http a class that cannot"),
+        ({"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}}, "DOWNLOAD_HANDLERS names for http a class"),
     ],
 )
 def test_a_component_that_cannot_be_loaded_is_named(changes: dict[str, Any], said: str) -> None:

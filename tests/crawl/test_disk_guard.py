@@ -145,8 +145,8 @@ def test_job_is_full_while_a_disk_is_short(
     asyncio.run(main())
     said = [record.getMessage() for record in caplog.records if "KROWL_DISK_FLOOR" in record.msg]
     assert said == [
-        f"{size} MB are free for {tmp_path / folder}, less than KROWL_DISK_FLOOR: nothing more is fetched until it is"
-        " 2200 MB. Make room, or start again with a lower floor"
+        f"{size} MB are free for {tmp_path / folder}, less than KROWL_DISK_FLOOR: nothing more is"
+        " fetched until it is 2200 MB. Make room, or start again with a lower floor"
         for size, folder in ((1999, "warc"), (1999, "job"), (0, "warc"))
     ]
 
@@ -212,8 +212,8 @@ def test_crawl_below_the_floor_asks_nobody(
         assert crawl.stats["krowl/disk/pauses_count"] == 1
         warc = crawl.jobdir / "warc"
         free, enough = re.findall(
-            rf"(\d+) MB are free for {re.escape(str(warc))}, less than KROWL_DISK_FLOOR: nothing more is fetched"
-            r" until it is (\d+) MB\. Make room, or start again with a lower floor",
+            rf"(\d+) MB are free for {re.escape(str(warc))}, less than KROWL_DISK_FLOOR: nothing"
+            r" more is fetched until it is (\d+) MB\. Make room, or start again with a lower floor",
             crawl.log,
         )[0]
         assert abs(int(free) * MB - free_bytes(tmp_path)) < GB

@@ -1,4 +1,4 @@
-"""Each step of the work on a page is marked, in all tasks that belong to it, and nothing else is."""
+"""Each step of the work on a page runs under its mark, in all its tasks, and no other work does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(mark: WorkMark, main: Callable[[Any], Coroutine[Any, Any, None]]) -> Non
 
     async def start() -> None:
         scraper = FakeScraper()
-        mark_work(scraper, FakeJob(mark), lambda page: page)  # type: ignore[arg-type, return-value]
+        mark_work(scraper, FakeJob(mark), _same)  # type: ignore[arg-type]
         await main(scraper._scrape)
 
     asyncio.run(start())
@@ -130,7 +130,7 @@ def test_reading_spider_gets_its_pages_under_their_marks(mark: WorkMark) -> None
     failure = Failure(ValueError("by the web"))
 
     async def main() -> None:
-        mark_work(scraper, FakeJob(mark), lambda page: page, reading)  # type: ignore[arg-type, return-value]
+        mark_work(scraper, FakeJob(mark), _same, reading)  # type: ignore[arg-type]
         scrape: Any = scraper._scrape
         await scrape(good, Page(A))
         await scrape(bad, Page(A))
@@ -162,7 +162,8 @@ def test_a_page_is_charged_for_its_own_steps_alone(mark: WorkMark) -> None:
         def charge(_: Any, took: float) -> None:
             charged.append(took)
 
-        mark_work(scraper, FakeJob(mark), lambda page: page, Slow(mark), charge)  # type: ignore[arg-type, return-value]
+        slow = Slow(mark)
+        mark_work(scraper, FakeJob(mark), _same, slow, charge)  # type: ignore[arg-type]
         scrape: Any = scraper._scrape
         await asyncio.gather(scrape(Response("http://a.test/"), page), _busy())
 
@@ -173,6 +174,10 @@ def test_a_page_is_charged_for_its_own_steps_alone(mark: WorkMark) -> None:
     asyncio.run(main())
     (took,) = charged
     assert 0.04 <= took < 0.1
+
+
+def _same(page: Any) -> Any:
+    return page
 
 
 def _work(seconds: float) -> None:
@@ -271,7 +276,7 @@ def test_existing_task_factory_still_makes_the_tasks(mark: WorkMark) -> None:
     async def start() -> None:
         asyncio.get_running_loop().set_task_factory(make)
         scraper = FakeScraper()
-        mark_work(scraper, FakeJob(mark), lambda page: page)  # type: ignore[arg-type, return-value]
+        mark_work(scraper, FakeJob(mark), _same)  # type: ignore[arg-type]
         await asyncio.create_task(scraper._scrape(work, Page(A)))
         assert made == ["coroutine", "Marked"]
 
@@ -299,10 +304,9 @@ def test_callback_with_much_output_leaves_the_loop_its_turns(mark: WorkMark) -> 
     async def main() -> None:
         nonlocal turns
         scraper = CountingScraper()
-        mark_work(scraper, FakeJob(mark), lambda page: page)  # type: ignore[arg-type, return-value]
-        work = asyncio.create_task(
-            scraper.handle_spider_output_async(iter(range(200)), None, None)  # type: ignore[attr-defined]
-        )
+        mark_work(scraper, FakeJob(mark), _same)  # type: ignore[arg-type]
+        handle: Any = scraper.handle_spider_output_async  # type: ignore[attr-defined]
+        work = asyncio.create_task(handle(iter(range(200)), None, None))
         while not work.done():
             turns += 1
             await asyncio.sleep(0)

@@ -99,7 +99,10 @@ def series(said: str) -> dict[str, float]:
         (
             "downloader/exception_type_count/scrapy.exceptions.DownloadTimeoutError",
             1,
-            'scrapy_downloader_exception_type_total{reason="scrapy.exceptions.DownloadTimeoutError"}',
+            (
+                'scrapy_downloader_exception_type_total{reason="scrapy.exceptions.'
+                'DownloadTimeoutError"}'
+            ),
             1,
         ),
         ("spider_exceptions/count", 2, "scrapy_spider_exceptions_total", 2),

@@ -423,7 +423,10 @@ TARGETS = {
         _chunk,
         (
             b'{"host":"h","transfer":"0123456789abcdef","number":0,"last":true,',
-            b'"record":{"pace":[1,1,1,1,1],"due":1,"ready":1,"state":"active","done":1,"dropped":1},',
+            (
+                b'"record":{"pace":[1,1,1,1,1],"due":1,"ready":1,"state":"active",'
+                b'"done":1,"dropped":1},'
+            ),
             b'"entries":[',
             b'{"url":"http://h/',
             b'"},',

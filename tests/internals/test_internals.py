@@ -186,7 +186,8 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
         async def _process_spidermw_output_async(self, output: object, response: object) -> None:
             processed.append(output)
 
-    asyncio.run(internals.process_output(FakeScraper(), {"a": 1}, Response("data:,")))  # type: ignore[arg-type]
+    scraper: Any = FakeScraper()
+    asyncio.run(internals.process_output(scraper, {"a": 1}, Response("data:,")))
     assert processed == [{"a": 1}]
 
 

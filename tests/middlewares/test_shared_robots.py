@@ -25,7 +25,7 @@ def moved(host: str, target: str) -> dict[str, object]:
 def test_shared_robots_txt_binds_all_hosts_that_lead_to_it(
     tmp_path: Path,
 ) -> None:
-    """Each is asked for its own /sitemap.xml, and the host that is led to for nothing but the file."""
+    """Each is asked for its own /sitemap.xml. The redirect target is asked for the file only."""
     legal, home = "http://legal.test:{port}/legal/robots.txt", "http://home.test:{port}/"
     bound, free = ["a.test", "b.test", "c.test"], "d.test"
     spec = [
@@ -55,7 +55,7 @@ def test_shared_robots_txt_binds_all_hosts_that_lead_to_it(
 def test_sitemap_of_a_moved_site_is_asked_at_its_www_host(
     tmp_path: Path,
 ) -> None:
-    """Its robots.txt is known when its first page comes, so no robots fetch of its own would ask."""
+    """The www host's robots.txt is known by then, so no robots fetch of its own finds sitemaps."""
     www = "www.site.test"
     sitemap = "<urlset><url><loc>http://www.site.test:{port}/named</loc></url></urlset>"
     spec = [

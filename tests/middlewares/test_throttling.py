@@ -1,4 +1,4 @@
-"""What a host says in throttling holds however it is said, and nothing keeps a crawl from its end."""
+"""A host's throttling is obeyed in whatever form it comes, and no answer keeps a crawl running."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ROBOTS = page("/robots.txt", "", status=404)
 # A port of the simulated network that nobody listens at.
 NOBODY = 9999
 BIG = "#" + "x" * 600_000 + "\n"
+COMMENTS = "".join(f"# {n * 7919}\n" for n in range(200_000))
 NOTHING = "User-agent: *\nDisallow: /\n"
 CODED: dict[str, Any] = {"headers": {"Content-Encoding": "gzip"}}
 
@@ -56,10 +57,10 @@ def test_503_with_a_useless_body_is_still_throttling(
 @pytest.mark.parametrize(
     "robots",
     [
-        coded(gzip.compress((NOTHING + "".join(f"# {n * 7919}\n" for n in range(200_000))).encode(), 1)),
+        coded(gzip.compress((NOTHING + COMMENTS).encode(), 1)),
         {"status": 302, "headers": {"Location": "/rules"}, "body": BIG},
     ],
-)  # fmt: skip
+)
 def test_robots_txt_too_large_to_read_allows_nothing(
     tmp_path: Path, robots: dict[str, Any]
 ) -> None:

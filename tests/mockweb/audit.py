@@ -46,12 +46,12 @@ def by_host(entry: Entry) -> str:
 
 
 def by_address(entry: Entry) -> str:
-    """The address of the server that was asked."""
+    """Return the address of the server that was asked."""
     return entry.address
 
 
 def by_last_labels(entry: Entry) -> str:
-    """The domain of names under a suffix of one label: the last two labels; an address is its own."""
+    """Return the last two labels of a host name, or the whole host if it is an address."""
     name = entry.host.rpartition(":")[0] or entry.host
     labels = name.split(".")
     return name if labels[-1].isdigit() else ".".join(labels[-2:])
@@ -68,7 +68,7 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """The delay is at least `factor` times the average latency of the host, `most` seconds at most."""
+    """Require a delay of `factor` times the host's average latency, at most `most` seconds."""
 
     factor: float
     most: float

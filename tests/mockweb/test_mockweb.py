@@ -561,7 +561,8 @@ class FakeTransport:
 @pytest.mark.parametrize(("peer", "refused"), [("127.255.0.1", False), ("10.0.0.1", True)])
 def test_a_peer_that_is_not_on_loopback_is_refused(peer: str, refused: bool) -> None:
     transport = FakeTransport(peer)
-    Connection(Web(SpecSite([], 1, 0), None), tls=False).connection_made(transport)  # type: ignore[arg-type]
+    connection = Connection(Web(SpecSite([], 1, 0), None), tls=False)
+    connection.connection_made(transport)  # type: ignore[arg-type]
     assert transport.aborted == refused
 
 

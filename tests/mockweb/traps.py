@@ -1,4 +1,4 @@
-"""Answers that are made up for whatever URL is asked for, without end: rules name them by `trap`."""
+"""Traps: endless answers, made up for any URL that is asked for. Rules name them by `trap`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the source: building leaves files behind, and takes up what an earlier build left."""
+    """Return a copy of the source: a build leaves files, and reads those of earlier builds."""
     copy = tmp_path_factory.mktemp("source")
     for name in SOURCE:
         path = ROOT / name

@@ -54,11 +54,13 @@ def _judge(crawl: Crawl, web: MockWeb) -> int:
     print(f"\nFrontier afterwards: {view['queued']} URLs queued, {view['done']} done")
     report = check_folder(crawl.jobdir / "warc")
     print(
-        f"WARC check: {report.files} files, {report.records} records, {len(report.problems)} problems"
+        f"WARC check: {report.files} files, {report.records} records,"
+        f" {len(report.problems)} problems"
     )
     differences = reachable(web.graph, web.seeds()[:3]).differences(web.log())
     print(
-        f"Against what there was to fetch: {len(differences)} differences in {len(web.log())} requests"
+        f"Compared with the reachable pages: {len(differences)} differences"
+        f" in {len(web.log())} requests"
     )
     impolite = violations(web.log(), min_delay=DELAY)
     print(f"Politeness audit of the server's log: {len(impolite)} violations")

@@ -1,8 +1,8 @@
-"""A web of many addresses beside 60 good hosts, for attacks by number: it counts what each second
-brings.
+"""A web of many addresses beside 60 good hosts, for attacks by number. It counts the requests of
+each second.
 
-``python -m tests.support.farm`` is the server: it listens at all of 127.0.0.0/8, prints its port, and
-prints what it counted as JSON when its standard input ends.
+``python -m tests.support.farm`` is the server: it listens at all of 127.0.0.0/8 and prints its
+port. When its standard input ends, it prints its counts as JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""``make demo 2>&1 | python -m tests.support.screenshot FILE.svg``: draws the output as a terminal shows
-it.
+"""Draw the output of a command as a terminal shows it.
 
-Lines of Scrapy's start, and all but the first status lines, are left out; an ellipsis stands for
-them.
+``make demo 2>&1 | python -m tests.support.screenshot FILE.svg`` writes the drawing. An ellipsis
+replaces the lines of Scrapy's start, and all status lines but the first.
 """
 
 from __future__ import annotations
@@ -54,7 +53,8 @@ def draw(lines: Iterable[str]) -> str:
         rows += wrap(line, _COLUMNS, drop_whitespace=False, break_on_hyphens=False) or [""]
     width, height = _COLUMNS * _WIDTH + 2 * _MARGIN, len(rows) * _HEIGHT + 2 * _MARGIN
     text = "\n".join(
-        f'<text x="{_MARGIN}" y="{_MARGIN + _HEIGHT * (at + 0.75):.0f}"{_style(row)}>{escape(row)}</text>'
+        f'<text x="{_MARGIN}" y="{_MARGIN + _HEIGHT * (at + 0.75):.0f}"{_style(row)}>'
+        f"{escape(row)}</text>"
         for at, row in enumerate(rows)
         if row.strip()
     )

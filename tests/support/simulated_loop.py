@@ -150,7 +150,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return clocks.now
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Future[Any]:  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> Future[Any]:
         future = super().run_in_executor(executor, func, *args)
         self._calls += 1
         future.add_done_callback(self._called)

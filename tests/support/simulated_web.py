@@ -41,7 +41,10 @@ class _Log:
 
 
 class SimulatedWeb:
-    """A mock web of the simulated network, inside the ``with`` block; of `graph`, `spec` or `folder`."""
+    """A mock web of the simulated network, made from `graph`, `spec` or `folder`.
+
+    It serves inside its ``with`` block.
+    """
 
     def __init__(
         self,

@@ -210,7 +210,7 @@ class SimulatedCrawler:
 
 
 class _Room:
-    """A disk with room, and nothing on it: in the place of folder, archive and what a mend found."""
+    """An empty disk with room: stands for the folder, the archive and the result of a mend."""
 
     temporary = stalled = full = False
     open_to_others = ""
@@ -307,7 +307,8 @@ class Simulation:
         self.crawler = SimulatedCrawler(self, settings)
         self.job = self.job_class(self, settings)
         krowlspider.crawl.job._jobs[self.crawler] = self.job  # type: ignore[index]
-        self.scheduler = self.crawler.engine.scheduler = Scheduler(self.crawler)  # type: ignore[arg-type]
+        self.scheduler = Scheduler(self.crawler)  # type: ignore[arg-type]
+        self.crawler.engine.scheduler = self.scheduler
         self.downloader = Downloader(self.crawler)  # type: ignore[arg-type]
         self.scheduler.open(self.crawler.spider)
 

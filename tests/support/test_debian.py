@@ -14,7 +14,12 @@ import pytest
 from tests.support.debian import PACKAGES, program
 from tests.support.warm import ROOT
 
-ASK = "import sys; from pathlib import Path; from tests.support.debian import program; print(program(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))"
+ASK = """
+import sys
+from pathlib import Path
+from tests.support.debian import program
+print(program(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
+"""
 # What fetching needs.
 TOOLS = ("apt-get", "apt-cache", "apt-config", "dpkg", "dpkg-deb", "tar")
 

@@ -40,7 +40,8 @@ ODD: dict[str, tuple[Raw, bytes | None]] = {
         Raw(
             chunked(
                 HTML,
-                body=b'5;a=b; c="d;e"\r\nhello\r\n0006 ;x\r\n world\r\n0;last\r\nX-Sum: 1\r\nX-Sum: 2\r\n\r\n',
+                body=b'5;a=b; c="d;e"\r\nhello\r\n0006 ;x\r\n world\r\n0;last\r\n'
+                b"X-Sum: 1\r\nX-Sum: 2\r\n\r\n",
             )
         ),
         None,
@@ -115,7 +116,7 @@ MORE = Raw(answer(HTML, body=b"enough") + b"and more", closes=True)
 
 
 def assert_digests(record: Record, payload: bytes | None) -> None:
-    """The digests of an answer's record are those of its block, and of its payload if it says one."""
+    """Assert that a record has the digest of its block, and of its payload unless that is None."""
     assert record["WARC-Block-Digest"] == sha1(record.block)
     expected = [] if payload is None else [sha1(payload)]
     assert record.all("WARC-Payload-Digest") == expected, record.url
@@ -179,7 +180,9 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
             continue
         revisit = records.about(url)[0]
         assert revisit.kind == "revisit"
-        assert revisit.block == data[: re.search(rb"\n\r?\n", data).end()]  # type: ignore[union-attr]
+        head = re.search(rb"\n\r?\n", data)
+        assert head is not None
+        assert revisit.block == data[: head.end()]
         assert revisit["WARC-Block-Digest"] == sha1(revisit.block)
         assert revisit["WARC-Payload-Digest"] == sha1(TEXT)
         assert revisit["WARC-Refers-To-Target-URI"] == urls[0]
@@ -358,8 +361,9 @@ def hostile(*lines: bytes, body: bytes = b"", status: bytes = b"HTTP/1.1 302 Fou
     return Raw(answer(*lines, status=status, body=body))
 
 
-HOSTILE_LINKS = b"""<title>a&#13;&#10;WARC-Type: warcinfo</title><a href="/l1&#13;&#10;WARC-Type: x">1</a>
-<a href="/l2&#0;\0\x7f\x85">2</a><a href="/l3%0d%0aWARC-Type:%20x">3</a><a href="/l4&#x2028;\xff\xfe">4</a>
+HOSTILE_LINKS = b"""<title>a&#13;&#10;WARC-Type: warcinfo</title>
+<a href="/l1&#13;&#10;WARC-Type: x">1</a><a href="/l2&#0;\0\x7f\x85">2</a>
+<a href="/l3%0d%0aWARC-Type:%20x">3</a><a href="/l4&#x2028;\xff\xfe">4</a>
 <a href="http://odd\r\n.test:1/">5</a><a href="/l6 a\tb">6</a><a href="/l7\xed\xa0\x80">7</a>"""
 HOSTILE = {
     "/encoded": hostile(b"Location: /t1%0d%0aWARC-Type:%20warcinfo"),

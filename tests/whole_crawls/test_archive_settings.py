@@ -195,7 +195,7 @@ def asks(zone: Zone) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("obeys", "path"), [(1, "/robots.txt"), (0, "/p")])
 def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, path: str) -> None:
-    """Where robots.txt cannot be had that is the fetch that failed, and the page is not asked for."""
+    """If robots.txt cannot be fetched, its fetch is the one noted, and the page is not fetched."""
     silent = Raw(b"", hangs=True)
     names: dict[str, tuple[int, list[str]] | int | None] = {
         "gone.example": NXDOMAIN,

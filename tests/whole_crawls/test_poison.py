@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import zlib
 from base64 import b64encode
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -163,13 +164,17 @@ def assert_poison(last: Crawl, web: MockWeb, fetches: int) -> None:
     assert marked(last.jobdir) is None
 
 
+def all_in_flight(jobdir: Path) -> bool:
+    return in_flight(jobdir) == len(HOSTS)
+
+
 def test_pages_merely_in_flight_get_no_strike(tmp_path: Path) -> None:
     """All of them wait for their answers at each kill."""
     slow = [page("/robots.txt", ""), page("^/", "late", latency=60)]
     with MockWeb(spec=slow) as web:
         for _ in range(4):
             crawl = deadly_crawl(web, tmp_path, "parse", KROWL_STATUS_INTERVAL=0.1).start()
-            crawl.wait_until(lambda crawl=crawl: in_flight(crawl.jobdir) == len(HOSTS))  # type: ignore[misc]
+            crawl.wait_until(partial(all_in_flight, crawl.jobdir))
             crawl.kill()
             assert marked(crawl.jobdir) is None
         assert strikes(crawl.jobdir) == 0

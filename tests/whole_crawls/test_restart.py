@@ -59,7 +59,7 @@ def test_restart_after_sigint_fetches_no_page_twice(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_invariant_5_nothing_is_missed_after_kill_9(tmp_path: Path, seed: int) -> None:
-    """Killed three times at random: refetched is at most what was in flight or not yet committed."""
+    """After each of three kills, only pages in flight or not yet committed are fetched again."""
     chance = random.Random(seed)
     with MockWeb(graph=GRAPH) as web:
         uncommitted = 0

@@ -26,7 +26,7 @@ VERIFY = {**CAPACITY, "KROWL_SEEN_VERIFY": True}
 
 
 def marks(jobdir: Path) -> tuple[bool, list[int]]:
-    """Whether marks may be joined in a frontier, and how many identities each of them stands for."""
+    """Return whether a frontier may join marks, and how many identities each mark stands for."""
     store = LevelStore(jobdir / "frontier")
     try:
         return store.get(JOINED) is not None, [

@@ -198,7 +198,7 @@ class Mixed(Web):
         return "203.0.113.1" if self.manner(host).address else self.hosts[host].address
 
     def links(self, host: str, path: str) -> list[str]:
-        """Pages lead to one that is known; the first of each wave also to one that is disallowed."""
+        """Each page links to a known one. The first of a wave also links to a disallowed one."""
         first = path.endswith("/0") and not path.startswith("/private/")
         private = [f"http://{host}/private{path}"] if first else []
         return [*private, f"http://{host}/0/0"]

@@ -9,8 +9,9 @@ nodes were idle together.
 
 The nodes that count are the *pending* ones, with work that may be on their disks. A node is pending
 before anybody can send to it, until it has nothing left. A node that joins changes the pending
-nodes, and detection starts again. A node that died stays pending, sends no heartbeats, and has
-a new ``start`` after its restart. A node that is cut off hears nothing new, not even its own heartbeats.
+nodes, and detection starts again. A node that died stays pending, sends no heartbeats, and has a
+new ``start`` after its restart. A node that is cut off hears nothing new, not even its own
+heartbeats.
 
 The members of a static list are always waited for, except those that have ``left``.
 """

@@ -143,8 +143,9 @@ class RobotsCache:
         copy, that copy is kept in its place, until it expires.
 
         ``receive_sitemaps`` is called with the sitemaps that the file names, or with an empty list
-        if there is no robots.txt. It is called before the record is kept, so that no crash loses the sitemaps.
-        It is not called for a last good copy: its sitemaps were handled when it was fetched.
+        if there is no robots.txt. It is called before the record is kept, so that no crash loses
+        the sitemaps. It is not called for a last good copy: its sitemaps were handled when it was
+        fetched.
         """
         if record.ruling == Ruling.RETRY.value:
             record = self._last_good(authority, record.expires) or record

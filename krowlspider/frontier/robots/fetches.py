@@ -42,8 +42,9 @@ class RobotsFetches:
     """Handles the answers of robots fetches, and keeps the records in ``cache``, for ``gate``.
 
     ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
-    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose robots.txt was fetched or does not exist, and with the
-    sitemaps that the file names. ``waiting`` counts the fetches that hosts await from others.
+    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose
+    robots.txt was fetched or does not exist, and with the sitemaps that the file names. ``waiting``
+    counts the fetches that hosts await from others.
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class RobotsFetches:
         """Handle an answer; ``location`` is its Location header, None without one."""
         ruling = judge(status)
         if ruling is Ruling.REDIRECT:
-            # Other hosts that wait for this robots.txt follow the redirect too. Fetches of this host's
-            # own robots.txt stay queued.
+            # Other hosts that wait for this robots.txt follow the redirect too. Fetches of this
+            # host's own robots.txt stay queued.
             for other in self._sharing(robots_fetch):
                 if other.is_away:
                     self._queued_at(host_of(robots_fetch.url)).remove(other)
@@ -251,7 +252,7 @@ class RobotsFetches:
         return [other for other in queued if other.url == robots_fetch.url]
 
     def _queued_at(self, name: str) -> list[RobotsFetch]:
-        """Return the robots fetches that are queued at a host; a change of the list changes them."""
+        """Return the list of robots fetches queued at a host: the list itself, not a copy."""
         return cast("list[RobotsFetch]", self._schedule.cache.get(name).robots.fetches)
 
     def _record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:

@@ -111,7 +111,7 @@ class HostScheduler:
     # --- the pop ---
 
     def pop(self) -> Host | None:
-        """Return the next host that has room in all its shares, now in flight; None if there is none.
+        """Return the next host that has room in all its shares, now in flight; None without one.
 
         Called hosts and those in a session come first, by due time. Then the host that has been due
         the longest.
@@ -140,7 +140,7 @@ class HostScheduler:
         return None
 
     def _pop_name(self, now: float) -> str | None:
-        """Return the name of a due host, called ones and those in sessions first; None without one."""
+        """Return the name of a due host, those called or in a session first; None without one."""
         if (name := self._sessions.pop(now)) is not None:
             return name
         if self._calls.exhausted:
@@ -311,8 +311,10 @@ class HostScheduler:
     # --- what there is to fetch ---
 
     def pages_queued(self, host: Host, count: int, *, at_once: bool) -> None:
-        """Schedule a host to whose queue ``count`` entries were added. ``at_once`` is true if one of
-        them may be fetched without a wait of its own. The caller records the host."""
+        """Schedule a host to whose queue ``count`` entries were added. The caller records the host.
+
+        ``at_once`` is true if one of them may be fetched without a wait of its own.
+        """
         due = None
         if host.state is IDLE:
             due = max(host.due, whole_microseconds(self.now()))

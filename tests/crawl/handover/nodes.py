@@ -1,9 +1,9 @@
 """Helpers for tests of the hand-over: frontiers on disk, and both sides as processes.
 
-``python -m tests.crawl.handover.nodes send URL FOLDER`` hands all hosts of the frontier in FOLDER/here
-over to the node ``there``, and prints a line for each of its steps. ``receive URL FOLDER [STEP]``
-is that node: it takes them into FOLDER/there. When it comes to a step for the second time, it
-prints "here" and does nothing more.
+``python -m tests.crawl.handover.nodes send URL FOLDER`` hands over all hosts of the frontier in
+FOLDER/here to the node ``there``, and prints a line for each of its steps. ``receive URL FOLDER
+[STEP]`` is that node: it takes the hosts into FOLDER/there. When it comes to STEP for the second
+time, it prints "here" and does nothing more.
 """
 
 from __future__ import annotations

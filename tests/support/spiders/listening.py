@@ -64,4 +64,5 @@ class ListeningSpider(scrapy.Spider):
         }
 
     def failed(self, failure: Failure) -> Iterator[Any]:
-        yield {"url": failure.request.url, "error": failure.type.__name__}  # type: ignore[attr-defined]
+        request: Any = failure.request  # type: ignore[attr-defined]
+        yield {"url": request.url, "error": failure.type.__name__}

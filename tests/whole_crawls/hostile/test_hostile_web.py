@@ -388,7 +388,8 @@ def test_long_urls_are_left_and_counted_wherever_they_stand(tmp_path: Path) -> N
         {"path": "/moved", "status": 302, "headers": {"Location": f"http://{quote(name[:5000])}/"}},
         page(
             "/map.xml",
-            f"<urlset><url><loc>{long}</loc></url><url><loc>http://long.test:{{port}}/b</loc></url></urlset>",
+            f"<urlset><url><loc>{long}</loc></url>"
+            "<url><loc>http://long.test:{port}/b</loc></url></urlset>",
         ),
     ]
     with SimulatedWeb(spec=spec) as web:

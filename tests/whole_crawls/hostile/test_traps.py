@@ -1,4 +1,4 @@
-"""Scope and traps in real crawls: each trap stops at its bound, and what it costs is in the counts."""
+"""Scope and traps in real crawls: each trap stops at its bound, and counters show its cost."""
 
 from __future__ import annotations
 
@@ -124,7 +124,10 @@ def test_page_behind_session_ids_is_fetched_once(
 
 
 def test_a_page_that_redirects_to_its_own_session_id_is_fetched(tmp_path: Path) -> None:
-    """The identity is known, by the very page that leads on. A maze of new ids ends with the chain."""
+    """The target has the identity of the page that redirects to it.
+
+    A maze of new session ids ends with its redirects.
+    """
     maze = [
         {"path": f"/maze;jsessionid={hop}", "redirect": f"/maze;jsessionid={hop + 1}"}
         for hop in range(9)
