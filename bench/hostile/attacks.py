@@ -1,4 +1,4 @@
-"""The attacks: what hostile hosts send."""
+"""The attacks: the hosts, links and answers of each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ BLACK_HOLE: list[Any] = []
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """Ports of the server: of all hosts; one at which no connection ever comes about; of TLS; of a
-    victim of port scans."""
+    """Ports of the server: of all hosts, of the black hole, of TLS, of the victim of port scans.
+
+    The black hole completes no connection.
+    """
 
     port: int
     hole: int
@@ -35,7 +37,7 @@ class Web:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``address`` and ``port`` are those at which it came."""
+    """A request. ``address`` and ``port`` are those of the server."""
 
     host: str
     path: str
@@ -45,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``data`` goes out ``after`` so many seconds, then a piece of ``drip`` ``every`` so many."""
+    """``data`` is sent after ``after`` seconds, then a ``drip`` piece every ``every`` seconds."""
 
     data: bytes
     after: float = 0.0
@@ -55,9 +57,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """``hosts`` are names to addresses, as of KROWL_RESOLVE; ``seeds`` the links that lead to it;
-    ``keep`` the part of its rate that a good host must keep; ``tls`` what it does with connections
-    to the port of TLS, by the name that is asked for, "" for none."""
+    """An attack.
+
+    - ``what``: its description.
+    - ``hosts``: addresses by name, as in KROWL_RESOLVE.
+    - ``seeds``: the links on good pages that lead to it.
+    - ``keep``: the share of its rate that a good host must keep.
+    - ``tls``: handles connections to the TLS port, by the requested name; "" is no name.
+    """
 
     what: str
     hosts: dict[str, str]
@@ -71,7 +78,7 @@ class Attack:
 def page(
     body: bytes, *, kind: bytes = b"text/html", status: bytes = b"200 OK", more: bytes = b""
 ) -> Reply:
-    """A whole answer."""
+    """Return a complete answer."""
     head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n"
     return Reply(head % (status, kind, more, len(body)) + body)
 
@@ -92,7 +99,7 @@ def _one(
     keep: float = 0.5,
     otherwise: Reply = _SMALL,
 ) -> Attack:
-    """A single hostile host, which answers by path."""
+    """Return an attack by a single host, which answers by path."""
 
     def answer(request: Request, _: Web) -> Reply | None:
         if request.host != name:
@@ -126,13 +133,12 @@ def _costly(name: str, what: str) -> Attack:
 
 # --- codings ---
 
-# The order in which a deflate block tells the lengths of its code: RFC 1951, section 3.2.7.
+# The order of code lengths in a deflate block: RFC 1951, section 3.2.7.
 _ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1)
 
 
 def _empty_blocks() -> bytes:
-    """Eight deflate blocks with codes of their own and nothing in them: 92 bytes that take much and
-    yield nothing."""
+    """Return eight empty deflate blocks with their own codes: 92 bytes that take long to decode."""
     bits: list[int] = []
 
     def put(value: int, count: int) -> None:
@@ -190,7 +196,7 @@ def _moved(location: bytes) -> Reply:
     return page(b"", status=b"302 Found", more=b"Location: " + location + b"\r\n")
 
 
-# --- hosts without end ---
+# --- endless hosts ---
 
 
 def _dead(what: str, host: str, targets: Callable[[Web], list[str]], reply: Reply | None) -> Attack:
@@ -216,7 +222,7 @@ _NEVER = Reply(b"", after=3600.0)
 
 
 def _wildcard(what: str, after: float) -> Attack:
-    """256 domains of names without end at 32 addresses."""
+    """Return an attack by 256 domains of endless names at 32 addresses."""
     hosts = {f"*.w{n}.test": f"127.7.0.{n % 32 + 1}" for n in range(256)}
 
     def seeds(web: Web) -> list[str]:
@@ -237,7 +243,7 @@ def _wildcard(what: str, after: float) -> Attack:
 
 
 def _crowd(what: str, reply: Reply) -> Attack:
-    """5,000 domains at one address."""
+    """Return an attack by 5,000 domains at one address."""
     host = "crowd.test"
 
     def answer(request: Request, web: Web) -> Reply | None:
@@ -266,7 +272,7 @@ def _ports() -> Attack:
 
 
 def _chunked(after: float) -> Attack:
-    """300 hosts, each with a chunked body of 10 MiB that stays open."""
+    """Return an attack by 300 hosts, each with a slow chunked body of 10 MiB."""
     host = "chunks.test"
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -1,7 +1,7 @@
-"""The robots.txt files of the attacks: long, or short to send and dear to match.
+"""The robots.txt files of the attacks: long ones, and short ones that are costly to match.
 
-Each that is dear to match has 2.4 kB of brotli at most, and 1,000 links for its rules, none of
-which any rule but the longest prefix decides.
+A costly file has at most 2.4 kB of brotli, and 1,000 links for its rules. No rule
+decides any of these links, except the longest of the prefixes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LINKS = 1000
 _EVERYONE = b"user-agent: *\n"
 _RULES = 1150
 _LETTERS = bytes.maketrans(b"01", b"ab")
-# All that three of these letters can be: an index of the rules by a part of them finds each.
+# All combinations of three of these letters: defeats an index of rules by a part of them.
 _ALL = "aaababbbaa"
 
 AGENTS = _EVERYONE * 5000 + b"".join(b"disallow: /%d\n" % n for n in range(5000))
@@ -23,7 +23,7 @@ REPEATED = b"user-agent:*\n" * 19_000 + b"allow:/a\n" * 29_000
 
 
 def _ends() -> list[bytes]:
-    """By which rules are told apart; no link, which ends with a digit, has one at its end."""
+    """Return a different end for each rule. No link has such an end: links end with a digit."""
     return [f"{n:011b}".encode().translate(_LETTERS) for n in range(_RULES)]
 
 
@@ -32,34 +32,33 @@ def _rules(patterns: Iterable[bytes]) -> bytes:
 
 
 def _wildcards() -> bytes:
-    """81 wildcards and an end: a matcher that goes back tries each way to share the path out
-    among them."""
+    """81 wildcards and an end: a backtracking matcher tries every way to split the path."""
     return _rules(b"*a" * 80 + b"*%b$" % end for end in _ends())
 
 
 def _near() -> bytes:
-    """A text that nearly matches at each place of the path."""
+    """A text that almost matches at each position of the path."""
     near = b"a" * 98 + b"b" + b"a" * 98
     return _rules(b"*%b*%b$" % (near, end) for end in _ends())
 
 
 def _prefixes() -> bytes:
-    """A prefix of each length, all of which match: the last one decides."""
+    """A prefix of each length. All match, and the last decides."""
     return _rules(b"a" * length for length in range(1, 990))
 
 
 def _escapes() -> bytes:
-    """Letters that are escaped in lower case: each pattern and path is spelt anew."""
+    """Escapes in lower case: each pattern and path must be normalised."""
     return _rules(b"*%61" * 20 + b"*%c3%a9*" + end.replace(b"b", b"%62") + b"$" for end in _ends())
 
 
 def _groups() -> bytes:
-    """A group for each rule, of our own name and of everyone's."""
+    """A group for each rule, for our own name and for `*`."""
     agents = b"user-agent: krowlspider\nuser-agent: *\n"
     return b"".join(agents + b"allow: /*a*a*a*a*%b$\n" % end for end in _ends())
 
 
-# Body, and the path of its links without their number.
+# The function for the body, and the path of its links without their number.
 COSTLY: dict[str, tuple[Callable[[], bytes], str]] = {
     "wildcards": (_wildcards, "a" * 1900 + _ALL),
     "near": (_near, "a" * 1900 + _ALL),
@@ -70,5 +69,5 @@ COSTLY: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 def links(path: str) -> list[str]:
-    """1,000 paths that begin with ``path``."""
+    """Return 1,000 paths that begin with ``path``."""
     return [f"/{path}{number}" for number in range(LINKS)]

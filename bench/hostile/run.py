@@ -1,5 +1,5 @@
-"""A crawl of good hosts that comes upon an attack: what is left of their rate, and how long nobody
-is asked."""
+"""Crawl good hosts beside an attack; measure how much of their rate they keep, and the longest
+silence."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from bench.hostile.web import Web
 
-# Seconds: until the attack begins, of which the last are the rate before it; from there until the
-# good hosts must have their share again; in which it is measured; for the crawl to end after
-# SIGINT.
+# Seconds until the attack begins. The rate before it is measured over the last BEFORE of them.
 WARM_UP, BEFORE = 15.0, 5.0
+# Seconds until the good hosts must have their rate again, and seconds of its measurement.
 SETTLE = 20.0
 MEASURED = 15.0
+# Most seconds from SIGINT to the end of the crawl.
 _END = 60.0
-# Of the crawl's log that are printed.
+# Lines and columns of the crawl's log that are printed.
 _LINES, _COLUMNS = 8, 300
-_TOLD = re.compile(r"(WARNING|ERROR|CRITICAL)")
+_WARNING = re.compile(r"(WARNING|ERROR|CRITICAL)")
 
 
 def command(web: Web, names: Mapping[str, str], scratch: Path, **more: object) -> list[str]:
-    """The crawl as a user starts it, with the default politeness, and ``more`` settings."""
+    """Return the command of the crawl as a user gives it, with ``more`` settings."""
     settings: dict[str, object] = {
         "JOBDIR": scratch / "job",
         "KROWL_CONTACT": CONTACT,
@@ -64,8 +64,7 @@ def begin(
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One attack: rates of the good hosts in requests per second, the longest silence in
-    seconds."""
+    """Measure one attack: rates of the good hosts in requests per second, silence in seconds."""
     attack = ATTACKS[name]
     with tempfile.TemporaryDirectory() as folder, HostileWeb([name]) as web:
         scratch = Path(folder)
@@ -80,8 +79,16 @@ def measure(name: str) -> dict[str, Any]:
         _, _, used = os.wait4(process.pid, 0) if process.returncode is None else (0, 0, None)
         if used is not None:
             figures["rss_mb"] = used.ru_maxrss // 1024
-        told = [line for line in log.read_text(errors="replace").splitlines() if _TOLD.search(line)]
-        return {"attack": name, "what": attack.what, "keep": attack.keep, **figures, "log": told}
+        warnings = [
+            line for line in log.read_text(errors="replace").splitlines() if _WARNING.search(line)
+        ]
+        return {
+            "attack": name,
+            "what": attack.what,
+            "keep": attack.keep,
+            **figures,
+            "log": warnings,
+        }
 
 
 def _watch(web: HostileWeb) -> dict[str, Any]:
@@ -107,7 +114,7 @@ def _watch(web: HostileWeb) -> dict[str, Any]:
 
 
 def end(process: subprocess.Popen[bytes]) -> float | None:
-    """Seconds from SIGINT to the end; None when it does not come."""
+    """Send SIGINT. Return the seconds until the end; None if the crawl does not end."""
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     time.sleep(0.1)
@@ -119,7 +126,7 @@ def end(process: subprocess.Popen[bytes]) -> float | None:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """As Markdown."""
+    """Return the figures as a Markdown table."""
     head = (
         "| attack | good hosts, requests/s before | after | kept | longest silence, s"
         " | busiest hostile address, requests/s | ports asked | memory, MB |"
@@ -133,7 +140,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def measure_all(names: Sequence[str]) -> list[dict[str, Any]]:
-    """All attacks, or those named, one after the other, beside the good hosts."""
+    """Measure the attacks in ``names``, or all, one after the other."""
     rows = []
     for name in names or ATTACKS:
         row = measure(name)

@@ -1,5 +1,4 @@
-"""All attacks at once beside the good hosts, for an hour: memory, files, threads, loop lag and
-rate, as a plot.
+"""Crawl good hosts beside all attacks for an hour; plot memory, files, threads, loop lag and rate.
 
 ``python -m bench soak --seconds 3600``
 """
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-# Seconds from one sample to the next, and until the attacks begin.
+# Seconds between two samples, and seconds until the attacks begin.
 _EVERY = 5.0
 _BEGIN = 30.0
-# Of the metrics.
+# Port of the metrics.
 _PORT = 9467
 _PANELS = {
     "good_per_second": "requests/s to good hosts",
@@ -35,13 +34,13 @@ _PANELS = {
     "files": "open files",
     "threads": "threads",
     "queued": "URLs queued",
-    "lag_max_ms": "loop late by at most, ms",
+    "lag_max_ms": "longest loop lag, ms",
     "busiest_address": "requests/s to the busiest hostile address",
 }
 
 
 def measure(seconds: float, results: Path) -> list[dict[str, Any]]:
-    """A row for each sample; the log of the crawl is left in ``results``."""
+    """Return a row for each sample. Leave the log of the crawl in ``results``."""
     names = {name: address for attack in ATTACKS.values() for name, address in attack.hosts.items()}
     with tempfile.TemporaryDirectory() as folder, HostileWeb([*ATTACKS]) as web:
         scratch, log = Path(folder), results / "soak.log"
@@ -122,7 +121,7 @@ def _status(job: Path) -> dict[str, Any]:
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """A panel for each figure, over time."""
+    """Plot a panel for each figure, over time."""
     import matplotlib  # noqa: PLC0415
 
     matplotlib.use("agg")
@@ -146,7 +145,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """First tenth of the attacked time against the last, and the worst."""
+    """Compare the first and last tenth of the time under attack, with least and most."""
     attacked = [row for row in rows if row["seconds"] > 2 * _BEGIN] or list(rows)
     tenth = max(1, len(attacked) // 10)
     lines = [

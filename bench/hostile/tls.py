@@ -1,6 +1,6 @@
-"""The hostile servers of TLS: what each does with a connection.
+"""The hostile TLS servers: one script for each, which handles a connection.
 
-Which of them a client means is the name in its hello. One without a name comes to an address.
+The name in the client's hello selects the script. A hello without name was sent to an address.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(rb"[a-z]+\.test")
 _ROOM = 65_536
-# Records that are made and sent at a time: the good hosts are served in between.
+# Records made and sent at a time: good hosts are served in between.
 _AT_ONCE = 50
-# OpenSSL takes no longer one: OPENSSL_DH_MAX_MODULUS_BITS.
+# The longest that OpenSSL accepts: OPENSSL_DH_MAX_MODULUS_BITS.
 _MODULUS_BITS = 10_000
 # The field ffdhe8192 of TLS 1.3: RFC 7919.
 _FFDHE8192 = 0x104
-# Seconds between two bytes of a handshake, and bytes of a record.
+# Seconds between two bytes of a handshake.
 _DRIP = 0.1
 
 _BEGIN, _END = b"-----BEGIN DH PARAMETERS-----\n", b"-----END DH PARAMETERS-----\n"
@@ -47,7 +47,7 @@ _LENGTH = 1_000_000
 
 
 class Peer:
-    """A client whose hello has come."""
+    """A client that has sent its hello."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Peer:
         self._writer = writer
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._log = log
-        # Told of each request after the first.
+        # Called for each request after the first.
         self._again = again
         self._asked = 0
         self.hello = hello
@@ -71,7 +71,7 @@ class Peer:
         await self._writer.drain()
 
     def flight(self, context: ssl.SSLContext) -> bytes:
-        """What the server says to the hello."""
+        """Return the server's answer to the hello."""
         self._object = context.wrap_bio(self._in, self._out, server_side=True)
         self._in.write(self.hello)
         with suppress(ssl.SSLError):
@@ -79,10 +79,10 @@ class Peer:
         return self._out.read()
 
     async def shake_hands(self, context: ssl.SSLContext) -> Sealer:
-        """Of TLS 1.3; what seals all that the server says afterwards."""
+        """Complete a TLS 1.3 handshake. Return the Sealer of the server's records after it."""
         flight = self.flight(context)
         sealer = Sealer(self._log)
-        # Each connection adds to it.
+        # Each connection appends its secrets.
         os.truncate(self._log, 0)
         await self.send(flight)
         while True:
@@ -92,7 +92,7 @@ class Peer:
                 return sealer
 
     async def path(self) -> bytes:
-        """The path that is asked for next."""
+        """Return the path of the next request."""
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             try:
@@ -115,39 +115,39 @@ class Peer:
 
 
 def key_updates(sealer: Sealer) -> Iterator[bytes]:
-    """Changes of keys without end."""
+    """Yield endless key updates."""
     while True:
         yield sealer.key_update()
 
 
 def key_updates_and_content(sealer: Sealer) -> Iterator[bytes]:
-    """The same, each with a byte of a page."""
+    """Yield endless key updates, each with a byte of a page."""
     yield sealer.content(_HEAD % _LENGTH)
     while True:
         yield sealer.key_update() + sealer.content(b"x")
 
 
 def content_by_bytes(sealer: Sealer) -> Iterator[bytes]:
-    """A page in records of a byte."""
+    """Yield a page in records of one byte."""
     yield sealer.content(_HEAD % _LENGTH)
     while True:
         yield sealer.content(b"x")
 
 
 def short_content_by_bytes(sealer: Sealer) -> Iterator[bytes]:
-    """A page in records of a byte, short enough for a dozen on one connection."""
+    """Yield a page in records of one byte, short enough for a dozen on one connection."""
     yield sealer.content(_HEAD % 5000 + b"x" * 5000, 1)
 
 
 def empty_records(sealer: Sealer) -> Iterator[bytes]:
-    """A page of which 31 of 32 records are empty: OpenSSL refuses 32 such in a row."""
+    """Yield a page with 31 empty records of 32: OpenSSL refuses 32 empty ones in a row."""
     yield sealer.content(_HEAD % _LENGTH)
     while True:
         yield b"".join(sealer.seal(CONTENT, b"") for _ in range(31)) + sealer.content(b"x")
 
 
 def flooding(flood: Flood) -> Script:
-    """1,000 links, each answered by ``flood``."""
+    """Return a script with 1,000 links, each answered by ``flood``."""
 
     async def script(web: TLSWeb, peer: Peer) -> None:
         sealer = await peer.shake_hands(web.context)
@@ -175,19 +175,19 @@ async def _send_all(peer: Peer, records: Iterator[bytes]) -> None:
 
 
 async def long_modulus(web: TLSWeb, peer: Peer) -> None:
-    """DHE alone, over a field that takes a client that offers it 0.9 s."""
+    """Offer only DHE, over a field that costs the client 0.9 s."""
     await peer.send(peer.flight(web.long_modulus))
     await peer.gone()
 
 
 async def long_field(_: TLSWeb, peer: Peer) -> None:
-    """Ask for a key over the longest field of TLS 1.3, which takes 0.1 s."""
+    """Demand a key over the longest field of TLS 1.3, which costs 0.1 s."""
     await peer.send(hello_retry(peer.hello, _FFDHE8192))
     await peer.gone()
 
 
 async def dripped(web: TLSWeb, peer: Peer) -> None:
-    """A handshake in records of a byte, of which a byte comes at a time."""
+    """Send a handshake in records of one byte, one byte at a time."""
     for byte in by_bytes(peer.flight(web.context)):
         await peer.send(bytes([byte]))
         await asyncio.sleep(_DRIP)
@@ -195,8 +195,10 @@ async def dripped(web: TLSWeb, peer: Peer) -> None:
 
 
 class TLSWeb:
-    """All of them at one port; ``scripts`` by name, as of an Attack. ``asked`` counts connections,
-    and each further request on one, by address."""
+    """Runs all scripts at one port, by name, as in `Attack.tls`.
+
+    ``asked`` counts requests by address; a connection counts as one.
+    """
 
     def __init__(self, scripts: dict[str, Script], asked: Counter[str]):
         self._scripts = scripts
@@ -209,7 +211,7 @@ class TLSWeb:
         self.long_modulus = _long_modulus(Path(self._folder.name) / "modulus.pem")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # uvloop has a RuntimeError for a transport that is closed.
+        # uvloop raises RuntimeError for a closed transport.
         with suppress(OSError, RuntimeError, ssl.SSLError):
             if hello := await reader.read(_ROOM):
                 found = _NAME.search(hello)
@@ -231,7 +233,7 @@ def _context() -> ssl.SSLContext:
 
 
 def _long_modulus(path: Path) -> ssl.SSLContext:
-    # The first byte keeps it positive. Whether it is prime, nobody looks.
+    # The first byte keeps it positive. Nobody checks that it is prime.
     modulus = b"\x00" + b"\xa7" * (_MODULUS_BITS // 8)
     numbers = b"\x02" + _length(modulus) + modulus + b"\x02\x01\x02"
     der = base64.encodebytes(b"\x30" + _length(numbers) + numbers)
@@ -244,5 +246,5 @@ def _long_modulus(path: Path) -> ssl.SSLContext:
 
 
 def _length(data: bytes) -> bytes:
-    """Of DER, for more than 255 bytes."""
+    """Return the DER length of more than 255 bytes."""
     return b"\x82" + len(data).to_bytes(2, "big")

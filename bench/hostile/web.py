@@ -1,7 +1,7 @@
-"""The web of a hostile crawl: 60 good hosts without an end, and the hosts of the attacks under way.
+"""The web of a hostile crawl: 60 endless good hosts, and the hosts of the attacks.
 
-``python -m bench.hostile.web ATTACK ...`` prints its port as JSON. ``begin`` on its input has the
-good hosts link to the attacks; ``take`` prints what was asked since.
+``python -m bench.hostile.web ATTACK ...`` prints its ports as JSON. After ``begin`` on its input
+the good hosts link to the attacks. ``take`` prints the requests since the last ``take``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILLER = "<p>" + "An ordinary sentence of an ordinary page. " * 100
 
 
 def good_names() -> dict[str, str]:
-    """The good hosts, each at an address in a block of its own."""
+    """Return the addresses of the good hosts, each in a block of its own."""
     return {f"good{number}.test": f"127.1.{number}.1" for number in range(GOOD_HOSTS)}
 
 
@@ -57,18 +57,18 @@ class HostileWeb:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It ends when its input does.
+        # The server ends when its input is closed.
         self._process.communicate(timeout=30)
 
     def begin(self) -> None:
-        """Have the good hosts link to the attacks from now on."""
+        """Make the good hosts link to the attacks from now on."""
         self._say("begin")
 
     def take(self) -> dict[str, Any]:
-        """What was asked since the last call.
+        """Return the requests since the last call.
 
         ``good`` are the times of requests to good hosts, by ``time.monotonic()``; ``hostile``
-        counts other requests by address; ``ports`` lists the ports asked at victims.
+        counts other requests by address; ``ports`` lists the victim's ports that got requests.
         """
         self._say("take")
         return self._answer()
@@ -88,7 +88,7 @@ class HostileWeb:
 
 
 class _Server:
-    """What all connections share."""
+    """Shared by all connections: the state, the counts and the answers."""
 
     def __init__(self, attacks: list[Attack]):
         self.attacks = attacks
@@ -124,7 +124,7 @@ class _Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address, port = writer.get_extra_info("sockname")[:2]
-        # uvloop has a RuntimeError for a transport that is closed.
+        # uvloop raises RuntimeError for a closed transport.
         with suppress(
             OSError, RuntimeError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
         ):
@@ -149,7 +149,7 @@ class _Server:
 
 
 def _black_hole() -> socket.socket:
-    """A socket at whose port a connection never comes about: its backlog is full."""
+    """Open a socket that completes no connection, because its backlog is full."""
     full = socket.socket()
     full.bind(("0.0.0.0", 0))
     full.listen(0)

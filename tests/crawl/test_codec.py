@@ -1,4 +1,4 @@
-"""A request that is queued comes back as it was."""
+"""A request survives the way through the queue unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_plain_page_is_its_url_and_its_counts() -> None:
 
 
 def test_plain_page_of_a_spider_comes_back_as_made() -> None:
-    """It is stored in the short form too."""
+    """It is also stored in the short form."""
     spider = Pages()
     entry, again = through(spider.page_request(URL, {"depth": 1}), spider)
     assert entry.request == b""
@@ -65,7 +65,7 @@ def test_broad_spiders_page_keeps_the_discovered_url() -> None:
     entry, again = through(spider.page_request(url, {"depth": 1}), spider)
     assert (entry.request, entry.url, again.url) == (b"", url, url)
     assert "verbatim_url" not in again.meta
-    # Scrapy's own escapes it.
+    # Scrapy's Request escapes it.
     assert Request(url).url != url
 
 
@@ -184,14 +184,14 @@ LIMITED = [
 
 @pytest.mark.parametrize(("meta", "kept"), LIMITED)
 def test_outside_requests_lower_limits_and_lift_none(meta: dict[str, Any], kept: bool) -> None:
-    """By a message, and by a host that is handed over."""
+    """In messages, and in hosts that are handed over."""
     codec = RequestCodec(Plain(), LIMITS)
     limits = meta if kept else {name: meta[name] for name in meta.keys() - LIMITS.keys()}
     assert codec.whole(Message(URL, meta={**meta, "mine": 1})).meta == {**limits, "mine": 1}
     entry = codec.entry(Request(URL, meta={**meta, "mine": 1}), URL)
     assert codec.portable(entry).meta == {**limits, "mine": 1}
     assert codec.request(entry).meta == {**limits, "mine": 1}
-    # What a spider of this process asks for is its own affair.
+    # A spider of this process may set any limit.
     assert through(Request(URL, meta=meta))[1].meta.items() >= meta.items()
 
 

@@ -1,5 +1,5 @@
-"""Below KROWL_DISK_FLOOR the crawl pauses, with all that it had begun on the disk, and goes on when
-there is room."""
+"""Below KROWL_DISK_FLOOR the crawl pauses, after its pages in flight are on the disk. It continues
+when there is room."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ NEVER = 10**18
 def test_disk_is_short_until_a_tenth_above_the_floor() -> None:
     floor = DiskFloor(2 * GB)
     readings = [2 * GB, 2 * GB - 1, 2 * GB, 2200 * MB - 1, 2200 * MB, 2 * GB, 0]
-    said = [floor.short({HERE: size}) for size in readings]
-    assert said == [None, HERE, HERE, HERE, None, None, HERE]
+    short = [floor.short({HERE: size}) for size in readings]
+    assert short == [None, HERE, HERE, HERE, None, None, HERE]
 
 
 def test_a_small_floor_asks_for_100_mb_more() -> None:
@@ -63,7 +63,7 @@ def test_a_small_floor_asks_for_100_mb_more() -> None:
 def test_each_disk_has_its_floor_and_the_first_short_is_named() -> None:
     floor = DiskFloor(GB)
     assert floor.short({HERE: 5 * GB, THERE: GB - 1}) == THERE
-    # Nothing more is asked of the other, which was never short.
+    # The other disk was never short: it is enough that it has the floor.
     assert floor.short({HERE: GB, THERE: GB}) == THERE
     assert floor.short({HERE: 0, THERE: GB}) == HERE
     assert floor.short({HERE: 5 * GB, THERE: GB}) == THERE
@@ -84,7 +84,7 @@ def test_it_never_changes_its_mind_within_the_tenth(size: int, readings: list[in
 
 
 def test_what_is_free_is_what_one_who_is_not_root_may_write(tmp_path: Path) -> None:
-    """As df tells, but for what others write at the same time."""
+    """As df shows, give or take the writes of other processes."""
     assert abs(free_bytes(tmp_path) - shutil.disk_usage(tmp_path).free) < GB
     with pytest.raises(FileNotFoundError):
         free_bytes(tmp_path / "none")
@@ -106,11 +106,11 @@ def queue(job: Job, url: str) -> None:
 def test_job_is_full_while_a_disk_is_short(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As long as there is something to fetch."""
+    """As long as there are pages to fetch."""
 
     async def main() -> None:
         warc = tmp_path / "warc"
-        # Its own guard sees the real disk: there is none.
+        # No guard of its own: it would read the real disk.
         job = job_in(tmp_path, KROWL_DISK_FLOOR=0, KROWL_WARC_DIR=str(warc))
         job.open()
         free = {warc: 9 * GB, tmp_path / "job": 9 * GB}
@@ -130,7 +130,7 @@ def test_job_is_full_while_a_disk_is_short(
             assert job.full is None
         free[warc] = 0
         guard.look()
-        # Leased, it may yet lead to others; acknowledged, it is all there was.
+        # A leased page may still yield links. After its acknowledgement nothing is left.
         host = job.frontier.schedule.pop()
         assert host is not None
         lease = job.frontier.queues.pop(host)
@@ -143,8 +143,8 @@ def test_job_is_full_while_a_disk_is_short(
         assert job.failure is None
 
     asyncio.run(main())
-    said = [record.getMessage() for record in caplog.records if "KROWL_DISK_FLOOR" in record.msg]
-    assert said == [
+    logged = [record.getMessage() for record in caplog.records if "KROWL_DISK_FLOOR" in record.msg]
+    assert logged == [
         f"{size} MB are free for {tmp_path / folder}, less than KROWL_DISK_FLOOR: nothing more is"
         " fetched until it is 2200 MB. Make room, or start again with a lower floor"
         for size, folder in ((1999, "warc"), (1999, "job"), (0, "warc"))
@@ -199,7 +199,7 @@ def test_there_is_no_guard_without_a_floor(tmp_path: Path) -> None:
 def test_crawl_below_the_floor_asks_nobody(
     tmp_path: Path,
 ) -> None:
-    """It keeps its queue, and the next start fetches it."""
+    """It keeps its queue for the next start."""
     with SimulatedWeb(graph=GRAPH) as web:
         seeds = web.seeds()
         settings = {"KROWL_DISK_FLOOR": NEVER, "KROWL_STATUS_INTERVAL": 0.3}
@@ -260,7 +260,7 @@ def crawl_on(disk: SmallDisk, web: SimulatedWeb, folder: Path, script: Script | 
 
 
 def take_room(disk: SmallDisk, web: SimulatedWeb, log: Callable[[], str]) -> Script:
-    """Have another take much of the disk of a crawl, and wait until what was in flight is done."""
+    """Fill the disk of a crawl, and wait until its pages in flight are done."""
     yield lambda: len(pages(web.log())) > 5
     with (disk.outside / "ballast").open("wb") as ballast:
         os.posix_fallocate(ballast.fileno(), 0, 220 * MB)
@@ -268,7 +268,7 @@ def take_room(disk: SmallDisk, web: SimulatedWeb, log: Callable[[], str]) -> Scr
 
 
 def last_paused(log: str) -> str:
-    """The last status line of a crawl that pauses."""
+    """Return the last status line of a paused crawl."""
     lines = [line for line in log.splitlines() if "| paused: no room in " in line]
     return lines[-1] if lines else ""
 
@@ -281,10 +281,10 @@ def test_disk_filled_by_others_pauses_until_there_is_room(
         def pause_and_make_room() -> Script:
             yield from take_room(small_disk, web, lambda: crawl.log)
             fetched, lines = web.log(), status_lines(crawl)
-            # Longer than the interval of the group commit, after which pages count as done.
+            # Longer than the commit interval: pages count as done after the commit.
             yield lambda: status_lines(crawl) >= lines + 8
             assert len(web.log()) == len(fetched)
-            # All of it is written and counted: the disk is not full yet.
+            # All pages are written and counted: the disk is not full yet.
             done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
             assert int(done) == len(pages(fetched))
             small_disk.make_room()

@@ -1,5 +1,4 @@
-"""The states of hosts that `scrapy frontier --host` shows, as a crawl in simulated time leaves
-them."""
+"""The states of hosts that `scrapy frontier --host` shows after a crawl in simulated time."""
 
 from __future__ import annotations
 
@@ -18,15 +17,14 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.admin.host_view import HostView
 
-# Seconds that the crawl lasts: waits of some minutes are over, the hour until all are tried again
-# is not.
+# Seconds of the crawl: longer than waits of minutes, shorter than the hour until the next round.
 LONG = 1500.0
-# Seconds of rest that the busy host asks for, and that a host's robots.txt may not ask for.
+# Seconds of Retry-After of the busy host; as a Crawl-delay it is too long.
 REST = 3000
 
 
 class Trouble(Web):
-    """One host of each kind."""
+    """One host of each kind of trouble."""
 
     def answer(self, host: str, path: str, now: float) -> Answer:
         if path.endswith("/robots.txt"):
@@ -40,7 +38,7 @@ class Trouble(Web):
 
     def robots(self, host: str, path: str) -> Answer:
         if host == "waiting.test":
-            # When the busy host, which has it, rests.
+            # The answer comes when the redirect's target, the busy host, rests.
             return Answer(20.0, 301, location="http://busy.test/its/robots.txt")
         if host == "broken.test":
             return Answer(0.1, 500)
@@ -61,7 +59,7 @@ HOSTS = ("ordinary", "once", "busy", "waiting", "deaf", "broken", "tooslow")
 
 
 def after(seconds: float, folder: Path) -> dict[str, HostView]:
-    """What is shown of each host when a crawl of three pages of each has lasted so long."""
+    """Return the view of each host after ``seconds`` of a crawl of three pages of each."""
 
     async def run() -> dict[str, HostView]:
         crawl = Simulation(Trouble(), lambda _: MemoryStore(), folder)
@@ -93,7 +91,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostView]:
 def test_the_state_of_a_host_says_how_it_has_answered(
     views: dict[str, HostView], host: str, shown: tuple[str, int, int], why: str
 ) -> None:
-    """Its state, the pages done, and those queued."""
+    """``shown``: its state, the pages done and the pages queued."""
     view = views[host]
     assert (view.state, view.host.done, view.host.queued) == shown
     assert why in view.why

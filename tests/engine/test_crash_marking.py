@@ -23,7 +23,7 @@ KEYS = A, B = b"qa", b"qb"
 
 
 class Page:
-    """A transit whose lease is the key of its entry; a stranger's is None."""
+    """A fake InFlight whose lease is the key of its entry; None if it is not of the frontier."""
 
     robots_fetch = None
     url = "http://a.test/"
@@ -34,7 +34,7 @@ class Page:
 
 
 class FakeJob:
-    """The mark, and a frontier whose leases are keys."""
+    """A job with a mark, and a frontier whose leases are their keys."""
 
     def __init__(self, mark: WorkMark):
         self.mark = mark
@@ -45,7 +45,7 @@ class FakeJob:
 
 
 class FakeScraper:
-    """Scrapes by running what it is given as the answer."""
+    """Scrapes an answer, which is a function, by calling it."""
 
     concurrent_items = 16
 
@@ -59,7 +59,7 @@ def mark(tmp_path: Path) -> WorkMark:
 
 
 def run(mark: WorkMark, main: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    """Run ``main`` with a scraper whose work is marked; its requests are their own transits."""
+    """Run ``main`` with a scraper whose work is marked. Requests stand for their InFlight."""
 
     async def start() -> None:
         scraper = FakeScraper()
@@ -92,7 +92,7 @@ def test_interleaved_pages_are_marked_in_their_own_steps(mark: WorkMark) -> None
 
 
 class Reading:
-    """Reads pages of key A itself; ``read`` is what was read under which mark."""
+    """Reads pages of key A itself. ``seen`` are the URLs read, with the mark at that time."""
 
     def __init__(self, mark: WorkMark):
         self._mark = mark
@@ -110,7 +110,7 @@ class Reading:
 
 
 class ToldScraper(FakeScraper):
-    """Notes what it scrapes itself, and the errors that it is told of."""
+    """Records the answers it scrapes, and the spider errors it handles."""
 
     def __init__(self) -> None:
         self.scraped: list[object] = []
@@ -124,7 +124,7 @@ class ToldScraper(FakeScraper):
 
 
 def test_reading_spider_gets_its_pages_under_their_marks(mark: WorkMark) -> None:
-    """Not its failures, nor pages of other callbacks."""
+    """But neither failures nor pages of other callbacks."""
     scraper, reading = ToldScraper(), Reading(mark)
     good, bad = Response("http://good.test/"), Response("http://bad.test/")
     failure = Failure(ValueError("by the web"))
@@ -146,7 +146,7 @@ def test_reading_spider_gets_its_pages_under_their_marks(mark: WorkMark) -> None
 
 
 def test_a_page_is_charged_for_its_own_steps_alone(mark: WorkMark) -> None:
-    """Not for what others do while it waits."""
+    """Not for the work of others while it waits."""
     charged: list[float] = []
 
     class Slow(Reading):
@@ -284,7 +284,7 @@ def test_existing_task_factory_still_makes_the_tasks(mark: WorkMark) -> None:
 
 
 class CountingScraper(FakeScraper):
-    """One item at a time, each of which takes a while without waiting for anything."""
+    """Makes one item at a time, each of which uses CPU time without waiting."""
 
     concurrent_items = 1
 
@@ -313,5 +313,5 @@ def test_callback_with_much_output_leaves_the_loop_its_turns(mark: WorkMark) -> 
         assert scraper.processed == 200
 
     asyncio.run(main())
-    # 0.2 s of work, in turns of 10 ms.
+    # 0.2 s of work, in steps of 10 ms.
     assert turns >= 10

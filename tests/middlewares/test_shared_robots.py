@@ -1,5 +1,4 @@
-"""A robots.txt that hosts have in common, by redirects: who is bound by it, and what else is asked
-of them."""
+"""A robots.txt that hosts share by redirects: the hosts it binds, and the requests it causes."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ LINKS = "<a href=/no>x</a><a href=/yes>x</a>"
 
 
 def moved(host: str, target: str) -> dict[str, object]:
-    """The robots.txt of a host is elsewhere."""
+    """Return the rule of a robots.txt that redirects to ``target``."""
     return {"host": host, "path": "/robots.txt", "status": 301, "redirect": target}
 
 
@@ -45,8 +44,7 @@ def test_shared_robots_txt_binds_all_hosts_that_lead_to_it(
             + [f"{host}{path}" for host in [*bound, free] for path in everywhere]
         )
         assert crawl.stats["krowl/frontier/dropped_count/robots"] == len(bound)
-        # RFC 9309, section 2.3.1.2: it is followed there, whatever the robots.txt of that host
-        # says.
+        # RFC 9309, section 2.3.1.2: redirects are followed, whatever the target's robots.txt says.
         rest = [entry for entry in web.log() if entry.path != "/legal/robots.txt"]
         assert violations(rest, min_delay=DELAY) == []
         assert crawl.complaints == []
@@ -80,7 +78,7 @@ def test_sitemap_of_a_moved_site_is_asked_at_its_www_host(
 
 
 def test_same_host_crawl_asks_no_other_for_its_sitemap(tmp_path: Path) -> None:
-    """Though the robots.txt of its own leads there."""
+    """Although its own robots.txt redirects to another host."""
     www = "www.site.test"
     spec = [
         moved("site.test", f"http://{www}:{{port}}/robots.txt"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROBOTS = page("/robots.txt", "", status=404)
-# A port of the simulated network that nobody listens at.
+# A port of the simulated network without a server.
 NOBODY = 9999
 BIG = "#" + "x" * 600_000 + "\n"
 COMMENTS = "".join(f"# {n * 7919}\n" for n in range(200_000))
@@ -27,7 +27,7 @@ CODED: dict[str, Any] = {"headers": {"Content-Encoding": "gzip"}}
 
 
 def coded(text: bytes) -> dict[str, Any]:
-    """What a body of a content coding adds to a rule."""
+    """Return the keys of a rule for a body with a content coding."""
     return {**CODED, "body_base64": base64.b64encode(text).decode()}
 
 
@@ -92,7 +92,7 @@ def test_delay_longer_than_robots_ttl_does_not_starve_pages(
 
 
 def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> None:
-    """Their errors are remembered, so each start is further on in the backoff."""
+    """Their errors are kept, so the backoff grows from start to start."""
     with SimulatedWeb(spec=[ROBOTS, page("/", "x")]) as web:
         seeds = [web.url("a.test"), f"http://dead.test:{NOBODY}/"]
         for start in range(4):
@@ -107,7 +107,7 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
 def test_robots_txt_at_a_deferred_host_ends_the_crawl(
     tmp_path: Path,
 ) -> None:
-    """The host that sent there is deferred too."""
+    """The host that redirects there is deferred too."""
     to = {"path": "/robots.txt", "redirect": f"http://dead.test:{NOBODY}/robots.txt"}
     with SimulatedWeb(spec=[to, page("/", "x")]) as web:
         seeds = [f"http://dead.test:{NOBODY}/", web.url("a.test")]

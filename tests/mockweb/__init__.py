@@ -1,7 +1,8 @@
-"""A mock web on loopback for whole-crawl tests: thousands of hosts served by one subprocess,
-an oracle that knows what a polite crawler must fetch from them, and an audit of the request log.
+"""A mock web on loopback for whole-crawl tests.
 
-`MockWeb` starts and stops it from a test; `python -m tests.mockweb --help` from a shell.
+One subprocess serves thousands of hosts. An oracle computes what a polite crawler must fetch from
+them, and an audit checks the request log. `MockWeb` runs the server in a test; in a shell, use
+`python -m tests.mockweb --help`.
 """
 
 from tests.mockweb.client import MockWeb

@@ -1,4 +1,4 @@
-"""`python -m tests.mockweb`: serves one mock web until SIGTERM or the end of stdin."""
+"""`python -m tests.mockweb`: serve one mock web until SIGTERM or the end of stdin."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def _arguments() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--sites", type=Path, metavar="SPEC.json", help="rules, see spec.py")
     what.add_argument("--graph", type=Graph.parse, metavar="hosts=300,pages=20,seed=7")
-    what.add_argument("--folder", type=Path, metavar="DIR", help="the *.html files under it")
-    parser.add_argument("--hosts", type=int, default=1, help="hosts a folder is spread over")
+    what.add_argument("--folder", type=Path, metavar="DIR", help="serve the *.html files in DIR")
+    parser.add_argument(
+        "--hosts", type=int, default=1, help="number of hosts that share the files of DIR"
+    )
     parser.add_argument("--tls", action="store_true", help="listen for TLS too, on another port")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append the request log here")
     parser.add_argument("--port", type=int, default=0)
@@ -46,7 +48,7 @@ def _maker(args: argparse.Namespace) -> Callable[[int, int], Site]:
 
 
 def main() -> None:
-    """Runs the command."""
+    """Run the command."""
     args = _arguments()
     tls = args.tls or (args.graph is not None and args.graph.tls)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,4 +1,4 @@
-"""The politeness audit of a request log: what a site owner could complain of.
+"""The politeness audit of a request log: violations that a site owner could complain about.
 
 `python -m tests.mockweb.audit LOG --delay 0.25 [--graph TEXT]` prints the violations, one a line,
 and exits with 1 when there are any.
@@ -22,26 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Rules = Callable[[str], bool]
-    """Whether a path, with its query, may be asked for."""
+    """Returns whether a path, with its query, may be fetched."""
 
 TOLERANCE_S = 0.005
 """How late the server may notice that a client gave up, on a busy machine."""
 
 RETRY_AFTER_MAX = 3600.0
-"""Seconds of a Retry-After that bind a crawler, as of any rest that it gives a host in throttling.
-"""
+"""Cap in seconds on Retry-After, and on any other wait for a host in throttling."""
 
 LOST_S = 1.5
-"""What the answers of so many seconds taught a crawler is lost when it is killed: a commit interval
-and the time that a commit takes."""
+"""A kill loses what a crawler learned in these last seconds: a commit interval, and a commit."""
 
 _THROTTLING = (429, 503)
 _NEWEST = 0.3
-"""Weight of the newest latency in the average that a delay is a multiple of."""
+"""Weight of the newest latency in the average from which the delay is computed."""
 
 
 def by_host(entry: Entry) -> str:
-    """The default unit of politeness: the Host header, port included."""
+    """Return the Host header, port included: the default unit of politeness."""
     return entry.host
 
 
@@ -59,7 +57,7 @@ def by_last_labels(entry: Entry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """At most `most` requests at a time of those that `by` takes for one; `of` says it in words."""
+    """Allow at most `most` requests at a time with the same `by`. `of` is its name in messages."""
 
     of: str
     by: Callable[[Entry], str]
@@ -86,17 +84,20 @@ def violations(
     deaths: Sequence[float] = (),
     tolerance: float = TOLERANCE_S,
 ) -> list[str]:
-    """What is impolite in a log, in the order of time, one line each; empty when nothing is.
+    """Return the violations of politeness in a log, in the order of time, one line each.
 
-    Per `by` (a host, a domain, an address): never two requests at a time, and from the end of
-    one to the start of the next at least `min_delay` seconds (also by host), doubled by each
-    answer 429 or 503 and halved again by each other one, and the Retry-After of such an answer.
-    Per host: robots.txt answered, other than by an error of the server, before anything else is
-    asked. `allowed(host, path)`: nothing asked that it denies. `stated(entry)`: the rules in an
-    answered robots.txt, which hold until the next one is; None leaves those before.
-    `deaths`: when the crawler was killed; what it had learnt last of a host's pace may be lost.
-    The end of a complete answer is exact: only aborted ones and delays get the `tolerance`, in
-    seconds.
+    - `by`: the unit of politeness (host, domain or address). It gets one request at a time. From
+      the end of one to the start of the next at least `min_delay` seconds pass (a number, or a
+      function of the host). Each answer 429 or 503 doubles this delay, each other one halves it
+      again. Retry-After of such an answer is obeyed.
+    - A host's robots.txt is answered, without a server error, before its first page is requested.
+    - `allowed(host, path)`: no request is made that it denies.
+    - `stated(entry)`: the rules in an answered robots.txt. They hold until its next answer; None
+      keeps the rules before.
+    - `deaths`: the times at which the crawler was killed. It may forget what it learned just
+      before.
+    - `tolerance`: seconds of tolerance for delays and for aborted answers. The end of a complete
+      answer is exact.
     """
     ordered = sorted(entries, key=lambda entry: entry.start)
     groups: defaultdict[str, list[Entry]] = defaultdict(list)
@@ -113,7 +114,7 @@ def violations(
 
 
 class Slowness:
-    """What the answers of one host ask of a crawler's pace."""
+    """Computes the delay that a host's answers demand from a crawler."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class Slowness:
         self._doublings = 0
 
     def learn(self, entry: Entry) -> None:
-        """One more answer, in the order they ended."""
+        """Take one more answer, in the order in which they ended."""
         if not (entry.status and entry.complete):
             return
         lost = any(entry.end <= death < entry.end + LOST_S for death in self._deaths)
@@ -140,11 +141,11 @@ class Slowness:
             self._doublings += 1
 
     def gap(self, host: str) -> float:
-        """Seconds to the next request, at least."""
+        """Return the least seconds to the next request."""
         delay = self._delay_of(host)
         if self._adaptive is not None:
             delay = max(delay, min(self._average * self._adaptive.factor, self._adaptive.most))
-        # Past 32 doublings anything is at the cap.
+        # After 32 doublings any delay is at the cap.
         return max(delay, min(delay * 2.0 ** min(self._doublings, 32), RETRY_AFTER_MAX))
 
 
@@ -170,7 +171,7 @@ def _haste(group: list[Entry], slowness: Slowness, tolerance: float) -> Iterator
 
 
 def _crowding(ordered: list[Entry], crowd: Crowd, tolerance: float) -> Iterator[tuple[float, str]]:
-    """Each request that begins while as many as may be are in flight already."""
+    """Yield each request that starts while the most allowed are in flight already."""
     ends: defaultdict[str, list[float]] = defaultdict(list)
     for entry in ordered:
         unit = crowd.by(entry)
@@ -186,9 +187,11 @@ def _robots(
     allowed: Callable[[str, str], bool] | None,
     stated: Callable[[Entry], Rules | None] | None,
 ) -> Iterator[tuple[float, str]]:
-    # Answers come into force as they end, requests are judged as they start.
+    # Rules apply from the end of their answer; a request is judged by its start.
     order = count()
-    answers = [(e.end, next(order), e) for e in ordered if e.path == "/robots.txt" and _tells(e)]
+    answers = [
+        (e.end, next(order), e) for e in ordered if e.path == "/robots.txt" and _sets_rules(e)
+    ]
     asked = [(e.start, next(order), e) for e in ordered if e.path != "/robots.txt"]
     known: dict[tuple[str, bool], Rules | None] = {}
     for when, _, entry in sorted([*answers, *asked]):
@@ -204,15 +207,15 @@ def _robots(
             yield when, f"disallowed by robots.txt: {entry.url}"
 
 
-def _tells(entry: Entry) -> bool:
-    """Whether a robots.txt was answered with something that rules: RFC 9309, section 2.3.1.4."""
+def _sets_rules(entry: Entry) -> bool:
+    """Return whether the answer for a robots.txt sets rules: RFC 9309, section 2.3.1.4."""
     return 0 < entry.status < 500 and entry.status != 429
 
 
 def main() -> int:
-    """The command; returns its exit status."""
+    """Run the command. Return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mockweb.audit", description=__doc__)
-    parser.add_argument("log", type=Path, nargs="+", help="of one server after another")
+    parser.add_argument("log", type=Path, nargs="+", help="logs of successive servers")
     parser.add_argument("--delay", type=float, required=True, help="seconds between requests")
     parser.add_argument("--graph", type=Graph.parse, help="judge robots.txt and Crawl-delay by it")
     parser.add_argument("--per-domain", type=int, default=2, help="requests at a time; 0: any")

@@ -1,4 +1,4 @@
-"""Starts the mock web in a subprocess, for a test."""
+"""Start the mock web in a subprocess, for a test."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
     from tests.mockweb.graph import Graph
 
 _START_S = 30.0
-"""Far over the half second it takes, for a machine that does much else."""
+"""A start takes half a second; a busy machine may need far more."""
 
 _STOP_S = 10.0
 
 
 class MockWeb:
-    """A mock web that runs inside the `with` block; give one of `graph`, `spec` and `folder`.
+    """A mock web that runs inside the `with` block. Give one of `graph`, `spec` and `folder`.
 
-    `graph` afterwards is the given one with its ports. Raises RuntimeError with what the server
-    printed when it does not start.
+    :raises RuntimeError: the server does not start; the message has its output
     """
 
     def __init__(
@@ -54,14 +53,17 @@ class MockWeb:
 
     @property
     def graph(self) -> Graph:
-        """The graph with the ports of the running server; raises ValueError without a graph."""
+        """The graph with the ports of the running server.
+
+        :raises ValueError: the web is not a graph
+        """
         if self._graph is None:
             raise ValueError("this mock web serves no graph")
         return replace(self._graph, port=self.port, tls_port=self.tls_port)
 
     @property
     def pid(self) -> int:
-        """The server's process."""
+        """The id of the server's process."""
         return self._process.pid
 
     def __enter__(self) -> Self:
@@ -79,7 +81,7 @@ class MockWeb:
         self.stop()
 
     def stop(self) -> None:
-        """Stops the server; its log stays at hand. A second call does nothing."""
+        """Stop the server; its log can still be read. A second call does nothing."""
         if self._final is not None:
             return
         self._end()
@@ -87,17 +89,17 @@ class MockWeb:
         self._scratch.cleanup()
 
     def url(self, host: str, path: str = "/", *, tls: bool = False) -> str:
-        """The URL of a path on a host."""
+        """Return the URL of a path on a host."""
         return f"{'https' if tls else 'http'}://{host}:{self.tls_port if tls else self.port}{path}"
 
     def seeds(self) -> list[str]:
-        """The root of every host of a graph, or the first page of a folder."""
+        """Return the root of every host of a graph, or the first page of a folder."""
         if self._folder is not None:
             return FolderSite(self._folder, self._hosts, self.port).seeds()
         return self.graph.seeds()
 
     def log(self) -> list[Entry]:
-        """All requests that ended until now, by start time."""
+        """Return all requests that have ended, by start time."""
         if self._final is not None:
             return self._final
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_STOP_S)
@@ -109,7 +111,7 @@ class MockWeb:
         return read_log(self._log)
 
     def stderr(self) -> str:
-        """What the server complained of; empty when all is well."""
+        """Return the error output of the server."""
         return self._errors.read_text(encoding="utf-8")
 
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""A folder of real HTML files served as a web of its own, and what a crawl of it reaches."""
+"""Serve a folder of real HTML files as a web, and compute what a crawl of it reaches."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ _REFRESH = re.compile(
 )
 
 _HERE = "http://folder.invalid"
-"""Stands for the folder while a link is resolved; a reserved name, so no page links to it."""
+"""Base URL of the folder while links are resolved. The name is reserved: no page links to it."""
 
 _NOWHERE = "#ext"
-"""What a link that leaves the folder becomes: the page itself."""
+"""Replaces each link that leaves the folder: leads to the page itself."""
 
 
 class FolderSite:
-    """The `*.html` files under `root`, each served at its path by the one host that owns it.
+    """Serves the `*.html` files under `root`, each at its path on the one host that owns it.
 
-    Links between the files become absolute URLs on the owners' hosts `127.x.y.z`, without their
-    query; all other links become `#ext`. Bytes outside links stay as they are. There is no
-    robots.txt. Raises ValueError when the folder holds no page.
+    Links between the files become absolute URLs on their hosts `127.x.y.z`, without query. All
+    other links become `#ext`. Bytes outside links are unchanged. There is no robots.txt.
+
+    :raises ValueError: the folder has no page
     """
 
     def __init__(self, root: Path, hosts: int, port: int) -> None:
@@ -52,7 +53,7 @@ class FolderSite:
         self._replies = {path: self._reply(path, file) for path, file in files.items()}
 
     def answer(self, host: str, target: str, nth: int) -> Reply:
-        """As `Site.answer`; 404 on a host that does not own the page."""
+        """See `Site.answer`. The answer is 404 on a host that does not own the page."""
         path = target.partition("?")[0]
         reply = self._replies.get(path)
         if reply is None or self._graph.index(host) != self._owner(path):
@@ -60,11 +61,11 @@ class FolderSite:
         return reply
 
     def seeds(self) -> list[str]:
-        """The first page, by path."""
+        """Return the first page by path."""
         return [next(iter(self.urls.values()))]
 
     def body(self, path: str) -> bytes:
-        """A page as it is served."""
+        """Return the bytes of a page as served."""
         return self._replies[path].body
 
     def _owner(self, path: str) -> int:
@@ -99,9 +100,9 @@ _MISSING = Reply(404, [("Content-Type", "text/plain")], b"no such page\n")
 def folder_oracle(
     root: Path, hosts: int, port: int, seeds: Iterable[str] | None = None
 ) -> set[str]:
-    """The URLs a crawl reaches, by links read with lxml from what is served.
+    """Return the URLs that a crawl reaches from ``seeds``, by default the first page by path.
 
-    It begins at ``seeds``, or at the first page by path.
+    Links are read with lxml from the served pages.
     """
     site = FolderSite(root, hosts, port)
     paths = {url: path for path, url in site.urls.items()}

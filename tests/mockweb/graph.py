@@ -1,4 +1,4 @@
-"""The shape of a generated web: which hosts there are, where they live, what features they have."""
+"""The parameters of a generated web: its hosts, their addresses and their features."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ FEATURES = frozenset(
         "robots_trouble",  # one robots.txt that is a 500 at first, one that redirects
     }
 )
-"""Everything a graph can have."""
+"""All features of a graph."""
 
 DEFAULT_FEATURES = FEATURES - {"robots_trouble"}
-"""`robots_trouble` is asked for: a crawler may well wait minutes before it asks a 500 again."""
+"""Without `robots_trouble`: a crawler may wait minutes before it retries a robots.txt of 500."""
 
 _HOSTS_PER_A = 62_500
-"""250 * 250 addresses 127.a.x.y for one `a`, which starts at 10 to stay clear of 127.0.0.1."""
+"""Addresses 127.a.x.y for one `a`. The first `a` is 10, to avoid 127.0.0.1."""
 
 _FLAGS = {"1": True, "true": True, "0": False, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A web of `hosts` hosts with `pages` pages each; equal graphs are equal webs, byte for byte.
+    """A web of `hosts` hosts with `pages` pages each. Equal graphs give equal webs, byte for byte.
 
-    `by_name`: hosts are `host0001.test`, else addresses `127.x.y.z`. `tls`: every third host is
-    reached over https. `port` and `tls_port` are those of the server, known once it runs.
+    With `by_name`, hosts are names like `host0001.test`, else addresses `127.x.y.z`. With `tls`,
+    every third host has https. `port` and `tls_port` are those of the running server.
     """
 
     hosts: int
@@ -55,9 +55,11 @@ class Graph:
 
     @classmethod
     def parse(cls, text: str) -> Graph:
-        """The graph written as `hosts=300,pages=20,seed=7,tls=1,features=robots+busy`.
+        """Parse a graph like `hosts=300,pages=20,seed=7,tls=1,features=robots+busy`.
 
-        Raises ValueError on an unknown field or value; `features=none` is a web without trouble.
+        `features=none` is a web without features.
+
+        :raises ValueError: a field or value is unknown
         """
         values: dict[str, int | bool | frozenset[str]] = {}
         kinds = {field.name: field.type for field in fields(cls)}
@@ -76,7 +78,7 @@ class Graph:
         return cls(**{"seed": 0, **values})  # type: ignore[arg-type]
 
     def text(self) -> str:
-        """What `parse` reads back as this graph."""
+        """Return the text that `parse` reads as this graph."""
         features = "+".join(sorted(self.features)) or "none"
         return (
             f"hosts={self.hosts},pages={self.pages},seed={self.seed},by_name={int(self.by_name)},"
@@ -84,14 +86,14 @@ class Graph:
         )
 
     def host(self, index: int) -> str:
-        """The name or address of a host, without the port."""
+        """Return the name or address of a host, without the port."""
         if self.by_name:
             return f"host{index:04d}.test"
         a, rest = divmod(index, _HOSTS_PER_A)
         return f"127.{10 + a}.{rest // 250}.{rest % 250 + 1}"
 
     def index(self, host: str) -> int | None:
-        """The host's index, the inverse of `host`; None when it is not of this graph."""
+        """Return the index of a host; None if it is not in this graph. The inverse of `host`."""
         if self.by_name:
             match = re.fullmatch(r"host(\d{4,})\.test", host)
             index = int(match[1]) if match else -1
@@ -102,21 +104,21 @@ class Graph:
         return index if 0 <= index < self.hosts and self.host(index) == host else None
 
     def secure(self, index: int) -> bool:
-        """Whether links to the host are https."""
+        """Return whether links to the host are https."""
         return self.tls and index % 3 == 2
 
     def authority(self, index: int) -> str:
-        """`host:port`, as in a URL and in the Host header."""
+        """Return `host:port`, as in a URL and in the Host header."""
         return f"{self.host(index)}:{self.tls_port if self.secure(index) else self.port}"
 
     def url(self, index: int, target: str = "/") -> str:
-        """The absolute URL of a path (with its query) on a host, WHATWG-normalised."""
+        """Return the absolute, normalised URL of a path (with its query) on a host."""
         return f"{'https' if self.secure(index) else 'http'}://{self.authority(index)}{target}"
 
     def seeds(self) -> list[str]:
-        """The root of every host; the first one alone reaches the whole graph, but for robots."""
+        """Return the root of every host. The first reaches all the graph that robots.txt allows."""
         return [self.url(index) for index in range(self.hosts)]
 
     def rng(self, *key: int | str) -> random.Random:
-        """The source of everything random about the thing named by `key`."""
+        """Return the random generator of the part of the web that `key` names."""
         return random.Random(":".join(map(str, (self.seed, *key))))

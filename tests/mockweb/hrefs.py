@@ -1,4 +1,4 @@
-"""The many ways the web writes one link."""
+"""The many ways to write one link."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 Tag = Literal["a", "area", "iframe", "refresh", "nofollow", "comment", "script", "other"]
 
 FOLLOWED: frozenset[Tag] = frozenset({"a", "area", "iframe", "refresh"})
-"""The places of a link that a crawler follows; the others are there to be left alone."""
+"""The kinds of links that a crawler follows. It must ignore the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as written (`href`, not yet escaped for HTML), and the URL it means (`url`).
+    """A link: `href` as written, before HTML escapes, and `url`, to which it resolves.
 
     `url` is absolute and normalised, without fragment and tracking parameters.
     """
@@ -37,9 +37,9 @@ _SAME_HOST = (*_SAME_SCHEME, "rooted", "rooted", "relative", "relative", "dotted
 def write(
     graph: Graph, rng: random.Random, home: int, index: int, target: str, *, based: bool
 ) -> Link:
-    """A link from a page at the root of host `home` to `target` on host `index`.
+    """Write a link from a page at the root of host `home` to `target` on host `index`.
 
-    `based`: the page has a `<base>` two folders deep, on its own host.
+    With `based`, the page has a `<base>` two folders deep, on its own host.
     """
     url = graph.url(index, target)
     same_scheme = graph.secure(home) == graph.secure(index)

@@ -1,4 +1,4 @@
-"""The identity of a URL, written for the tests alone, so that it can contradict the crawler."""
+"""The identity of a URL, written for the tests only, so that they find errors of the crawler."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import lru_cache
 import can_ada
 
 _TRACKING = frozenset({"gclid", "fbclid", "msclkid", "mc_cid", "mc_eid"})
-"""Besides `utm_*`; the mock web adds none but `utm_*`, real pages may have these."""
+"""Tracking parameters besides `utm_*`. Real pages may have them, the mock web has not."""
 
 
 @lru_cache(maxsize=65_536)
 def identity(url: str, base: str | None = None) -> str | None:
-    """The URL normalised, without fragment and tracking parameters, its query sorted.
+    """Return the normalised URL, without fragment and tracking parameters, with its query sorted.
 
-    None when it is no http(s) URL.
+    Return None if it is not an http(s) URL.
     """
     try:
         parsed = can_ada.parse(base) + url if base else can_ada.parse(url)

@@ -1,4 +1,4 @@
-"""The request log: one JSON object a line, in the order the requests ended."""
+"""The request log: one JSON object a line, in the order in which the requests ended."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FLUSH_S = 0.2
-"""The longest an entry waits to be written."""
+"""Most seconds until an entry is written."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One request. `start` and `end` are `time.monotonic()` seconds of this machine.
+    """One request.
 
-    `start`: its first byte was read. `end`: just before the last bytes of the answer were handed to
-    the transport, or the connection was lost. `host`: the Host header in lower case, port included.
-    `status`, `bytes` and `sha1` are of what was sent: 0, 0 and "" when that is nothing. `complete`:
-    the answer went out as meant. `retry_after`: seconds of that header, 0 without it. `address`:
-    the one of the server that was asked.
+    - `start`: when its first byte was read, in seconds of `time.monotonic()`.
+    - `end`: just before the last bytes of the answer went to the transport, or when the connection
+      was lost.
+    - `host`: the Host header in lower case, port included.
+    - `status`, `bytes`, `sha1`: of the bytes sent; 0, 0 and "" if there are none.
+    - `complete`: whether the whole answer was sent.
+    - `retry_after`: seconds of that header, 0 without it.
+    - `address`: the server address that was asked.
     """
 
     start: float
@@ -43,12 +46,12 @@ class Entry:
 
     @property
     def url(self) -> str:
-        """The URL asked for."""
+        """The requested URL."""
         return f"{'https' if self.tls else 'http'}://{self.host}{self.path}"
 
 
 class LogWriter:
-    """Appends entries to a file, in batches."""
+    """Appends entries to a file in batches."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -56,13 +59,13 @@ class LogWriter:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, entry: Entry) -> None:
-        """Takes an entry; it is in the file within FLUSH_S. Needs a running loop."""
+        """Add an entry; it is in the file within FLUSH_S. This needs a running loop."""
         self._lines.append(json.dumps(asdict(entry)))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
 
     def flush(self) -> None:
-        """Writes what was added."""
+        """Write the entries added."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -72,12 +75,12 @@ class LogWriter:
             self._lines.clear()
 
     def close(self) -> None:
-        """Writes what was added and closes the file."""
+        """Write the entries added and close the file."""
         self.flush()
         self._file.close()
 
 
 def read_log(path: Path) -> list[Entry]:
-    """The entries of a log by start time; a last line cut short by a kill is left out."""
+    """Return the entries of a log by start time, without a last line that a kill cut short."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     return sorted((Entry(**json.loads(line)) for line in lines), key=lambda entry: entry.start)

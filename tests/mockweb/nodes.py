@@ -1,7 +1,7 @@
-"""What each URL of a graph is: a pure function of the graph, the host and the path.
+"""The node behind each URL of a graph: a pure function of the graph, the host and the path.
 
-Every host has pages `/`, `/p1`, `/p2` ..., a tree that reaches them all with random links across
-it. A few special paths per host, linked from its `/`, carry the trouble a crawler meets.
+Every host has pages `/`, `/p1`, `/p2` ..., in a tree that reaches them all, with random links
+across it. A few special paths per host, linked from its `/`, make the trouble that crawlers meet.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tests.mockweb.graph import Graph
 
 SLOW_S = 0.3
-"""Latency of a slow page: well over the others', well under any timeout."""
+"""Latency of a slow page: far over that of the others, far under any timeout."""
 
 Coding = Literal["", "gzip", "chunked", "close"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One URL: answers `busy` the first `refusals` times, then `status`."""
+    """One URL: its status is `busy` for the first `refusals` requests, then `status`."""
 
     status: int = 200
     links: tuple[Link, ...] = ()
@@ -61,25 +61,25 @@ _SPECIALS = (
     ("slow", "/slow/1"),
 )
 _LEAST_SPECIALS = 4
-"""Special paths per host; more on a small graph, so that every kind is somewhere."""
+"""Least special paths per host. A small graph has more, so that it has every kind."""
 
 _MOVED = (301, 302, 307, 303, 308)
 
 
 def page_path(number: int) -> str:
-    """The path of a host's page: `/`, `/p1`, `/p2` ..."""
+    """Return the path of a host's page: `/`, `/p1`, `/p2` ..."""
     return f"/p{number}" if number else "/"
 
 
 def specials(graph: Graph, index: int) -> list[str]:
-    """The special paths that the host's `/` links to."""
+    """Return the special paths that the host's `/` links to."""
     there = [path for feature, path in _SPECIALS if feature in graph.features]
     count = min(len(there), max(_LEAST_SPECIALS, -(-len(there) // graph.hosts)))
     return [there[(index * count + step) % len(there)] for step in range(count)]
 
 
 def node(graph: Graph, index: int, target: str) -> Node:
-    """What `target` (path and query) on the host is; GONE when there is no such path."""
+    """Return the node of `target` (path and query) on a host; GONE if the path does not exist."""
     path = target.partition("?")[0]
     if match := re.fullmatch(r"/(?:p([1-9]\d*))?", path):
         number = int(match[1] or 0)
@@ -131,7 +131,7 @@ def _targets(graph: Graph, index: int, number: int) -> list[tuple[int, str]]:
 
 
 def _traps(graph: Graph, index: int, number: int) -> tuple[Link, ...]:
-    """Links nobody may follow: each leads to a page that no other link leads to."""
+    """Make links that no crawler may follow. Each is the only link to its page."""
     tags: tuple[Tag, ...] = ("nofollow", "comment", "script")
     urls = [graph.url(index, f"/trap/{number * len(tags) + step}") for step in range(len(tags))]
     traps = [Link(url, url, tag) for url, tag in zip(urls, tags, strict=True)]
@@ -144,7 +144,7 @@ def _leaf(graph: Graph, index: int, _number: int) -> Node:
 
 
 def _question(graph: Graph, index: int, _number: int) -> Node:
-    """Links to itself with the parameters in another order: the same identity."""
+    """A page with links to itself by other orders of its parameters: the same identity."""
     url = graph.url(index, "/q?page=1&sort=up")
     return Node(links=(Link(url, "/q?sort=up&page=1"), Link(url, "?sort=up&utm_source=x&page=1")))
 

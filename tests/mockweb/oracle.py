@@ -1,4 +1,4 @@
-"""What a correct crawl of a graph fetches, worked out from the graph and nothing of the crawler."""
+"""Compute what a correct crawl of a graph fetches, from the graph and without the crawler."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 class Expected:
     """The requests of a correct crawl.
 
-    `requests`: how many for each identity; any URL of that identity will do. `statuses`: how many
-    answers of each status, robots.txt left out. `robots`: requests for robots.txt by `host:port`,
-    `robots_by_redirect`: how many more a host may get through another's redirect. `refused`:
-    identities that were found and that robots.txt disallows.
+    - `requests`: number of requests by identity; any URL of the identity is right.
+    - `statuses`: number of answers by status, without robots.txt.
+    - `robots`: requests for robots.txt by `host:port`.
+    - `robots_by_redirect`: how many more a host may get because another redirects to it.
+    - `refused`: identities that were found and that robots.txt disallows.
     """
 
     requests: dict[str, int] = field(default_factory=dict)
@@ -37,14 +38,14 @@ class Expected:
 
     @property
     def identities(self) -> set[str]:
-        """All that is to be fetched."""
+        """All identities to fetch."""
         return set(self.requests)
 
     def differences(self, entries: Iterable[Entry], *, at_least: bool = False) -> list[str]:
-        """How a log differs from this, one line each; empty when it agrees.
+        """Return the differences of a log from this, one line each.
 
-        `at_least`: more requests than expected for something expected are no difference, as
-        after a kill.
+        With `at_least`, more requests than expected for an expected identity are no difference:
+        a crawl repeats some after a kill.
         """
         pages: Counter[str] = Counter()
         robots_seen: Counter[str] = Counter()
@@ -73,12 +74,14 @@ def _differences(
 def reachable(
     graph: Graph, seeds: list[str], *, max_depth: int = 0, same_host: bool = False
 ) -> Expected:
-    """What a crawl of the graph from the seeds fetches; the graph's `port` is the server's.
+    """Return what a crawl of the graph from the seeds fetches. The graph has the server's ports.
 
-    `max_depth` (0: none): seeds have depth 0, a link one more than its page, a redirect's target
-    the depth of its source. Depths are the least possible ones: a crawler that finds a page on a
-    longer way first may stop short of this. `same_host`: links and redirects to another host are
-    not followed. Raises ValueError on a seed that is not of the graph.
+    `max_depth` is a limit on the depth (0: none). Seeds have depth 0, a link has one more than its
+    page, a redirect's target the depth of its source. Depths are the least possible: a crawler that
+    finds a page by a longer path first may fetch less. With `same_host`, links and redirects to
+    another host are not followed.
+
+    :raises ValueError: a seed is not in the graph
     """
     expected = Expected()
     queue = deque((_known(seed), 0) for seed in seeds)
@@ -95,7 +98,7 @@ def reachable(
             continue
         found = node(graph, index, target)
         _count(found, url, expected)
-        # Redirects go first: of the same depth, they come before all that is one deeper.
+        # Redirects keep the depth of their page, so they come before the links.
         queue.extendleft((to, depth) for to in _redirect(found) if _stays(url, to, same_host))
         if not max_depth or depth < max_depth:
             queue.extend((to, depth + 1) for to in _links(found) if _stays(url, to, same_host))

@@ -1,4 +1,4 @@
-"""One connection of the mock web: requests parsed by httptools, answered one at a time."""
+"""A connection of the mock web: httptools parses requests, and they are answered in turn."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONTROL_HOST = "mockweb.invalid"
-"""A request for this host is not logged: it has the log written out and is answered 204."""
+"""A request for this host is not logged. It flushes the log and is answered by 204."""
 
 _CONTROL = Reply(204, latency=0.02)
-"""A lost connection that the kernel knew of before the request is logged before the answer."""
+"""The latency lets connections that were lost before the request be logged before the answer."""
 
 
 class Clocks:
-    """Those of this machine, in seconds."""
+    """The clocks of this machine, in seconds."""
 
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
 
 
 class RequestLog(Protocol):
-    """Where entries go."""
+    """Takes the entries of requests."""
 
     def add(self, entry: Entry) -> None:
-        """Takes an entry."""
+        """Add an entry."""
 
     def flush(self) -> None:
-        """Writes what was added."""
+        """Write the entries added."""
 
 
 class Web:
-    """What all connections share: the site, how often each URL was asked for, the log."""
+    """Shared by all connections: the site, the number of requests for each URL, the log."""
 
     def __init__(self, site: Site, log: RequestLog | None, clocks: Clocks | None = None) -> None:
         self.site = site
@@ -55,18 +55,18 @@ class Web:
         self.asked: dict[tuple[str, str], int] = {}
 
     def opened(self, transport: asyncio.Transport) -> None:
-        """Counts a connection in; `idle` is set while there is none."""
+        """Add an open connection. `idle` is set while there is none."""
         self.open.add(transport)
         self.idle.clear()
 
     def lost(self, transport: asyncio.Transport) -> None:
-        """Counts a connection out, once its requests are logged."""
+        """Remove a connection, after its requests were logged."""
         self.open.discard(transport)
         if not self.open:
             self.idle.set()
 
     def answer(self, host: str, target: str) -> Reply:
-        """The answer to one more request for the target on the host (`host:port`)."""
+        """Answer the next request for the target on the host (`host:port`)."""
         if host == CONTROL_HOST:
             return _CONTROL
         key = (host, target)
@@ -77,7 +77,7 @@ class Web:
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request, and what has been sent of its answer."""
+    """A request, and the part of its answer that was sent."""
 
     start: float
     host: str = ""
@@ -91,7 +91,7 @@ class Exchange:
 
 
 class Connection(asyncio.Protocol):
-    """Answers requests in order; closes at once when the peer is not on loopback."""
+    """Answers requests in order. It closes at once if the peer is not on loopback."""
 
     def __init__(self, web: Web, *, tls: bool) -> None:
         self._web = web
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         if self._serving is not None and self._timer is None:
             self._send()
 
-    # What the parser calls.
+    # --- called by the parser ---
 
     def on_message_begin(self) -> None:
         self._reading = Exchange(self._read_at)
@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
         exchange.host = exchange.host or f"{self._local[0]}:{self._local[1]}"
         self._waiting.append(exchange)
 
-    # Answering.
+    # --- answers ---
 
     def _serve(self) -> None:
         if self._serving is not None or not self._waiting or self._transport.is_closing():
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
-        """Writes on until the end, the next drip, or the transport's buffer is full."""
+        """Write until the end, the next drip, or the transport's buffer is full."""
         self._timer = None
         exchange = self._serving
         assert exchange is not None
@@ -213,12 +213,12 @@ class Connection(asyncio.Protocol):
             if piece is None:
                 self._finish(exchange)
                 return
-            # Before the write: a client may have the last byte before this process runs on.
+            # Before the write: a client may read the last byte before this process continues.
             self._wrote_at = self._web.clocks.monotonic()
             self._transport.write(piece)
             self._digest.update(piece)
             exchange.sent += len(piece)
-            # A turn of the loop after each full piece: uvloop pauses a writer only between turns.
+            # Return to the loop after each full piece: uvloop pauses a writer only there.
             if drip or len(piece) == PIECE:
                 pause = max(1 / DRIPS_PER_S, 1 / drip) if drip else 0.0
                 self._timer = asyncio.get_running_loop().call_later(pause, self._send)

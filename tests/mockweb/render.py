@@ -1,4 +1,4 @@
-"""A graph as a site: its nodes as answers."""
+"""Render the nodes of a graph as answers of a site."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.mockweb.hrefs import Link
 
 _CACHED = 8_000
-"""Rendered answers kept, some 10 KB each; past that all are dropped and made again."""
+"""Most rendered answers kept, of about 10 KB each. Then all are dropped."""
 
 _PROSE = (
     "Most of the web is small: a village band, a price list, the minutes of a parish council. "
@@ -34,8 +34,8 @@ class GraphSite:
         self._cache: dict[tuple[str, str, int], Reply] = {}
 
     def answer(self, host: str, target: str, nth: int) -> Reply:
-        """As `Site.answer`; 404 on a host the graph does not have."""
-        # Past the refusals, of which there are at most 2, the answer stays the same.
+        """See `Site.answer`. The answer is 404 on a host that is not in the graph."""
+        # After the refusals, at most two, the answer is always the same.
         key = (host, target, min(nth, 2))
         reply = self._cache.get(key)
         if reply is None:
@@ -113,7 +113,7 @@ def _text(found: Node, name: str) -> bytes:
 
 
 def _png(_found: Node, _name: str) -> bytes:
-    """One grey pixel."""
+    """Make an image of one grey pixel."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         crc = zlib.crc32(kind + data)

@@ -1,4 +1,4 @@
-"""The robots.txt of each host of a graph, as text to serve and as rules to judge by."""
+"""The robots.txt of each host of a graph: the text to serve, and the rules for the audit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAMED = "User-agent: *\nDisallow: /\n\nUser-agent: krowlspider\nAllow: /private
 
 @dataclass(frozen=True, slots=True)
 class Robots:
-    """One robots.txt: `disallow` and `allow` are path prefixes, the longest one decides.
+    """One robots.txt: `disallow` and `allow` are path prefixes, of which the longest decides.
 
-    It answers 500 the first `refusals` times. With `same_as`, it redirects to that host's.
+    The first `refusals` answers are 500. With `same_as`, it redirects to the one of that host.
     """
 
     status: int = 200
@@ -43,7 +43,7 @@ _BY_TURN = (
 
 
 def robots(graph: Graph, index: int) -> Robots:
-    """The robots.txt of a host, before any redirect is followed."""
+    """Return the robots.txt of a host, without following its redirect."""
     if "robots" not in graph.features:
         return _MISSING
     if "robots_trouble" in graph.features and graph.hosts >= 3:
@@ -57,13 +57,13 @@ def robots(graph: Graph, index: int) -> Robots:
 
 
 def rules(graph: Graph, index: int) -> Robots:
-    """The rules that hold for a host: those of the host it redirects to, if it does."""
+    """Return the rules of a host: those of the redirect's target, if it redirects."""
     own = robots(graph, index)
     return own if own.same_as is None else robots(graph, own.same_as)
 
 
 def allowed(graph: Graph, index: int, target: str) -> bool:
-    """Whether krowlspider may fetch the target (path and query) on the host."""
+    """Return whether krowlspider may fetch the target (path and query) on the host."""
     if target == "/robots.txt":
         return True
     found = rules(graph, index)
@@ -73,12 +73,12 @@ def allowed(graph: Graph, index: int, target: str) -> bool:
 
 
 def allowed_at(graph: Graph, authority: str, target: str) -> bool:
-    """As `allowed`, by the `host:port` of a log entry; True for a host the graph does not have."""
+    """Like `allowed`, by the `host:port` of a log entry; True for a host not in the graph."""
     index = graph.index(authority.rpartition(":")[0])
     return index is None or allowed(graph, index, target)
 
 
 def delay_at(graph: Graph, authority: str, least: float) -> float:
-    """The seconds to keep between requests to `host:port`: its Crawl-delay, `least` or more."""
+    """Return the delay of `host:port` in seconds: its Crawl-delay, at least `least`."""
     index = graph.index(authority.rpartition(":")[0])
     return least if index is None else max(least, rules(graph, index).crawl_delay)

@@ -1,4 +1,4 @@
-"""Runs a site on loopback until it is told to stop."""
+"""Serve a site on loopback."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from tests.mockweb.reply import Site
 
 _BACKLOG = 4_096
-"""A crawl opens connections to thousands of hosts at once, and they are all this one socket."""
+"""Large, as a crawl opens connections to thousands of hosts at once, all at this socket."""
 
 
 async def serve(
     make_site: Callable[[int, int], Site], *, port: int, tls: bool, log: Path | None
 ) -> None:
-    """Serves `make_site(port, tls_port)` until SIGTERM, SIGINT or the end of stdin.
+    """Serve `make_site(port, tls_port)` until SIGTERM, SIGINT or the end of stdin.
 
-    Prints `{"port": ..., "tls_port": ...}` when it takes requests; port 0 is any free one.
+    Print `{"port": ..., "tls_port": ...}` when requests can be sent. Port 0 is any free port.
     """
     _raise_file_limit()
     loop = asyncio.get_running_loop()
@@ -52,7 +52,7 @@ async def serve(
 
 
 def _listen(port: int) -> socket.socket:
-    # 0.0.0.0 because every 127.x.y.z is a host; a connection from elsewhere is closed at once.
+    # Every 127.x.y.z is a host. Connections from other addresses are closed at once.
     return socket.create_server(("0.0.0.0", port), backlog=_BACKLOG)
 
 
@@ -62,8 +62,8 @@ def _raise_file_limit() -> None:
 
 
 def certificate() -> ssl.SSLContext:
-    """A context with the certificate of a throw-away authority."""
-    import trustme  # noqa: PLC0415 - a quarter of the start, and few webs have TLS
+    """Return a context with the certificate of a throw-away authority."""
+    import trustme  # noqa: PLC0415 - slow to import, and few webs have TLS
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
@@ -72,13 +72,13 @@ def certificate() -> ssl.SSLContext:
 
 
 def _stopper(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    """An event that is set by a signal or by the end of stdin, which comes when the parent dies."""
+    """Return an event that a signal or the end of stdin sets: stdin ends if the parent dies."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
     def watch() -> None:
-        # os.read, because sys.stdin's lock, held by a daemon thread, aborts the interpreter's end.
+        # os.read: a daemon thread that holds the lock of sys.stdin makes the exit abort.
         while os.read(0, 4_096):
             pass
         loop.call_soon_threadsafe(stop.set)

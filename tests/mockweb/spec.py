@@ -1,4 +1,4 @@
-"""A site scripted by hand: a list of rules, the first that fits answers, none is a 404."""
+"""A site of hand-written rules. The first rule that matches answers; without one it is a 404."""
 
 from __future__ import annotations
 
@@ -36,14 +36,18 @@ _KEYS = frozenset(
         "trap",
     }
 )
-"""What a rule may hold.
+"""The keys of a rule.
 
-`host` (no port) and `path` (with the query) must be equal to the request's, absent ones fit all;
-one that begins with `^` is a regular expression searched in it. `trap`: the answer is made up by
-that function of traps.py, after `latency`. `first`: the rule answers so
-many requests for a URL, then the next that fits does. `redirect` gives Location and status 302,
-`retry_after` the header. `size`, `drip`, `close_early` and `latency` are as in `Reply`; `close`
-makes the body end with the connection. `{port}` and `{tls_port}` stand for the server's.
+- `host` (without port), `path` (with query): must equal those of the request. A value that begins
+  with `^` is a regular expression that is searched. Without the key, every request matches.
+- `first`: the rule answers this many requests for a URL, then the next rule that matches does.
+- `trap`: that function of traps.py makes the answer, after `latency`.
+- `redirect`: sets Location and status 302.
+- `retry_after`: sets the header.
+- `size`, `drip`, `close_early`, `latency`: as in `Reply`.
+- `close`: the end of the connection ends the body.
+
+`{port}` and `{tls_port}` in headers and body become those of the server.
 """
 
 
@@ -58,11 +62,11 @@ class Rule:
     trap: Trap | None = None
 
     def fits(self, host: str, target: str) -> bool:
-        """Whether the rule is about this URL."""
+        """Return whether the rule matches a request."""
         return _fits(self.host, host) and _fits(self.path, target)
 
     def answer(self, host: str, target: str, nth: int, port: int) -> Reply:
-        """The rule's answer; one that is made up takes as long."""
+        """Return the rule's answer, made by its trap if it has one."""
         if self.trap is None:
             return self.reply
         return replace(self.trap(host, target, nth, port), latency=self.reply.latency)
@@ -75,16 +79,18 @@ def _fits(wanted: str | None, found: str) -> bool:
 
 
 class SpecSite:
-    """Serves the rules in order."""
+    """Serves rules in order.
+
+    :raises ValueError: a rule has an unknown key
+    """
 
     def __init__(self, rules: Iterable[Mapping[str, Any]], port: int, tls_port: int) -> None:
-        """Raises ValueError on a rule with an unknown key."""
         self._rules = [_rule(rule, port, tls_port) for rule in rules]
         self._port = port
         self._missing = Reply(404, [("Content-Type", "text/plain")], b"no rule for this\n")
 
     def answer(self, host: str, target: str, nth: int) -> Reply:
-        """As `Site.answer`."""
+        """See `Site.answer`."""
         for rule in self._rules:
             if not rule.fits(host, target):
                 continue
@@ -95,7 +101,10 @@ class SpecSite:
 
 
 def read_spec(path: Path) -> list[dict[str, Any]]:
-    """The rules in a JSON file; raises TypeError when it holds anything but a list."""
+    """Read the rules in a JSON file.
+
+    :raises TypeError: the file does not hold a list
+    """
     rules = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(rules, list):
         raise TypeError(f"{path} holds no list of rules")

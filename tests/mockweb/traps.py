@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Trap = Callable[[str, str, int, int], Reply]
-"""An answer by host, target, how often it was asked for before, and the server's port."""
+"""Makes an answer from host, target, number of earlier requests, and the server's port."""
 
 SESSION_PAGES = 10
 SUBDOMAINS_A_PAGE = 5
@@ -30,7 +30,7 @@ def _page(hrefs: Iterable[str], title: str) -> Reply:
 
 
 def calendar(_host: str, target: str, _nth: int, _port: int) -> Reply:
-    """`/month?m=2031-05`: a month, which leads to the one before and to the next."""
+    """`/month?m=2031-05` links to the month before and the month after."""
     found = _MONTH.search(target)
     months = int(found[1]) * 12 + int(found[2]) - 1 if found else 0
     near = (
@@ -40,13 +40,12 @@ def calendar(_host: str, target: str, _nth: int, _port: int) -> Reply:
 
 
 def chain(_host: str, target: str, _nth: int, _port: int) -> Reply:
-    """`/7` leads to `/8`, and so on."""
+    """`/7` links to `/8`, and so on."""
     return _page([f"/{int(target.strip('/') or 0) + 1}"], target)
 
 
 def sessions(_host: str, target: str, nth: int, _port: int) -> Reply:
-    """SESSION_PAGES pages that lead to each other, by a new session id each time, in the path or in
-    the query."""
+    """SESSION_PAGES pages link to each other, each time with a new session id, in path or query."""
     session = hashlib.md5(f"{target} {nth}".encode(), usedforsecurity=False).hexdigest()
     pages = range(SESSION_PAGES)
     hrefs = [f"/page{n};jsessionid={session.upper()}" for n in pages]
@@ -56,7 +55,7 @@ def sessions(_host: str, target: str, nth: int, _port: int) -> Reply:
 
 
 def subdomains(host: str, _target: str, _nth: int, port: int) -> Reply:
-    """Each host of the domain leads to others that nobody has seen."""
+    """Each host of the domain links to new hosts."""
     domain = ".".join(host.split(".")[-2:])
     names = (
         hashlib.md5(f"{host} {n}".encode(), usedforsecurity=False).hexdigest()[:12]
@@ -71,7 +70,7 @@ def maze(_host: str, target: str, _nth: int, _port: int) -> Reply:
 
 
 def hosts_maze(host: str, target: str, _nth: int, port: int) -> Reply:
-    """`/` of `3.some.test` redirects to that of `4.some.test`, and so on; none has a robots.txt."""
+    """`3.some.test` redirects to `4.some.test`, and so on. None has a robots.txt."""
     number, _, domain = host.partition(".")
     if target == "/robots.txt":
         return Reply(404, _TEXT)
@@ -79,7 +78,7 @@ def hosts_maze(host: str, target: str, _nth: int, port: int) -> Reply:
 
 
 def deeper(_host: str, target: str, _nth: int, _port: int) -> Reply:
-    """A relative link that is wrong: each page has all its segments, and one more."""
+    """A wrong relative link: each page links to a path with one more segment."""
     return _page(["more/"], target)
 
 
@@ -93,7 +92,7 @@ def _huge_robots() -> bytes:
 
 
 def huge_robots(_host: str, _target: str, _nth: int, _port: int) -> Reply:
-    """A robots.txt of 10 MB: it disallows `/early/` in front, `/late/` after 600 KiB."""
+    """A robots.txt of 10 MB that disallows `/early/` at its start and `/late/` after 600 KiB."""
     return Reply(200, _TEXT, _huge_robots())
 
 
@@ -103,7 +102,7 @@ def _bomb() -> bytes:
 
 
 def bomb(_host: str, _target: str, _nth: int, _port: int) -> Reply:
-    """200 KB that are 200 MB when they are unpacked."""
+    """200 KB that become 200 MB when decoded."""
     return Reply(200, [*_HTML, ("Content-Encoding", "gzip")], _bomb())
 
 

@@ -1,4 +1,4 @@
-"""What is in WARC files, read by warcio, and judged by every tool there is."""
+"""Read WARC files with warcio, and check them with every tool there is."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ if TYPE_CHECKING:
 
     from tests.mockweb.log import Entry
 
-# It expects another package by the name of brotli, and does without any: digests are of what is
-# encoded.
+# warcio expects another package of the name brotli. It needs none: digests are of encoded bodies.
 BufferedReader.DECOMPRESSORS.pop("br", None)
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A record: the file it is in, its fields in their order, its block."""
+    """A record: the name of its file, its fields in order, its block."""
 
     file: str
     fields: list[tuple[str, str]]
     block: bytes
 
     def __getitem__(self, name: str) -> str:
-        """The value of a field that stands there once."""
+        """Return the value of a field that occurs once."""
         (value,) = self.all(name)
         return value
 
@@ -47,7 +46,7 @@ class Record:
         return bool(self.all(name))
 
     def all(self, name: str) -> list[str]:
-        """The values of a field, in their order."""
+        """Return the values of a field, in order."""
         return [value for field, value in self.fields if field == name]
 
     @property
@@ -59,7 +58,7 @@ class Record:
         return self["WARC-Target-URI"]
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def block_fields(self) -> list[tuple[str, str]]:
         """The fields in the block of a warcinfo or metadata record."""
         lines = self.block.decode().removesuffix("\r\n").split("\r\n")
         return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
@@ -82,7 +81,7 @@ class Records(list[Record]):
 
     @property
     def kinds(self) -> Counter[str]:
-        """How many there are of each kind."""
+        """The number of records by kind."""
         return Counter(record.kind for record in self)
 
     @property
@@ -91,8 +90,10 @@ class Records(list[Record]):
         return record
 
     def unresolved(self) -> list[str]:
-        """The URLs of revisits for whose payload there is no response with that digest and of that
-        URI and date."""
+        """Return the URLs of revisits without the response they refer to.
+
+        It has the URI, the date and the payload digest that the revisit names.
+        """
         there = {(record.url, record["WARC-Date"]): record for record in self.of_kind("response")}
         lost = []
         for revisit in self.of_kind("revisit"):
@@ -113,7 +114,7 @@ def _read(path: Path) -> Iterator[Record]:
 
 
 def valid_records(folder: Path) -> Records:
-    """The records in ``folder``, in whose files no tool finds anything wrong."""
+    """Return the records in ``folder``; assert that no tool finds a fault in its files."""
     report = check_folder(folder)
     assert (report.open_files, report.problems, report.warnings) == (0, [], [])
     _assert_others_agree(folder)
@@ -124,7 +125,7 @@ def valid_records(folder: Path) -> Records:
 
 
 def _assert_others_agree(folder: Path) -> None:
-    """Assert that gzip, warcio and FastWARC find nothing wrong with the files of a folder."""
+    """Assert that gzip, warcio and FastWARC find no fault in the files of a folder."""
     files = [str(path) for path in sorted(folder.glob("*.warc.gz"))]
     subprocess.run(["gzip", "-t", *files], check=True)
     output = StringIO()
@@ -139,17 +140,17 @@ def _assert_others_agree(folder: Path) -> None:
 
 
 def sha1(content: bytes) -> str:
-    """A digest as fields have it."""
+    """Return a digest as in the fields of a record."""
     return f"sha1:{b32encode(hashlib.sha1(content).digest()).decode()}"
 
 
 def is_archived(entry: Entry) -> bool:
-    """A page that is answered with 429 or 503 is not, unless asked for."""
+    """Return whether an answer is archived: 429 and 503 only for robots.txt."""
     return entry.status not in {429, 503} or entry.path == "/robots.txt"
 
 
 def assert_archived(jobdir: Path, entries: list[Entry]) -> None:
-    """The WARC files are valid, and hold each answer of the server's log byte for byte."""
+    """Assert that the WARC files are valid and hold each answer in the log, byte for byte."""
     report = check_folder(jobdir / "warc")
     assert (report.open_files, report.problems) == (0, [])
     _assert_others_agree(jobdir / "warc")
@@ -159,8 +160,10 @@ def assert_archived(jobdir: Path, entries: list[Entry]) -> None:
 
 
 def stored(jobdir: Path) -> Counter[tuple[str, str]]:
-    """Target URI and SHA-1 of each response in the WARC files, read by another tool; of a revisit
-    it is that of its head and the body that it refers to."""
+    """Return target URI and SHA-1 of each answer in the WARC files, read with warcio.
+
+    Of a revisit, it is the SHA-1 of its head and the body that it refers to.
+    """
     records = [record for path in (jobdir / "warc").glob("*.warc.gz") for record in _answers(path)]
     bodies = {
         (fields["WARC-Target-URI"], fields["WARC-Date"]): block.partition(b"\r\n\r\n")[2]
@@ -176,7 +179,7 @@ def stored(jobdir: Path) -> Counter[tuple[str, str]]:
 
 
 def _answers(path: Path) -> Iterator[tuple[dict[str, str], bytes]]:
-    """Fields and blocks of the responses and revisits of a file."""
+    """Yield fields and blocks of the responses and revisits in a file."""
     with path.open("rb") as file:
         for record in ArchiveIterator(file, no_record_parse=True):
             if record.rec_type in {"response", "revisit"}:

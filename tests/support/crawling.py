@@ -1,4 +1,4 @@
-"""Runs the real command on a real process, and reads what it leaves behind."""
+"""Run the real command in a real process, and read the files that it leaves."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONTACT = "crawl-tests@example.org"
-# No crawl of a test takes longer; a hang becomes a failure with its log.
+# Most seconds of a crawl in a test: a hang becomes a failure with its log.
 DEADLINE = 300.0
 
-# Loopback may be fetched, and the pace is one at which a test ends: every rule stays on.
+# Loopback is allowed and delays are short. Every rule stays on.
 SETTINGS: Mapping[str, object] = {
     "KROWL_CONTACT": CONTACT,
     "KROWL_ALLOW_ADDRESSES": "127.0.0.0/8",
     "KROWL_RESOLVE": json.dumps({"*.test": "127.0.0.1"}),
-    # All hosts of the tests are at one address.
+    # All hosts of the tests share an address.
     "KROWL_IP_CONCURRENCY": "0",
     "KROWL_IP_DELAY_MIN": "0",
     "KROWL_DELAY_MIN": "0.05",
@@ -38,24 +38,24 @@ SETTINGS: Mapping[str, object] = {
     "KROWL_STATUS_INTERVAL": "1",
     # Some tests have a disk of 100 MB.
     "KROWL_DISK_FLOOR": "0",
-    # Each host would be asked once more; tests/spiders/test_sitemaps.py turns it on.
+    # Saves a request per host. tests/spiders/test_sitemaps.py turns it on.
     "KROWL_SITEMAPS": "0",
     "TELNETCONSOLE_ENABLED": "0",
     "KROWL_STATIC_NODES_SECRET": "known-to-the-tests",
-    # Any that is free: many crawls run at once.
+    # Any free port: many crawls run at once.
     "PROMETHEUS_PORT": "0",
     "STATS_CLASS": "tests.support.statsdump.DumpedStats",
 }
 
 
-# Commands that install no reactor, which no test process could get rid of.
+# Commands that install no reactor: a test process could not remove it.
 WITHOUT_ENGINE = {"frontier", "ring", "warc"}
 
 _started: list[warm.Process] = []
 
 
 def end_all() -> None:
-    """Kill what a failed test left running."""
+    """Kill the processes that a failed test left."""
     while _started:
         process = _started.pop()
         if process.poll() is None:
@@ -74,9 +74,9 @@ class Crawl:
     cwd: Path = ROOT
     log_folder: Path | None = None
     prefix: Sequence[str] = ()
-    # Started from nothing, as a user starts it, where the start or its memory is looked at.
+    # Start without `warm`, for tests of the start or of its memory.
     cold: bool = False
-    # Without a feed nobody wants items, and the broad spider makes none.
+    # Without a feed, the broad spider makes no items.
     feed: bool = True
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Crawl:
         return self
 
     def wait(self, *, code: int = 0) -> Crawl:
-        """Wait for the end; it must come with this exit code."""
+        """Wait for the end; assert the exit code."""
         try:
             found = self.process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
@@ -130,12 +130,12 @@ class Crawl:
         return self.start().wait(code=code)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so, while the process runs."""
+        """Wait for a condition while the process runs."""
         end = time.monotonic() + DEADLINE
         while not condition():
             assert self.process.poll() is None, f"the crawl ended too early:\n{self.log[-5000:]}"
-            assert time.monotonic() < end, f"it never came to that:\n{self.log[-5000:]}"
-            # A look at the log of a web takes some milliseconds.
+            assert time.monotonic() < end, f"the condition never held:\n{self.log[-5000:]}"
+            # Reading the log of a web takes some milliseconds.
             time.sleep(0.03)
 
     def kill(self) -> None:
@@ -161,7 +161,7 @@ class Crawl:
 
     @property
     def complaints(self) -> list[str]:
-        """Log lines of a warning or worse, and tracebacks."""
+        """The log lines of warnings and errors, and tracebacks."""
         words = (" WARNING: ", " ERROR: ", " CRITICAL: ", "Traceback", "Warning: ")
         return [line for line in self.log.splitlines() if any(word in line for word in words)]
 
@@ -175,7 +175,7 @@ def write_seeds(path: Path, seeds: Iterable[str]) -> Path:
 def scrapy(*words: object, code: int = 0, given: str = "") -> subprocess.CompletedProcess[bytes]:
     """Run a command of the project, in this process unless it needs Scrapy's engine.
 
-    It must end with this exit code, and without a traceback.
+    Assert the exit code, and that there is no traceback.
     """
     command = list(map(str, words))
     if command[0] in WITHOUT_ENGINE:
@@ -189,6 +189,6 @@ def scrapy(*words: object, code: int = 0, given: str = "") -> subprocess.Complet
 
 
 def frontier_view(jobdir: Path) -> dict[str, Any]:
-    """What ``scrapy frontier --json`` says."""
+    """Return the output of ``scrapy frontier --json``."""
     view: dict[str, Any] = json.loads(scrapy("frontier", "--json", jobdir).stdout)
     return view

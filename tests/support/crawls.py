@@ -1,4 +1,4 @@
-"""Small webs, crawls of them, and what is asked of both in many tests."""
+"""Small webs, crawls of them, and checks of both, for many tests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def one_page(web: AnyWeb, folder: Path, path: str, **settings: Any) -> Crawl:
 
 
 def crawl_raw(folder: Path, seeds: Iterable[str], **settings: Any) -> Crawl:
-    """A crawl of these seeds, without trying again and without delays."""
+    """Crawl from these seeds, without retries and without delays."""
     quick = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
     return SimulatedCrawl(
         folder / "job",
@@ -115,5 +115,5 @@ def _under(prefix: str, stats: dict[str, Any]) -> dict[str, int]:
 
 
 def status_lines(crawl: Crawl) -> int:
-    """Return the number of status lines that say that the crawl is paused."""
+    """Return the number of status lines of a crawl that is paused by a full disk."""
     return crawl.log.count("| paused: no room in ")

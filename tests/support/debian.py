@@ -1,5 +1,4 @@
-"""Programs out of Debian's packages: the one on PATH, or one fetched once and unpacked, not
-installed."""
+"""Find programs on PATH, or in Debian's packages, which are fetched once and unpacked."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.support.warm import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Removed by hand, it is made anew from the packages of the day.
+# If it is removed, it is made again from the current packages.
 CACHE = ROOT / ".cache" / "debian"
 # Seconds; the longest step fetches 124 MB.
 _PATIENCE = 600
@@ -26,8 +25,7 @@ _PATIENCE = 600
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package, where its program stands in it, and the suite that has it when the machine's own
-    has not."""
+    """A package, the path of its program in it, and a suite to fetch it from if need be."""
 
     name: str
     program: str
@@ -40,24 +38,24 @@ PACKAGES = {
     "redis-server": Package("redis-server", "usr/bin/redis-server"),
     "nginx": Package("nginx", "usr/sbin/nginx"),
     "promtool": Package("prometheus", "usr/bin/promtool"),
-    # The last one that Debian made: 1.8.7.
+    # Debian's last version of it: 1.8.7.
     "consul": Package("consul", "usr/bin/consul", "bullseye"),
 }
 
 
 class MissingProgram(Exception):
-    """A program is neither on PATH nor to be fetched; the message says what to do."""
+    """A program is not on PATH and cannot be fetched. The message says what to do."""
 
 
-# Servers stand in /usr/sbin, which is not on everybody's PATH.
+# Servers are in /usr/sbin, which some users do not have on PATH.
 _SERVERS = "/usr/sbin"
 
 
 def program(name: str, cache: Path = CACHE, path: str | None = None) -> Path:
-    """Return the program of this name, one of `PACKAGES`, ready to be run.
+    """Return the path of a program of `PACKAGES` that can be run.
 
-    It is looked for on ``path``, by default PATH and where servers stand. Several processes may ask
-    at once: one fetches, the others wait.
+    It is searched on ``path``, by default PATH and the folder of servers. If several processes call
+    this at once, one fetches and the others wait.
 
     :raises MissingProgram: it is not on PATH, and apt cannot fetch it
     """
@@ -86,9 +84,9 @@ def _make(name: str, cache: Path) -> None:
         if not (root / package.program).exists():
             raise FileNotFoundError(f"what apt-get fetched holds no {package.program}")
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", None) or error).strip()
+        reason = str(getattr(error, "stderr", None) or error).strip()
         raise MissingProgram(
-            f"no {name} on PATH, and Debian's package {package.name} is not to be had:\n{said}\n"
+            f"no {name} on PATH, and Debian's package {package.name} is not to be had:\n{reason}\n"
             f"Install {name} so that it is on PATH, or see to it that apt-get fetches packages here"
         ) from error
     shutil.rmtree(unfinished / "apt")
@@ -97,7 +95,7 @@ def _make(name: str, cache: Path) -> None:
 
 
 def _fetched(package: Package, folder: Path) -> list[Path]:
-    """The package, and of those that it depends on the ones that are not installed."""
+    """Fetch a package, and those of its dependencies that are not installed."""
     apt = Apt(folder / "own")
     apt.update()
     if package.suite is not None and not apt.knows(package.name):
@@ -107,11 +105,10 @@ def _fetched(package: Package, folder: Path) -> list[Path]:
 
 
 class Apt:
-    """apt with the machine's configuration and list of what is installed, and all that it writes in
-    ``folder``.
+    """Runs apt with the machine's configuration and list of installed packages.
 
-    So it needs no root, leaves the machine as it is, and its lists are never older than what it
-    asks for.
+    It writes only into ``folder``: it needs no root and leaves the machine unchanged. Its package
+    lists are always new.
     """
 
     def __init__(self, folder: Path, more: Iterable[str] = ()):
@@ -123,7 +120,7 @@ class Apt:
             *("-o", f"Dir::State={folder}", "-o", f"Dir::State::lists={folder / 'lists'}"),
             *("-o", f"Dir::Cache={folder}", "-o", f"Dir::Cache::archives={folder / 'archives'}"),
             *("-o", f"Dir::State::status={_installed()}"),
-            # The locks are those of the machine, which only root may take.
+            # Only root may take the machine's locks.
             *("-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root"),
             *("-o", "Acquire::Languages=none"),
             *("-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"),
@@ -131,7 +128,7 @@ class Apt:
         ]
 
     def update(self) -> None:
-        """Fetch the lists; what cannot be fetched is told only when something is missing for it."""
+        """Fetch the package lists. Errors are reported only if a package is missing later."""
         done = subprocess.run(
             ["apt-get", *self._options, "update"],
             capture_output=True,
@@ -153,7 +150,7 @@ class Apt:
         return sorted(self._folder.glob("archives/*.deb"))
 
     def of_suite(self, suite: str, folder: Path) -> Apt:
-        """One for another suite, from where the machine has Debian's own archive."""
+        """Return an Apt for another suite of the Debian archive that the machine uses."""
         archive = _output(
             *("apt-get", *self._options, "indextargets", "--format", "$(REPO_URI)"),
             *("Created-By: Packages", "Origin: Debian", "Label: Debian"),
@@ -167,14 +164,13 @@ class Apt:
 
 
 def _installed() -> str:
-    """The machine's list of what is installed."""
-    said = _output("apt-config", "shell", "file", "Dir::State::status/f")
-    return shlex.split(said)[0].partition("=")[2]
+    """Return the path of the machine's list of installed packages."""
+    assignment = _output("apt-config", "shell", "file", "Dir::State::status/f")
+    return shlex.split(assignment)[0].partition("=")[2]
 
 
 def _write_launcher(path: Path, root: Path, program: str) -> None:
-    """A script that runs a program with the libraries that were fetched with it, wherever the
-    folder stands."""
+    """Write a script that runs a program with its fetched libraries. The folder may be moved."""
     folders = {library.parent.relative_to(root) for library in root.rglob("lib*.so*")}
     libraries = ":".join(f"$root/{folder}" for folder in sorted({Path("usr/lib"), *folders}))
     path.write_text(

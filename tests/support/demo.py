@@ -1,8 +1,8 @@
-"""``make demo``: crawl a made-up web on this machine, offline, and check what was archived.
+"""``make demo``: crawl a mock web on this machine, offline, and check the archive.
 
-Starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` on it as a user would,
-shows its log, then validates the WARC files and compares what was fetched with what there was to
-fetch.
+It starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` as a user does and
+shows its log. Then it validates the WARC files and compares the pages fetched with the reachable
+ones.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import ROOT, Crawl, frontier_view, write_seeds
 
-# Without the hosts that ask for a second between requests, a few hosts of 40 pages end within the
-# minute.
+# Without Crawl-delay of a second, the crawl ends within a minute.
 GRAPH = Graph(hosts=150, pages=40, seed=42, features=DEFAULT_FEATURES - {"crawl_delay"})
 DELAY = 0.25
 SETTINGS = {
@@ -32,7 +31,7 @@ SETTINGS = {
 
 
 def main() -> int:
-    """Returns the exit status: 0 when everything is as it should be."""
+    """Run the demo. Return the exit status: 0 if all checks pass."""
     with (
         tempfile.TemporaryDirectory(prefix="krowlspider-demo-") as scratch,
         MockWeb(graph=GRAPH) as web,

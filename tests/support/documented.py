@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/, and a copy of the project in which a test runs them."""
+"""The commands in README.md and docs/, and a copy of the project in which a test runs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.mockweb import MockWeb
 
 _FENCE = re.compile(r"^ *```(?:sh|console)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
-# What a copy has of the project, as links.
+# The parts of the project to which a copy links.
 _PARTS = (
     *("krowlspider", "extensions", "middlewares", "tests", "Makefile"),
     *("requirements.txt", "requirements-dev.txt"),
@@ -25,12 +25,12 @@ _PARTS = (
 
 
 def pages() -> list[Path]:
-    """README.md and the pages of docs/, without the decisions."""
+    """Return README.md and the pages of docs/, without the decision records."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def commands(page: Path) -> list[str]:
-    """The commands of a page, each on one line, in their order."""
+    """Return the commands of a page in order, each as one line."""
     joined = (re.sub(r" \\\n *", " ", block) for block in _FENCE.findall(page.read_text()))
     lines = (line.strip().removeprefix("$ ") for block in joined for line in block.splitlines())
     return [line for line in lines if line]
@@ -62,7 +62,7 @@ class Copy:
         (folder / "mock_settings.py").write_text(f"{text}\n")
 
     def _make_venv(self) -> None:
-        """One that make takes for complete."""
+        """Make a venv that make takes for complete."""
         venv = self.folder / ".venv"
         venv.mkdir()
         for path in Path(sys.prefix).iterdir():
@@ -72,7 +72,7 @@ class Copy:
             (venv / f"{name}.stamp").touch()
 
     def run(self, command: str) -> None:
-        """Run a command, which must end with exit code 0."""
+        """Run a command; assert exit code 0."""
         done = subprocess.run(
             ["/bin/sh", "-c", self._put(command)],
             cwd=self.folder,
@@ -90,14 +90,14 @@ class Copy:
         )
 
     def _put(self, command: str) -> str:
-        """The command for the mock web."""
-        # Scrapy's own components look names up elsewhere.
+        """Return the command with the URLs of the mock web."""
+        # Scrapy's own components do not use KROWL_RESOLVE.
         host = "127.0.0.1" if "scrapy fetch" in command else "example.org"
         command = command.replace("https://example.org/", self._web.url(host))
         return re.sub(r"(--[a-z-]+ example\.\w+)", rf"\1:{self._web.port}", command)
 
     def _environment(self) -> Iterator[tuple[str, str]]:
-        """Without what a make that runs the tests tells its children."""
+        """Yield the environment without the variables of a make that runs the tests."""
         for name, value in os.environ.items():
             if not name.startswith(("MAKE", "MFLAGS", "PYTEST")):
                 yield name, value

@@ -1,5 +1,4 @@
-"""Real domains: those of Chromium's list of sites that ask for https, in the package
-``hstspreload``."""
+"""Real domains, of Chromium's list of sites that demand https, in the package ``hstspreload``."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from krowlspider.urls.host import domain_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Set in the first byte of an entry that is a whole name; the second one is its length.
+# Bit in the first byte of an entry that is a whole name. The second byte is its length.
 _WHOLE = 0x80
 
 
 @cache
 def real_domains() -> tuple[str, ...]:
-    """The registrable ones, in order; without tldextract's cache, as each is asked for once."""
+    """Return the registrable domains in order. Each is computed once, so without the cache."""
     data = (files("hstspreload") / "hstspreload.bin").read_bytes()
     return tuple(sorted(set(map(domain_of.__wrapped__, _names(data)))))
 

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GOOD = 60
 # Seconds that a good host takes.
 LATENCY = 0.1
-# The hubs take so long for their first page, and are asked for the next, with their hosts, in five
-# times a third of it: the good ones are at their pace by then.
+# Seconds after which a hub answers its first page. The next one, with the links, is requested five
+# thirds of it later: by then the rate of the good hosts is steady.
 QUIET = 8.0
 STRIKES = QUIET + 5 * QUIET / 3
 _FILLER = b"<p>" + b"word " * 800
@@ -31,8 +31,11 @@ NEVER = 3600.0
 
 @dataclass(frozen=True)
 class Attack:
-    """``pages``, each of a hub of its own, with ``links`` to hosts of ``domains``, which are at
-    ``addresses``; they answer with ``status`` and ``head`` after ``latency`` seconds."""
+    """``pages`` pages, each of a hub of its own, with ``links`` links to hosts.
+
+    The hosts are in ``domains`` domains at ``addresses`` addresses. They answer with ``status`` and
+    ``head`` after ``latency`` seconds.
+    """
 
     pages: int = 1
     links: int = 10_000
@@ -43,7 +46,7 @@ class Attack:
     head: str = ""
 
     def names(self) -> dict[str, str]:
-        """KROWL_RESOLVE: each good host and each address of the attack is in a block of its own."""
+        """Return KROWL_RESOLVE: each good host and hostile address is in a block of its own."""
         good = {f"good{number}.test": f"127.50.{number}.1" for number in range(GOOD)}
         bad = {
             f"*.bad{number}.test": f"127.{100 + number % self.addresses // 250}."
@@ -56,7 +59,7 @@ class Attack:
 class _Web:
     def __init__(self, attack: Attack):
         self._attack = attack
-        # By kind and second since the start; by address, second by second.
+        # Number of requests by kind of host and second since the start.
         self.kinds: dict[str, Counter[int]] = {"good": Counter(), "bad": Counter()}
         self.begun = time.monotonic()
         self.struck = 0.0
@@ -120,7 +123,7 @@ class _Web:
 
 
 class Farm:
-    """The server while the ``with`` block lasts; then what it counted."""
+    """The server, inside the ``with`` block; after it, its counts."""
 
     def __init__(self, attack: Attack):
         self.attack = attack
@@ -143,12 +146,12 @@ class Farm:
         }
 
     def rate(self, kind: str, begin: int, end: int) -> float:
-        """Requests a second to hosts of a kind, from second to second after the hub struck."""
+        """Return requests a second to a kind of hosts, between two seconds of the attack."""
         counted = self._kinds[kind]
         return sum(counted[self._struck + at] for at in range(begin, end)) / (end - begin)
 
     def most(self, kind: str) -> int:
-        """Most requests in a second."""
+        """Return the most requests in a second."""
         return max(self._kinds[kind].values(), default=0)
 
     def seeds(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands of the project, run in the process of the test: no start, and no imports."""
+"""Run commands of the project in the process of the test: it saves their start and imports."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def run_here(
     environment: Mapping[str, str] | None = None,
     merged: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``scrapy`` with these words, with ``given`` as its input; return its exit code, output
-    and errors. ``merged``: errors are among the output, as `subprocess.STDOUT` has them."""
+    """Run ``scrapy`` with these words. Return its exit code, output and errors.
+
+    ``given`` is its input. With ``merged``, errors go into the output, as by `subprocess.STDOUT`.
+    """
     with ExitStack() as stack:
         stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         stdin.write(given)
@@ -66,7 +68,7 @@ def execute_here(
 
 @contextmanager
 def _streams(*files: IO[bytes]) -> Iterator[None]:
-    """Have standard input, output and errors be these files, for the interpreter and for C."""
+    """Redirect standard input, output and errors to these files, for Python and for C."""
     before = sys.stdin, sys.stdout, sys.stderr
     kept = [os.dup(number) for number in range(3)]
     for number, file in enumerate(files):
@@ -84,12 +86,12 @@ def _streams(*files: IO[bytes]) -> Iterator[None]:
 
 @contextmanager
 def _state_kept() -> Iterator[None]:
-    """Undo what a command does to its process."""
+    """Restore the state of the process after a command."""
     handlers = [signal.getsignal(number) for number in _SIGNALS]
     environment, root = dict(os.environ), logging.getLogger()
     logging_before = root.level, root.handlers[:]
     observers = list(twisted_log.theLogPublisher.observers)
-    # The command has a handler of its own; those of the test would format each line again.
+    # The command adds its own handler; those of the test would format each line again.
     root.handlers.clear()
     try:
         yield

@@ -1,5 +1,4 @@
-"""A web of raw bytes: what it sends is what the test wrote, and what it was sent is kept to the
-byte."""
+"""A web of raw bytes: it sends the bytes of the test, and records the bytes it receives."""
 
 from __future__ import annotations
 
@@ -20,9 +19,12 @@ _ROOM = 65_536
 
 @dataclass(frozen=True)
 class Raw:
-    """An answer as it goes out. ``closes``: the connection ends with it, which the answer must say,
-    or the client may ask again on it meanwhile. ``hangs``: nothing more comes, and the connection
-    stays open until the client has had enough."""
+    """The bytes of an answer.
+
+    With ``closes``, the connection closes after it. The answer must say so, or the client may send
+    another request. With ``hangs``, nothing follows, and the connection stays open until the client
+    closes it.
+    """
 
     data: bytes
     closes: bool = False
@@ -33,11 +35,11 @@ NOT_FOUND = Raw(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
 
 class RawWeb:
-    """Answers by path, at all hosts alike, on 127.0.0.1 inside the ``with`` block; what is not
-    there is a 404.
+    """Answers by path on 127.0.0.1, the same for all hosts, inside the ``with`` block. Any other
+    path is a 404.
 
-    ``requests`` are the bytes that came, each with its path, in the order in which they ended;
-    ``secured`` the TLS version and cipher of each connection, by OpenSSL's names.
+    ``requests`` are path and bytes of each request, in the order in which they ended. ``secured``
+    are the TLS version and cipher of each connection, by OpenSSL's names.
     """
 
     def __init__(self, answers: Mapping[str, Raw], tls: ssl.SSLContext | None = None) -> None:
@@ -55,7 +57,7 @@ class RawWeb:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone wakes no thread that waits in accept or recv.
+        # A close without shutdown does not wake a thread that waits in accept or recv.
         for each in (self._listening, *self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -64,12 +66,12 @@ class RawWeb:
         self._listening.close()
 
     def url(self, host: str, path: str = "/") -> str:
-        """The URL of a path on a host."""
+        """Return the URL of a path on a host."""
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}{path}"
 
     @property
     def asked(self) -> list[str]:
-        """The paths asked for so far."""
+        """The paths requested so far."""
         return [path for path, _ in self.requests]
 
     def _start(self, act: Callable[..., None], *arguments: object) -> None:
@@ -107,7 +109,7 @@ class RawWeb:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """The next request, its body included; empty when the client is gone."""
+    """Return the next request with its body; b"" if the client has closed."""
     data = b""
     while not (request := first_request(data)):
         data += (more := connection.recv(_ROOM))
@@ -117,7 +119,7 @@ def _read(connection: socket.socket) -> bytes:
 
 
 def first_request(data: bytes) -> bytes:
-    """The first request in what was received, its body included; empty until it is whole."""
+    """Return the first request in the data, with its body; b"" if it is not complete."""
     head, end, _ = data.partition(b"\r\n\r\n")
     found = _LENGTH.search(head + end)
     size = len(head) + len(end) + (int(found[1]) if found else 0)
@@ -128,6 +130,6 @@ HTML = b"Content-Type: text/html"
 
 
 def answer(*lines: bytes, body: bytes = b"", status: bytes = b"HTTP/1.1 200 OK") -> bytes:
-    """An answer of these lines, as long as it says."""
+    """Return an answer with these header lines and its length."""
     length = b"Content-Length: %d" % len(body)
     return b"\r\n".join([status, *lines, length, b"", body])

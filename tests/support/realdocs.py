@@ -1,5 +1,5 @@
-"""A folder of real documentation pages: Debian's packages of them, fetched once and unpacked, not
-installed."""
+"""A folder of real documentation pages, from Debian's packages, which are fetched once and
+unpacked."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 
 from tests.support.crawling import ROOT
 
-# Some 2,700 pages of 39 kB and 77 links on average: Sphinx, DocBook, hand-written and AsciiDoc
-# HTML.
+# About 2,700 pages of 39 kB and 77 links on average, made by Sphinx, DocBook, AsciiDoc and by hand.
 PACKAGES = ("python3-doc", "postgresql-doc", "sqlite3-doc", "git-doc")
 CACHE = ROOT / ".cache" / "docs"
 
 
 def documentation() -> Path:
-    """The folder named by KROWL_TEST_DOCS, or one made from Debian's packages.
+    """Return the folder that KROWL_TEST_DOCS names, or one made from Debian's packages.
 
-    :raises RuntimeError: there is neither, and the message says what to do
+    :raises RuntimeError: neither exists; the message says what to do
     """
     if given := os.environ.get("KROWL_TEST_DOCS"):
         return Path(given)
@@ -40,9 +39,9 @@ def _fetch() -> None:
         for package in CACHE.glob("*.deb"):
             _apt("dpkg-deb", "-x", str(package), str(CACHE / "unpacked"))
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
+        reason = getattr(error, "stderr", "") or str(error)
         raise RuntimeError(
-            f"no documentation pages to crawl: {said.strip()}\\n"
+            f"no documentation pages to crawl: {reason.strip()}\\n"
             f"They come from Debian's packages {', '.join(PACKAGES)}; elsewhere set KROWL_TEST_DOCS"
             " to a folder with 2,000 HTML pages or more"
         ) from error
@@ -54,7 +53,7 @@ def _known() -> bool:
 
 
 def _documents() -> list[str]:
-    """The packages that hold the pages: a package such as python3-doc only names that of today's
+    """Return the packages with the pages: python3-doc only depends on that of the current
     version."""
     listed = _apt("apt-cache", "depends", "--no-recommends", "--no-suggests", *PACKAGES)
     named = (line.split()[-1] for line in listed.splitlines() if "Depends:" in line)

@@ -29,7 +29,7 @@ _ELLIPSIS = "[...]"
 
 
 def shown(lines: Iterable[str]) -> Iterator[str]:
-    """The lines that are drawn."""
+    """Yield the lines to draw."""
     status, dropping = 0, False
     for line in lines:
         if match := _STAMP.match(line):
@@ -37,7 +37,7 @@ def shown(lines: Iterable[str]) -> Iterator[str]:
             status += is_status
             drop = match[1] not in _SHOWN or (is_status and status > _STATUS)
         else:
-            # A line that belongs to the one before.
+            # A line without a time stamp belongs to the one before.
             drop = dropping and bool(line.strip())
         if drop and not dropping:
             yield _ELLIPSIS
@@ -47,7 +47,7 @@ def shown(lines: Iterable[str]) -> Iterator[str]:
 
 
 def draw(lines: Iterable[str]) -> str:
-    """An SVG of lines, long ones broken as a terminal breaks them."""
+    """Return an SVG of lines. Long lines are broken as by a terminal."""
     rows: list[str] = []
     for line in lines:
         rows += wrap(line, _COLUMNS, drop_whitespace=False, break_on_hyphens=False) or [""]

@@ -1,4 +1,4 @@
-"""The project's settings as a crawl has them, and the error that refuses them."""
+"""The project's settings as in a crawl, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from krowlspider.errors import SettingsError
 
 
 def project_settings(**changes: Any) -> Settings:
-    """The project's settings and a contact, with ``changes`` as ``-s`` would set them."""
+    """Return the project's settings with a contact, and ``changes`` as set by ``-s``."""
     settings = Settings()
     settings.setmodule("krowlspider.settings", priority="project")
     settings.setdict({"KROWL_CONTACT": "you@example.org", **changes}, priority="cmdline")

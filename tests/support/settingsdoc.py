@@ -1,4 +1,4 @@
-"""``python -m tests.support.settingsdoc``: writes docs/settings.md from krowlspider/settings.py."""
+"""``python -m tests.support.settingsdoc``: write docs/settings.md from krowlspider/settings.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 60
 
 
 def page() -> str:
-    """The page as it is to be."""
+    """Return the text of docs/settings.md."""
     source = Path(settings.__file__)
     lines = [HEAD.format(source=source.relative_to(ROOT))]
     for section, names in _sections(source.read_text()):
@@ -41,7 +41,7 @@ def page() -> str:
 
 
 def _sections(source: str) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """The sections of the module, each with its settings: name, default, meaning."""
+    """Yield the sections of the module with their settings: name, default, meaning."""
     lines = source.splitlines()
     title, found = "", []
     starts = {
@@ -68,7 +68,7 @@ def _assignments(body: list[ast.stmt]) -> Iterator[ast.Assign | ast.AnnAssign]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             yield node
         elif isinstance(node, ast.Try):
-            # What is set where a package is there.
+            # Settings that need an installed package.
             yield from _assignments(node.orelse)
 
 
@@ -82,7 +82,7 @@ def _default(source: str, value: ast.expr) -> str:
 
 
 def _meaning(lines: list[str], node: ast.stmt, name: str) -> str:
-    """The comment before an assignment."""
+    """Return the comment before an assignment."""
     comment: list[str] = []
     for line in reversed(lines[: node.lineno - 1]):
         if not line.startswith("# ") or _SECTION.match(line):

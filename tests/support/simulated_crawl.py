@@ -1,6 +1,6 @@
 """Whole crawls by the real command, in the process of the test and in simulated time.
 
-All of the crawler is real but its clocks, its network and what watches its process from outside.
+The whole crawler is real, except for its clocks, its network and the parts that watch its process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Writer(WarcWriter):
-    """Knows how many of its orders its thread has not answered."""
+    """Counts the orders that its thread has not answered (``at_work``)."""
 
     at_work = 0
 
@@ -55,12 +55,12 @@ class SimulatedJob(Job):
         loop, archive = asyncio.get_running_loop(), self.archive
         assert isinstance(loop, SimulatedLoop)
         assert isinstance(archive, _Writer)
-        # On a full disk its thread tries again every second.
+        # On a full disk, its thread retries every second.
         loop.wait_for(lambda: archive.at_work > 0 and not archive.stalled, lambda: archive.stalled)
 
 
 class SimulatedJobs:
-    """The extension that makes the job of a crawl a simulated one, before anybody asks for it."""
+    """An extension that sets a simulated job for a crawl, before any component uses its job."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -72,11 +72,11 @@ _HANDLER = "krowlspider.engine.handler.DownloadHandler"
 _SETTINGS: Mapping[str, object] = {
     "TWISTED_REACTOR_ENABLED": 0,
     "ASYNCIO_EVENT_LOOP": "tests.support.simulated_loop.SimulatedLoop",
-    # Without a reactor, Scrapy would put its own in their place.
+    # Without a reactor, Scrapy replaces the handlers by its own.
     "DOWNLOAD_HANDLERS": f'{{"http": "{_HANDLER}", "https": "{_HANDLER}"}}',
     "PROMETHEUS_ENABLED": 0,
 }
-# What watches or tunes a process has no place in that of a test.
+# Extensions that watch or tune the process are off.
 _EXTENSIONS = {
     "tests.support.simulated_crawl.SimulatedJobs": -1000,
     "extensions.watchdog.Watchdog": None,
@@ -86,12 +86,12 @@ _EXTENSIONS = {
 
 
 def interrupt() -> None:
-    """Send SIGINT to the crawl that runs."""
+    """Send SIGINT to the running crawl."""
     signal.raise_signal(signal.SIGINT)
 
 
 def interrupted_when(condition: Callable[[], bool]) -> Script:
-    """The script of a crawl that SIGINT ends once a condition is true."""
+    """Return a script that ends the crawl by SIGINT once a condition is true."""
     yield condition
     interrupt()
 
@@ -100,7 +100,7 @@ def interrupted_when(condition: Callable[[], bool]) -> Script:
 class SimulatedCrawl(Crawl):
     """One run of ``scrapy crawl``.
 
-    ``script`` is what happens meanwhile, ``longest_turn`` what the run finds of that of its loop.
+    ``script`` runs during the crawl. ``longest_turn`` is that of its loop (see `SimulatedLoop`).
     """
 
     script: Script | None = None
@@ -109,10 +109,10 @@ class SimulatedCrawl(Crawl):
     def run_until_killed(
         self, web: SimulatedWeb, condition: Callable[[], bool], *, code: int = 0
     ) -> Self:
-        """Run until a condition is true, as if the process was killed then.
+        """Run until a condition is true, as if the process was killed at that moment.
 
-        The folder and the web are afterwards what they were at that moment. SIGINT ends the crawl
-        with ``code``.
+        Afterwards, the folder and the web are as they were then. SIGINT ends the crawl with
+        ``code``.
         """
         copy = self.jobdir.with_name(f"{self.jobdir.name}.killed")
 
@@ -137,11 +137,11 @@ class SimulatedCrawl(Crawl):
         extensions = json.dumps({**_EXTENSIONS, **own})
         self.settings = {**_SETTINGS, **self.settings, "EXTENSIONS": extensions}
         scripts[:] = [] if self.script is None else [self.script]
-        # Scrapy would make one only after it has made one of asyncio's own.
+        # Scrapy makes a loop of asyncio's class before one of this class.
         loop = SimulatedLoop()
         asyncio.set_event_loop(loop)
         environment = {"STATS_FILE": str(self.stats_path)}
-        # A start refuses to run without Twisted's reactor.
+        # The check at the start demands Twisted's reactor.
         refuse = CHECKERS.pop("TWISTED_REACTOR_ENABLED")
         try:
             with self.log_path.open("w+b") as log, self.log_path.open("rb") as nothing:

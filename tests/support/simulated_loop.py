@@ -1,7 +1,7 @@
-"""An event loop in simulated time: it jumps to its next timer when there is nothing else to do.
+"""An event loop in simulated time: it jumps to its next timer when nothing is ready.
 
-A crawl on it takes the CPU of its work, and none of its waits. The servers that it asks are on the
-same loop, behind a network in memory.
+A crawl on it takes only the CPU time of its work, without its waits. Its servers are on the same
+loop, behind a network in memory.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from asyncio import BaseProtocol, BaseTransport, Future
 
 _LOOK_AT_CLOCK = 1e-5
-# That with which threads wake the loop.
+# Sockets of the loop itself: that by which threads wake it.
 _OWN_SOCKETS = 1
-# Seconds that a thread may take for what the loop waits for, and those between two looks at it.
+# Most seconds that the loop waits for a thread, and those between two checks.
 _PATIENCE = 60.0
 _LOOK_AT_THREADS = 0.05
 
 
 class Clocks:
-    """The clocks of the simulated machine, in seconds. They go on over all of its processes.
+    """The clocks of the simulated machine, in seconds. They continue from crawl to crawl.
 
-    Each look at one takes a moment, so that no two times are the same.
+    Each reading advances them a little, so that no two times are equal.
     """
 
     def __init__(self) -> None:
@@ -46,23 +46,23 @@ class Clocks:
 
 
 clocks = Clocks()
-# Makes the server's end of a connection to a port of any address.
+# Makes the server's protocol of a connection; by port, at any address.
 Server = Callable[[], "BaseProtocol"]
 servers: dict[int, Server] = {}
-# What happens while the next loop runs: a script goes on once the condition that it yields is true.
+# Scripts of the next loop. A script continues once the condition that it yields is true.
 Script = Iterator[Callable[[], bool]]
 scripts: list[Script] = []
-# Seconds between two looks at a condition.
+# Seconds between two checks of a condition.
 _LOOK = 0.01
 _ports = count(32_768)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Let time pass while nothing is ready.
+    """Advances the clocks while nothing is ready.
 
-    ``threads_work`` is whether threads have work that ends soon, ``is_real`` whether something is
-    waited for that takes real time. ``longest_turn`` is the longest time that the loop
-    has worked without a look at its sockets, in CPU seconds, which a busy machine does not change.
+    ``threads_work`` returns whether threads have work that ends soon, ``is_real`` whether the loop
+    waits for something in real time. ``longest_turn`` is the longest time between two checks of
+    the sockets, in CPU seconds, on which other load of the machine has no effect.
     """
 
     threads_work: Callable[[], bool]
@@ -85,13 +85,13 @@ class _Selector(selectors.DefaultSelector):
         if ready or (timeout is not None and timeout <= 0):
             return ready
         begun = time.monotonic()
-        # Only a thread can go on.
+        # Only a thread can make something ready.
         while not ready and (timeout is None or self.threads_work()):
             assert time.monotonic() - begun < _PATIENCE, "a thread has not answered the loop"
             ready = super().select(_LOOK_AT_THREADS)
         if ready or timeout is None:
             return ready
-        # A socket of the real network may be that of a name server.
+        # A real socket may be that of a name server.
         if self.is_real() or len(self.get_map()) > _OWN_SOCKETS:
             begun = time.monotonic()
             ready = super().select(timeout)
@@ -102,7 +102,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """``failure`` is the assertion of a script that failed."""
+    """``failure`` is the failed assertion of a script."""
 
     def __init__(self) -> None:
         self._jumping = _Selector()
@@ -114,7 +114,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self.call_later(_LOOK, self._go_on, scripts.pop())
 
     def wait_for(self, has_work: Callable[[], bool], is_real: Callable[[], bool]) -> None:
-        """Wait for threads of others: see `_Selector`."""
+        """Set when the loop waits for other threads: see `_Selector`."""
         self._jumping.threads_work = lambda: self._calls > 0 or has_work()
         self._jumping.is_real = is_real
 
@@ -141,7 +141,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self.call_later(_LOOK, self._wait, condition, script)
 
     def close(self) -> None:
-        """Let the servers learn of the connections that were closed last."""
+        """Close the loop, after the servers have seen that the last connections closed."""
         if not self.is_closed():
             self.wait_for(lambda: False, lambda: False)
             self.run_until_complete(asyncio.sleep(3 * HOP))

@@ -1,4 +1,4 @@
-"""A network in memory: what one end writes, the other one reads `HOP` seconds later."""
+"""A network in memory: one end reads `HOP` seconds later what the other writes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Seconds from one end to the other, and those until what follows at once. Hosts rest for the CPU of
-# their pages, which takes no simulated time, so the network must take much more.
+# Seconds from end to end, and those between two pieces of data. HOP must be far longer than the CPU
+# time of pages: hosts rest for it, but it takes no simulated time.
 HOP = 0.01
 _NEXT = 0.0005
-# Bytes that arrive at once, and those that may be under way before the writer is paused.
+# Most bytes that arrive at once, and most on their way before the writer is paused.
 _PIECE = 65_536
 _ROOM = 4 * _PIECE
 
@@ -73,13 +73,13 @@ class End(asyncio.Transport):
         return self._size
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Keep the limit of this network."""
+        """Ignore the limits: this network has its own."""
 
     def can_write_eof(self) -> bool:
         return False
 
     def close(self) -> None:
-        """Close when what was written has arrived."""
+        """Close when all data has arrived."""
         if not self.is_closing():
             self._closing = True
             self._plan()
@@ -144,7 +144,7 @@ def join(
     server: Callable[[], asyncio.BaseProtocol],
     addresses: tuple[tuple[str, int], tuple[str, int]],
 ) -> tuple[End, asyncio.BaseProtocol]:
-    """Connect a client to a server, at these two addresses; return the client's end."""
+    """Connect a client to a server. Return the client's end. ``addresses``: client, server."""
     of_client, of_server = addresses
     here = End(loop, client(), sockname=of_client, peername=of_server)
     there = End(loop, server(), sockname=of_server, peername=of_client)

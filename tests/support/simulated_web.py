@@ -30,14 +30,14 @@ _ports = count(20_000)
 
 
 class _Log:
-    """The requests, where the mock web's connections write them."""
+    """Keeps the entries of requests in memory."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.add = self.entries.append
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no entry waits."""
 
 
 class SimulatedWeb:
@@ -83,23 +83,23 @@ class SimulatedWeb:
         return _over_tls(Connection(self._web, tls=True), _certificate())
 
     def url(self, host: str, path: str = "/", *, tls: bool = False) -> str:
-        """The URL of a path on a host."""
+        """Return the URL of a path on a host."""
         return f"{'https' if tls else 'http'}://{host}:{self.tls_port if tls else self.port}{path}"
 
     def seeds(self) -> list[str]:
-        """The root of every host of a graph, or the first page of a folder."""
+        """Return the root of every host of a graph, or the first page of a folder."""
         return self._site.seeds() if isinstance(self._site, FolderSite) else self.graph.seeds()
 
     def hold(self) -> None:
-        """Keep what was asked until now, for `go_back`."""
-        self._held = self._log.entries[:], dict(self._web.asked)
+        """Save the requests until now, for `go_back`."""
+        self._saved = self._log.entries[:], dict(self._web.asked)
 
     def go_back(self) -> None:
-        """Forget what was asked since `hold`."""
-        self._log.entries[:], self._web.asked = self._held
+        """Forget the requests since `hold`."""
+        self._log.entries[:], self._web.asked = self._saved
 
     def log(self) -> list[Entry]:
-        """All requests that ended until now, by start time."""
+        """Return all requests that have ended, by start time."""
         return sorted(self._log.entries, key=lambda entry: entry.start)
 
 

@@ -1,5 +1,8 @@
-"""A crawl in simulated time: the real scheduler, downloader, middlewares, robots gate and frontier,
-on a web, an engine and clocks that are played. An hour of it takes seconds."""
+"""A crawl in simulated time, in which an hour takes seconds.
+
+Scheduler, downloader, middlewares, robots gate and frontier are real; web, engine and clocks are
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +47,14 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
 
 COMMIT_S = 1.0
-# What a request takes the loop.
+# Seconds of the loop that sending a request takes.
 SEND_S = 0.0002
 DATE = "date"
 
 
 @dataclass(slots=True)
 class Clocks:
-    """Of one machine: a wall clock that may be set, and a monotonic one that never is. Seconds."""
+    """The clocks of a machine, in seconds: a wall clock, which may be set, and a monotonic one."""
 
     monotonic: float = 1000.0
     wall: float = 1_700_000_000.0
@@ -63,11 +66,10 @@ class Clocks:
 
 @dataclass(slots=True)
 class Answer:
-    """What a host does with a request, ``latency`` seconds after it came: an answer, or a failure
-    of that class.
+    """An answer, or a failure of the class ``failure``, ``latency`` seconds after the request.
 
-    ``retry_after`` is what the header of that name says, in its own words, or `DATE` for a date;
-    ``rest`` what it means, in seconds.
+    ``retry_after`` is the text of that header, or `DATE` for a date; ``rest`` is its meaning in
+    seconds.
     """
 
     latency: float
@@ -79,10 +81,10 @@ class Answer:
     failure: type[FetchError] | None = None
 
     def headers(self, wall: float) -> dict[str, str]:
-        """Those of an answer that is sent at this time of the wall clock."""
+        """Return the headers of the answer, sent at the time ``wall``."""
         after = self.retry_after
         if after == DATE:
-            # A date has whole seconds.
+            # A date has whole seconds only, so round up.
             after = formatdate(wall + self.rest + 1, usegmt=True)
         given = {"Location": self.location, "Retry-After": after}
         if after is not None:
@@ -91,26 +93,26 @@ class Answer:
 
 
 class Web:
-    """What is crawled. ``log`` is what its servers wrote down."""
+    """The simulated web. ``log`` is the request log of its servers."""
 
     def __init__(self) -> None:
         self.log: list[Entry] = []
 
     def answer(self, host: str, path: str, now: float) -> Answer:
-        """``now`` is in monotonic seconds."""
+        """Answer a request at the time ``now``, in monotonic seconds."""
         raise NotImplementedError
 
     def address(self, host: str) -> str:
-        """Where a host lives."""
+        """Return the address of a host."""
         raise NotImplementedError
 
     def links(self, host: str, path: str) -> list[str]:
-        """What a page links to."""
+        """Return the links of a page."""
         raise NotImplementedError
 
 
 class _Pause:
-    """What a coroutine awaits until the simulation has come to a time."""
+    """Awaited by a coroutine that waits for ``seconds`` of simulated time."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -120,7 +122,7 @@ class _Pause:
 
 
 class SimulatedHandler(BaseDownloadHandler):
-    """In the place of the download handler: asks the played web."""
+    """Replaces the download handler: fetches from the simulated web."""
 
     def __init__(self, crawler: SimulatedCrawler):
         super().__init__(crawler)
@@ -151,7 +153,7 @@ class SimulatedHandler(BaseDownloadHandler):
             crawl.job.names.answered += 1
         if answer.failure is not None:
             entry.status, entry.complete = 0, False
-            error = answer.failure(f"{host} as played")
+            error = answer.failure(f"{host} as simulated")
             raise as_scrapy(error) from error
         request.meta["download_latency"] = entry.end - start
         return Response(
@@ -164,11 +166,11 @@ class SimulatedHandler(BaseDownloadHandler):
         )
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class _Slot:
-    """The engine's: it forgets requests, and is asked to look for more."""
+    """The slot of the engine. ``wanted`` is set when it must look for requests."""
 
     closing = None
 
@@ -180,14 +182,14 @@ class _Slot:
         self.wanted = True
 
     def remove_request(self, request: Request) -> None:
-        """The scheduler puts itself in front of this."""
+        """Do nothing: the scheduler wraps this method."""
 
 
 class _Scraper:
     concurrent_items = 16
 
     async def _scrape(self, result: object, request: Request) -> None:
-        raise AssertionError("pages are played")
+        raise AssertionError("a simulation scrapes no pages")
 
 
 class _Engine:
@@ -198,7 +200,7 @@ class _Engine:
 
 
 class SimulatedCrawler:
-    """What the parts ask of a crawler."""
+    """The parts of a Crawler that this project uses."""
 
     def __init__(self, simulation: Simulation, settings: Settings):
         self.simulation = simulation
@@ -232,7 +234,7 @@ class SimulatedJob(Job):
         self.wall = lambda: simulation.clocks.wall
 
     def open(self) -> None:
-        """As the downloader does it."""
+        """Open the parts; called by the downloader."""
         settings, clocks = self._settings, self._simulation.clocks
         self.store = self._simulation.store  # type: ignore[assignment]
         self.hasher = IdentityHasher(1)
@@ -250,7 +252,7 @@ class SimulatedJob(Job):
         self.outages = Outages(self.frontier, self.names)
 
     def run(self, **calls: object) -> None:
-        """The simulation has the clock."""
+        """Start no timers: the simulation commits."""
 
     @property
     def stalled(self) -> None:
@@ -272,9 +274,9 @@ class SimulatedJob(Job):
 
 @dataclass(eq=False)
 class Simulation:
-    """One crawl of a web, over a store that outlives its processes.
+    """A crawl of a web by successive processes with a common store.
 
-    ``reopen`` gives the store of the next process, after an end in order (True) or a death (False).
+    ``reopen`` returns the store of the next process, after a clean end (True) or a kill (False).
     """
 
     web: Web
@@ -287,7 +289,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self._numbers = count()
         self.dropped: Counter[str] = Counter()
-        # When processes were killed, in monotonic seconds.
+        # The times at which processes were killed, in monotonic seconds.
         self.deaths: list[float] = []
         # Most requests in flight at a time.
         self.busiest = 0
@@ -313,22 +315,24 @@ class Simulation:
         self.scheduler.open(self.crawler.spider)
 
     async def restart(self, down: float, wall_jump: float = 0.0) -> None:
-        """SIGINT: requests in flight come to their end; then another process. The machine's wall
-        clock is set meanwhile."""
+        """Stop by SIGINT, which lets requests in flight end; start again ``down`` seconds later.
+
+        The wall clock jumps by ``wall_jump`` seconds meanwhile.
+        """
         while self._events:
             self._advance(self._events[0][0])
         await maybe_deferred_to_future(self.scheduler.close("shutdown"))
         self._again(down, wall_jump, in_order=True)
 
     def crash(self, down: float, wall_jump: float = 0.0) -> None:
-        """SIGKILL: connections break, and the disk keeps what was written."""
+        """Kill the process: connections break. The next process has the data written so far."""
         self.deaths.append(self.clocks.monotonic)
         for entry in self.open.values():
             entry.end, entry.complete, entry.status = self.clocks.monotonic, False, 0
             self.web.log.append(entry)
         old, events = self.store, self._events
         self._again(down, wall_jump, in_order=False)
-        # What the dead process still does, in this one, goes to a store that nobody reads.
+        # Further work of the killed process goes to a store that is not used any more.
         for _, _, work, _ in events:
             work.close()
         old.close()
@@ -360,7 +364,7 @@ class Simulation:
                 commit_at += COMMIT_S
 
     def _advance(self, to: float) -> None:
-        """What is ready until then goes on at its time, or now when that has passed."""
+        """Run the events until the time ``to``, each at its own time."""
         while self._events and self._events[0][0] <= to:
             at, _, work, request = heappop(self._events)
             self._pass_until(at)
@@ -378,7 +382,7 @@ class Simulation:
             if request is None and not slot.wanted:
                 break
             if request is None:
-                # The scheduler's turn of the loop is over, which takes time; then come the others.
+                # The scheduler has used its time slice and lets others run.
                 self._advance(self.clocks.monotonic + 0.001)
             else:
                 self.clocks.pass_(SEND_S)
@@ -387,14 +391,14 @@ class Simulation:
         self.busiest = max(self.busiest, len(self.downloader.active))
 
     def _step(self, work: Coroutine[Any, Any, Any], request: Request) -> None:
-        """Go on with a download until it waits again, and with what the engine does after it."""
+        """Run a download until it waits again, or to its end with the engine's part after it."""
         try:
             while not isinstance(pause := work.send(None), _Pause):
                 pass
         except StopIteration as end:
             self._ended(request, end.value)
         except Exception as error:
-            # The engine hands these to the errback; anything else is a fault.
+            # The engine passes these to the errback; any other error is a bug.
             if not isinstance(error, IgnoreRequest) and not isinstance(error.__cause__, FetchError):
                 raise
             self._ended(request, None)
@@ -412,15 +416,15 @@ class Simulation:
         self.crawler.engine._slot.remove_request(request)
 
     def discover(self, urls: Iterable[str], via: str | None = None) -> int:
-        """Hand URLs over, as the spider does with seeds and links."""
+        """Pass seeds or links to the intake, as the spider does."""
         return self.scheduler.intake.discover(urls, depth=int(via is not None), via=via)
 
 
 def in_memory() -> Callable[[bool], Store]:
-    """A store whose content outlives processes; after a death it is another one, as it was."""
+    """Return a ``reopen`` with stores in memory. After a kill, the next store is a copy."""
     data: dict[bytes, bytes] = {}
 
-    class Kept(MemoryStore):
+    class CommonStore(MemoryStore):
         def __init__(self) -> None:
             super().__init__()
             self._data = data
@@ -433,6 +437,6 @@ def in_memory() -> Callable[[bool], Store]:
         nonlocal data
         if not in_order:
             data = dict(data)
-        return Kept()
+        return CommonStore()
 
     return reopen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SmallDisk:
-    """A file system in memory of ``size`` bytes, which the namespace of one process holds."""
+    """A file system in memory of ``size`` bytes, in the mount namespace of a process."""
 
     def __init__(self, folder: Path, size: int):
         folder.mkdir()
@@ -23,12 +23,12 @@ class SmallDisk:
         pid = str(self._holder.pid)
         self.prefix = ["nsenter", "--target", pid, "--user", "--preserve-credentials", "--mount"]
         self.prefix += [f"--wd={Path.cwd()}"]
-        # The folder as those see it who are not in the namespace.
+        # The path of the folder outside the namespace.
         self.outside = Path(f"/proc/{pid}/root{folder}")
         self._ballast = self.outside / "ballast"
 
     def fill(self) -> None:
-        """Leave no byte, whatever the crawl writes meanwhile."""
+        """Fill the disk, whatever the crawl writes meanwhile."""
         with self._ballast.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(4096))

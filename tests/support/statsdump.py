@@ -1,5 +1,4 @@
-"""A stats collector that leaves its numbers in the file named by STATS_FILE, for tests that run a
-real process."""
+"""A stats collector that writes its stats to the file STATS_FILE, for tests of a real process."""
 
 from __future__ import annotations
 

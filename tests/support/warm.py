@@ -1,9 +1,8 @@
-"""Processes that begin with their imports done: ``python -m scrapy ...`` without the second of CPU
-that these take.
+"""Warm processes: ``python -m scrapy ...`` without the second of CPU for its imports.
 
-A server, which this module is when run, imports what the modules of `SERVED` need, and forks for
-each order. In all else it is a process of its own, as one by `subprocess`: its number, environment,
-files, signals and end.
+A server imports what the modules of `SERVED` need, and forks for each order; this module is its
+main module. In all else, a warm process is like one of `subprocess`: it has its own id,
+environment, files, signals and exit code.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SERVED = ("scrapy", "tests.mockweb", "tests.powerloss.child")
 
-# With all that is in them. None may install a reactor.
+# Imported with all their modules. None may install a reactor.
 _PACKAGES = (
     *("krowlspider", "extensions", "middlewares"),
     *("scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares"),
@@ -43,7 +42,7 @@ _MODULES = (
     *("tests.mockweb.render", "tests.mockweb.server", "tests.mockweb.spec", "uvloop"),
     *("argparse", "tests.support.statsdump"),
 )
-# Read when an interpreter starts, or by the dynamic linker.
+# Variables that the interpreter or the dynamic linker reads at its start.
 _OF_THE_START = ("PYTHON", "LC_", "LANG", "LD_")
 _ORDER_MAX = 2**17
 _INT = 4
@@ -58,8 +57,10 @@ class _Order(NamedTuple):
 
 
 class WarmProcess:
-    """What `subprocess.Popen` has of a process without pipes; ``status`` has its number, and at its
-    end how it ended."""
+    """Has the interface of `subprocess.Popen` for a process without pipes.
+
+    The file ``status`` yields its id, and its exit code when it ends.
+    """
 
     def __init__(self, status: int):
         self._status = status
@@ -101,7 +102,7 @@ Process = subprocess.Popen[bytes] | WarmProcess
 
 
 class _Server:
-    """It ends, with all that it has started, when this process does."""
+    """The server process. When this process ends, it ends with all its children."""
 
     def __init__(self) -> None:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -131,7 +132,7 @@ def _of_the_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in environment.items() if k.startswith(_OF_THE_START)}
 
 
-# Set by conftest.py: what is no test starts each process from nothing.
+# Set by conftest.py. Outside tests, each process is started cold.
 enabled = False
 
 
@@ -150,8 +151,8 @@ def start(
     stdout: _File | None = None,
     stderr: _File | None = None,
 ) -> Process:
-    """Start a command: warm when it is ``python -m`` one of `SERVED`, else as `subprocess.Popen`
-    does."""
+    """Start a command: warm if it is ``python -m`` and one of `SERVED`, else by
+    `subprocess.Popen`."""
     words = [str(word) for word in command]
     given = dict(os.environ if environment is None else environment)
     warm = (
@@ -182,7 +183,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end, with ``given`` as its input; returns its exit code, output and
+    """Run a command to its end, with ``given`` as its input. Return its exit code, output and
     errors."""
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
@@ -210,8 +211,7 @@ def run(
 
 
 def _serve(orders: socket.socket) -> _Order | None:
-    """Fork for each order. Returns in the child with its order, and here when nobody gives orders
-    any more."""
+    """Fork for each order. Return the order in the child, and None here when orders end."""
     running: dict[int, tuple[int, int]] = {}
     while True:
         ready, _, _ = select.select([orders, *running], [], [])
@@ -219,7 +219,7 @@ def _serve(orders: socket.socket) -> _Order | None:
             if each is not orders:
                 pid, status = running.pop(each)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                _tell(status, code)
+                _report(status, code)
                 os.close(each)
                 os.close(status)
                 continue
@@ -236,13 +236,13 @@ def _serve(orders: socket.socket) -> _Order | None:
                 os.closerange(3, max(os.sysconf("SC_OPEN_MAX"), 4))
                 return _Order(*json.loads(text))
             running[os.pidfd_open(pid)] = pid, files.pop()
-            _tell(running[next(reversed(running))][1], pid)
+            _report(running[next(reversed(running))][1], pid)
             for file in files:
                 os.close(file)
 
 
-def _tell(status: int, number: int) -> None:
-    # Nobody may wait for it any more.
+def _report(status: int, number: int) -> None:
+    # The process that started it may have closed the file.
     with suppress(BrokenPipeError):
         os.write(status, number.to_bytes(_INT, "big", signed=True))
 
@@ -255,7 +255,7 @@ def _main() -> None:
     for name in _MODULES:
         importlib.import_module(name)
     assert "twisted.internet.reactor" not in sys.modules
-    # Its pages stay shared.
+    # Keeps the memory pages shared with the children.
     gc.freeze()
     order = _serve(orders)
     if order is None:

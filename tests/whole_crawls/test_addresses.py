@@ -22,14 +22,13 @@ LINKS = "<a href=/1>x</a><a href=/2>x</a>"
 
 
 def busiest(entries: list[Entry]) -> int:
-    """Requests in flight at a time, at most."""
+    """Return the most requests in flight at a time."""
     return max(sum(o.start <= entry.start < o.end for o in entries) for entry in entries)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_invariant_1_address_has_its_share_in_flight(tmp_path: Path, limit: int) -> None:
-    """Twelve domains at one address, and two at another: robots.txt counts, and each page is
-    fetched once."""
+    """Twelve domains share an address, two another. robots.txt counts, too."""
     spec = [{**ROBOTS, "latency": 0.02}, {**page("/", LINKS), "latency": 0.1}, page("^/", "leaf")]
     with SimulatedWeb(spec=spec) as web:
         crowd = [f"crowd{number}.test" for number in range(12)]
@@ -60,7 +59,7 @@ def test_invariant_1_address_has_its_share_in_flight(tmp_path: Path, limit: int)
 def test_page_refused_at_its_address_uses_no_budget(
     tmp_path: Path,
 ) -> None:
-    """It is none of the pages that may be fetched."""
+    """It does not count as one of ``max_pages``."""
     spec = [ROBOTS, {**page("/", "leaf"), "latency": 0.05}]
     with SimulatedWeb(spec=spec) as web:
         seeds = [web.url(f"h{number}.test") for number in range(12)]
@@ -69,7 +68,7 @@ def test_page_refused_at_its_address_uses_no_budget(
             tmp_path,
             seeds,
             arguments={"max_pages": 7},
-            # Pages are the first that is sent to a host.
+            # Without robots.txt, the first request to a host is a page.
             settings={"KROWL_IP_CONCURRENCY": 1, "ROBOTSTXT_OBEY": 0},
         ).run()
         assert len(pages(web.log())) == 7

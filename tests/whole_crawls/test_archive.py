@@ -1,5 +1,4 @@
-"""What whole crawls leave in the archive: the bytes that were sent and asked with, and what is said
-of them."""
+"""The archive of whole crawls: the bytes of answers and requests, and the fields of records."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEXT = b"<title>A page</title><p>" + b"words of a page, " * 40
-# A member of an archive, as it stands in one.
+# A member of an archive, as bytes.
 MEMBER = gzip.compress(b"WARC/1.1\r\nWARC-Type: warcinfo\r\nContent-Length: 0\r\n\r\n\r\n\r\n")
 
 
@@ -33,7 +32,7 @@ def chunked(*lines: bytes, body: bytes) -> bytes:
 
 
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
-# What is sent, and its payload where the record has the digest of it.
+# Answers, with the payload if the record has its digest.
 ODD: dict[str, tuple[Raw, bytes | None]] = {
     "/plain": (Raw(answer(HTML, body=b"plain")), b"plain"),
     "/extensions-and-trailers": (
@@ -111,7 +110,7 @@ ODD: dict[str, tuple[Raw, bytes | None]] = {
         b"\r\n\r\nWARC/1.1\r\nWARC-Type: response\r\n\r\n" + MEMBER,
     ),
 }
-# Its connection is used no more, as what follows the answer is part of none.
+# The connection is closed, because the bytes after the answer belong to no answer.
 MORE = Raw(answer(HTML, body=b"enough") + b"and more", closes=True)
 
 
@@ -125,7 +124,7 @@ def assert_digests(record: Record, payload: bytes | None) -> None:
 def test_odd_answers_are_stored_byte_for_byte(
     tmp_path: Path,
 ) -> None:
-    """So are their requests."""
+    """Their requests are too."""
     answers = {path: raw for path, (raw, _) in ODD.items()}
     with SimulatedRawWeb({**answers, "/more": MORE}) as web:
         urls = {path: web.url("odd.test", path) for path in [*answers, "/more"]}
@@ -139,7 +138,7 @@ def test_odd_answers_are_stored_byte_for_byte(
         assert response.block == sent[path], path
         assert_digests(response, ODD[path][1] if path in ODD else b"enough")
         assert "WARC-Truncated" not in response
-        # Two requests of one path would be two entries here.
+        # A second request of a path would be a second entry.
         asked = [data for name, data in web.requests if name == path]
         assert [request.block] == asked
         assert request["WARC-Concurrent-To"] == response["WARC-Record-ID"]
@@ -159,8 +158,10 @@ def test_odd_answers_are_stored_byte_for_byte(
 
 
 def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
-    """The record has the head as it was sent; head and body of the other record are the whole
-    answer. So one in chunks is none of one that is not."""
+    """A revisit has its own head. With the body of the original it is the whole answer.
+
+    So a chunked answer is no revisit of one that is not chunked.
+    """
     heads = {
         "/first": answer(HTML, body=TEXT),
         "/bare-lf": b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(TEXT), TEXT),
@@ -188,7 +189,7 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
         assert revisit["WARC-Refers-To-Target-URI"] == urls[0]
         assert revisit["WARC-Refers-To-Date"] == first["WARC-Date"]
         assert revisit["WARC-Profile"].endswith("/warc/1.1/revisit/identical-payload-digest")
-        # WARC 1.1, 6.7.2: so it says that the rest was left out.
+        # WARC 1.1, section 6.7.2: the field shows that the body was left out.
         assert revisit["WARC-Truncated"] == "length"
     assert records.kinds == {"warcinfo": 1, "response": 3, "revisit": 3, "request": 6}
 
@@ -196,7 +197,7 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
 def test_any_method_is_stored_as_sent_and_answered(
     tmp_path: Path,
 ) -> None:
-    """HEAD, POST and conditional requests."""
+    """Also HEAD, POST and conditional requests."""
     answers = {
         "/head": b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\nX-Odd: head\r\n\r\n",
         "/post": answer(HTML, status=b"HTTP/1.1 201 Created", body=b"thanks"),
@@ -269,7 +270,7 @@ def test_records_name_the_tls_version_and_cipher_suite(tmp_path: Path) -> None:
                 assert set(record.all("WARC-Cipher-Suite")) == suites
     assert [len(set(web.secured)) for web in webs.values()] == [1, 1, 0]
     assert {name for name, _ in older.secured + newer.secured} == {"TLSv1.2", "TLSv1.3"}
-    # Three bodies alike, over TLS or not.
+    # Three equal bodies, with and without TLS.
     assert records.kinds == {"warcinfo": 1, "response": 4, "revisit": 2, "request": 6}
 
 
@@ -297,9 +298,9 @@ REASONS = {
 def test_cut_answer_is_stored_with_the_reason(
     tmp_path: Path,
 ) -> None:
-    """As far as it came."""
+    """The bytes that came are stored."""
     with SimulatedRawWeb(CUT) as web:
-        # A host each, as one would have the next wait.
+        # One host each: a host would make the next request wait.
         urls = {path: web.url(f"{path[1:]}.test", path) for path in CUT}
         limits = {"DOWNLOAD_MAXSIZE": 2000, "DOWNLOAD_TIMEOUT": 1.2, "KROWL_WARC_FAILURES": 1}
         crawl = crawl_raw(tmp_path, urls.values(), **limits)
@@ -317,15 +318,15 @@ def test_cut_answer_is_stored_with_the_reason(
         assert response["Content-Length"] == str(came)
         assert response.block == CUT[path].data[:came]
         if reason == "length":
-            # Loopback hands over the whole answer in one read.
+            # On loopback, one read returns the whole answer.
             assert came > 2000
         else:
             assert came == len(CUT[path].data)
         payload = response.block.partition(b"\r\n\r\n")[2]
         assert_digests(response, None if "chunks" in path else payload)
         assert [request.block] == [sent for name, sent in web.requests if name == path]
-        assert note.told == [("error", error)]
-        # The note is on this very fetch.
+        assert note.block_fields == [("error", error)]
+        # The metadata record is about this fetch.
         assert note["WARC-Concurrent-To"] == response["WARC-Record-ID"]
     assert records.kinds == {"warcinfo": 1, "response": 12, "request": 12, "metadata": 6}
     assert crawl.items == []
@@ -352,7 +353,7 @@ def test_undecodable_answer_is_stored_whole(
         response, _, note = records.about(url)
         assert response.block == raw[path].data
         assert "WARC-Truncated" not in response
-        assert note.told == [("error", coded[path][2])]
+        assert note.block_fields == [("error", coded[path][2])]
         assert note["WARC-Concurrent-To"] == response["WARC-Record-ID"]
     assert records.kinds["metadata"] == 2
 
@@ -387,7 +388,7 @@ HOSTILE = {
     ),
     "/links": hostile(HTML, status=b"HTTP/1.1 200 OK", body=HOSTILE_LINKS),
 }
-# Of a record whose url is a URL that was fetched, and of the file's first.
+# Fields of records about a fetched URL, and of warcinfo records.
 FIELDS = {
     "WARC-Type",
     "WARC-Record-ID",
@@ -423,7 +424,7 @@ def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
         crawl = crawl_raw(tmp_path, urls, KROWL_WARC_METADATA=1, KROWL_WARC_REVISIT=0)
         records = valid_records(crawl.jobdir / "warc")
     asked = len(web.requests)
-    # What they redirect and link to, and robots.txt, come to it; http://odd.test:1 is not there.
+    # Besides: robots.txt, and targets of redirects and links. http://odd.test:1 has no server.
     assert len({path for path in web.asked if re.match("/[tl][1-7]", path)}) >= 10
     assert records.kinds == {"warcinfo": 1, "response": asked, "request": asked, "metadata": asked}
     assert crawl.stats["krowl/archive/records_count"] == 1 + 3 * asked
@@ -437,8 +438,8 @@ def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
     ]
     assert sorted(paths) == sorted(web.asked)
     for record in records.of_kind("metadata"):
-        assert {name for name, _ in record.told} <= NOTED
-        assert all(re.fullmatch(r"[!-~]+", value) for _, value in record.told)
+        assert {name for name, _ in record.block_fields} <= NOTED
+        assert all(re.fullmatch(r"[!-~]+", value) for _, value in record.block_fields)
     for path, raw in HOSTILE.items():
         response = records.about(web.url("odd.test", path)).of_kind("response").only
         assert raw.data.startswith(response.block)

@@ -1,4 +1,4 @@
-"""Each setting of the archive does what it says, in whole crawls and to the record."""
+"""Each setting of the archive has its stated effect on the records of whole crawls."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ TIMES = ("fetchTimeMs", "firstByteTimeMs", "dnsTimeMs", "connectTimeMs", "tlsTim
 def test_metadata_describe_each_fetch(
     tmp_path: Path,
 ) -> None:
-    """How it was found, the time that it took, and what was found in it."""
+    """How its URL was found, its times, and the links found in it."""
     with SimulatedWeb(spec=LEADING, tls=True) as web:
         seeds = [web.url("a.test"), web.url("b.test"), web.url("c.test", tls=True)]
-        told = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
-        crawl = crawl_of(web, tmp_path, seeds, settings=told).run()
+        settings = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
+        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
         records = valid_records(crawl.jobdir / "warc")
         entries = web.log()
         a = web.url("a.test", "")
@@ -121,7 +121,7 @@ def test_metadata_describe_each_fetch(
         }
     notes = {note.url: note for note in records.of_kind("metadata")}
     answers = {first.url: first for first in records.of_kind("response", "revisit")}
-    # One of each fetch, and about that fetch.
+    # Each fetch has one, which refers to it.
     assert len(records.of_kind("metadata")) == len(entries) == len(answers)
     assert notes.keys() == answers.keys() == {entry.url for entry in entries}
     for url, note in notes.items():
@@ -130,14 +130,14 @@ def test_metadata_describe_each_fetch(
         assert note["Content-Type"] == "application/warc-fields"
         assert note["WARC-Block-Digest"] == sha1(note.block)
     assert {
-        url: [(name, value) for name, value in notes[url].told if name not in TIMES]
+        url: [(name, value) for name, value in notes[url].block_fields if name not in TIMES]
         for url in expected
     } == expected
     first_of = {entry.conn: entry.url for entry in reversed(entries)}
     for url, note in notes.items():
-        times = {name: float(value) for name, value in note.told if name in TIMES}
+        times = {name: float(value) for name, value in note.block_fields if name in TIMES}
         assert times["fetchTimeMs"] >= times["firstByteTimeMs"] > 0
-        # Of a connection that was there already there is nothing to say.
+        # A reused connection has no connect times.
         opened = {"dnsTimeMs", "connectTimeMs"} if url in first_of.values() else set()
         opened |= {"tlsTimeMs"} if opened and url.startswith("https") else set()
         assert times.keys() == {"fetchTimeMs", "firstByteTimeMs"} | opened
@@ -151,7 +151,7 @@ def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
         records = valid_records(crawl.jobdir / "warc")
         a = web.url("a.test", "")
         asked = len(web.log())
-    assert {note.url: note.told for note in records.of_kind("metadata")} == {
+    assert {note.url: note.block_fields for note in records.of_kind("metadata")} == {
         f"{a}/again": [("redirected-from", f"{a}/moved"), ("via", f"{a}/moved")],
         f"{a}/target": [
             ("redirected-from", f"{a}/moved"),
@@ -167,7 +167,7 @@ def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
 
 @contextmanager
 def name_server(names: dict[str, tuple[int, list[str]] | int | None]) -> Iterator[Zone]:
-    """A name server in a thread of its own."""
+    """A name server in a thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -189,7 +189,7 @@ def name_server(names: dict[str, tuple[int, list[str]] | int | None]) -> Iterato
 
 
 def asks(zone: Zone) -> dict[str, Any]:
-    """Settings by which names are looked up there, and nowhere else."""
+    """Return settings that look names up in this zone only."""
     return {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
 
 
@@ -224,11 +224,11 @@ def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, 
         )
         records = valid_records(crawl.jobdir / "warc")
     notes = records.of_kind("metadata")
-    assert {note.url: note.told for note in notes} == {
+    assert {note.url: note.block_fields for note in notes} == {
         f"{root}{path}": [("error", kind)] for root, kind in failing.items()
     }
     assert all("WARC-Concurrent-To" not in note for note in notes)
-    # Without an answer there is no request record either; names are not said unless asked for.
+    # Without an answer there is no request record. Names are recorded by a setting of their own.
     assert records.kinds == {
         "warcinfo": 1,
         "response": 1 + obeys,
@@ -248,7 +248,7 @@ def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) 
             RETRY_TIMES=1,
         )
         notes = valid_records(crawl.jobdir / "warc").about(web.url("a.test", "/p"))
-    assert [note.told for note in notes] == [
+    assert [note.block_fields for note in notes] == [
         [("hop", "S"), ("depth", "0"), ("error", "disconnect")]
     ] * 2
     assert len({note["WARC-Date"] for note in notes}) == 2
@@ -264,7 +264,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
     }
     with name_server(names) as zone, SimulatedRawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
         hosts = ["one.example", "Two.example.", "caf\u00e9.example", "six.example", "gone.example"]
-        # Two pages of a host are one look-up.
+        # Two pages of a host need one look-up.
         seeds = [web.url(host, path) for host in hosts for path in ("/", "/2")]
         crawl = crawl_raw(tmp_path, seeds, KROWL_WARC_DNS=1, **asks(zone))
         records = valid_records(crawl.jobdir / "warc")
@@ -280,7 +280,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
         assert record["Content-Type"] == "text/dns"
         assert record["WARC-Payload-Digest"] == record["WARC-Block-Digest"] == sha1(record.block)
     assert len(records.of_kind("resource")) == 4
-    # Three hosts of robots.txt, / and /2 that is not there; ::1 may not be fetched.
+    # Three hosts with robots.txt, / and /2 (which is missing); ::1 is forbidden.
     assert records.kinds["request"] == 9
 
 
@@ -307,7 +307,7 @@ BUSY = [
 def test_skipped_status_leaves_no_record(
     tmp_path: Path, chosen: dict[str, str], skipped: set[int]
 ) -> None:
-    """Items of such pages name none."""
+    """Items of such pages name no record."""
     with SimulatedWeb(spec=BUSY) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings={**NO_DELAY, **chosen}).run()
         records = valid_records(crawl.jobdir / "warc")
@@ -315,7 +315,7 @@ def test_skipped_status_leaves_no_record(
     assert Counter(entry.status for entry in entries) == {404: 2, 200: 3, 429: 1, 503: 1}
     kept = [e for e in entries if e.status not in skipped or e.path == "/robots.txt"]
     assert stored(crawl.jobdir) == Counter((entry.url, entry.sha1) for entry in kept)
-    # The request of a skipped answer is left out as well.
+    # The request of a skipped answer is not recorded either.
     assert sorted(record.url for record in records.of_kind("request")) == sorted(
         entry.url for entry in kept
     )
@@ -348,7 +348,7 @@ def test_equal_bodies_are_kept_once_unless_revisits_are_off(
         assert len(web.log()) == 302
     records = Records.of(crawl.jobdir / "warc")
     assert records.unresolved() == []
-    # Besides the pages, / and robots.txt.
+    # The pages, and / and robots.txt.
     assert records.kinds["response"] == whole + 2
     assert records.kinds["revisit"] == 300 - whole
     assert records.kinds["request"] == 302
@@ -394,12 +394,12 @@ def members_of(data: bytes) -> Iterator[bytes]:
 
 
 def of_process(records: Records, crawl: Crawl) -> Records:
-    """The records that one run wrote."""
+    """Return the records that one run wrote."""
     return Records(r for r in records if r.file.endswith(f"-{crawl.process.pid}.warc.gz"))
 
 
 def test_a_payload_is_known_over_a_restart_and_over_kill_9(tmp_path: Path) -> None:
-    """What a revisit refers to is in the files, whichever run wrote it."""
+    """Each revisit's original is in the files, whichever run wrote it."""
     with MockWeb(spec=ALIKE) as web:
         slower = {"KROWL_DELAY_MIN": 0.01, "KROWL_DELAY_FACTOR": 0}
         runs = [crawl_of(web, tmp_path, [web.url("a.test")], settings=slower).start()]
@@ -411,7 +411,7 @@ def test_a_payload_is_known_over_a_restart_and_over_kill_9(tmp_path: Path) -> No
         runs.append(crawl_of(web, tmp_path, [web.url("a.test")], settings=slower).run())
         records = valid_records(runs[2].jobdir / "warc")
     killed, stopped, last = (of_process(records, run) for run in runs)
-    # All ten bodies were in the first two commits, which the kill did not touch.
+    # All ten bodies were in the first two commits, before the kill.
     assert killed.kinds["response"] == 12
     for run in (stopped, last):
         bodies = {record.url for record in run.of_kind("response")}
@@ -424,7 +424,7 @@ def test_a_payload_is_known_over_a_restart_and_over_kill_9(tmp_path: Path) -> No
 def test_every_revisit_has_its_original_after_kill_9(
     tmp_path: Path,
 ) -> None:
-    """Small files, so that revisits refer across them, and bodies that first come at any moment."""
+    """With small files, so that revisits refer across them, and new bodies all the time."""
     chance = random.Random(7)
     bodies = [page(f"^/n\\d*{n:02}$", chance.randbytes(300).hex()) for n in range(100)]
     links = "".join(f"<a href=/n{number:04}>x</a>" for number in range(400))
@@ -456,7 +456,7 @@ def test_every_revisit_has_its_original_after_kill_9(
     assert len(across) > 100
 
 
-# --- KROWL_WARC_MAX_AGE, and what begins each file ---
+# --- KROWL_WARC_MAX_AGE, and the first record of each file ---
 
 SECRETS = ("hunter2", "AKIASECRET", "p4ssw0rd")
 
@@ -480,7 +480,7 @@ def test_old_file_ends_while_nothing_is_fetched(
         folder = crawl.jobdir / "warc"
         crawl.wait_until(lambda: bool(list(folder.glob("*.warc.gz"))))
         assert web.asked == ["/robots.txt"]
-        # Nothing is written, so there is no other file yet.
+        # The next file is opened with its first record.
         assert list(folder.glob("*.open")) == []
         crawl.wait()
         assert web.asked == ["/robots.txt", "/"]
@@ -497,21 +497,21 @@ def test_old_file_ends_while_nothing_is_fetched(
         assert info["Content-Type"] == "application/warc-fields"
         members = [r["WARC-Warcinfo-ID"] for r in records[1:] if r.file == file and r is not info]
         assert set(members) == {info["WARC-Record-ID"]}
-        told = dict(info.told)
-        assert len(told) == len(info.told)
+        fields = dict(info.block_fields)
+        assert len(fields) == len(info.block_fields)
         matched = name.fullmatch(file)
         assert matched is not None
-        assert told["hostname"] == matched[1]
-        assert told["operator"] == CONTACT
-        assert told["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
-        assert json.loads(told["KROWL_CONTACT"]) == CONTACT
-        assert json.loads(told["KROWL_WARC_MAX_AGE"]) == "0.3"
-        assert json.loads(told["CONCURRENT_REQUESTS"]) == 256
+        assert fields["hostname"] == matched[1]
+        assert fields["operator"] == CONTACT
+        assert fields["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
+        assert json.loads(fields["KROWL_CONTACT"]) == CONTACT
+        assert json.loads(fields["KROWL_WARC_MAX_AGE"]) == "0.3"
+        assert json.loads(fields["CONCURRENT_REQUESTS"]) == 256
         assert not any(secret.encode() in info.block for secret in SECRETS)
 
 
 def test_warcinfo_has_standard_fields_and_all_settings() -> None:
-    """But not those that are places."""
+    """But no setting that may hold a secret or a path."""
     chosen = {name: value for name, value in vars(settings).items() if name.isupper()}
     chosen |= {
         "KROWL_CONTACT": "a\r\nb: c\u2028\u00e9",
@@ -529,7 +529,7 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "TELNETCONSOLE_PASSWORD": SECRETS[0],
         "ROBOTSTXT_OBEY": False,
     }
-    told = warcinfo(BaseSettings(chosen), "me@example.org", "agent/1 (+me@example.org)")
+    fields = warcinfo(BaseSettings(chosen), "me@example.org", "agent/1 (+me@example.org)")
     ours = {
         name
         for name, value in chosen.items()
@@ -540,10 +540,10 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR"}
         and value is not None
     }
-    assert told.pop("ip", None) == own_address()
+    assert fields.pop("ip", None) == own_address()
     plain = {"software", "robots", "operator", "http-header-user-agent"}
-    scrapys = {name for name in told if name in chosen} - ours
-    assert told.keys() == plain | ours | scrapys
+    scrapys = {name for name in fields if name in chosen} - ours
+    assert fields.keys() == plain | ours | scrapys
     assert scrapys == {
         "BOT_NAME",
         "CONCURRENT_REQUESTS",
@@ -554,13 +554,15 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "RETRY_TIMES",
         "URLLENGTH_LIMIT",
     }
-    assert {name: told[name] for name in plain} == {
+    assert {name: fields[name] for name in plain} == {
         "software": f"krowlspider/{__version__}",
         "robots": "ignore",
         "operator": "me@example.org",
         "http-header-user-agent": "agent/1 (+me@example.org)",
     }
-    assert {name: json.loads(told[name]) for name in ours} == {name: chosen[name] for name in ours}
-    text = "".join(told.values())
+    assert {name: json.loads(fields[name]) for name in ours} == {
+        name: chosen[name] for name in ours
+    }
+    text = "".join(fields.values())
     assert not any(secret in text for secret in SECRETS)
     assert re.fullmatch(r"[ -~]*", text)

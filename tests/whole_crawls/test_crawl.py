@@ -1,5 +1,4 @@
-"""Whole crawls of the mock web by the real command: exactly what there is to fetch, each once,
-politely."""
+"""Whole crawls of the mock web by the real command fetch each reachable page once, politely."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 def test_web_of_300_hosts_is_fetched_exactly_once(tmp_path: Path) -> None:
-    """Cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays, codings,
-    slow pages."""
+    """With cycles, duplicates, disallowed parts, 404s, redirects, 429s and 503s, crawl-delays,
+    codings and slow pages."""
     features = DEFAULT_FEATURES | {"robots_trouble"}
     graph = Graph(hosts=300, pages=8, seed=11, by_name=True, features=features)
     with MockWeb(graph=graph) as web:
@@ -78,7 +77,7 @@ def assert_numbers_are_the_servers(crawl: Crawl, entries: list[Entry]) -> None:
 def test_small_web_is_fetched_exactly_once(
     tmp_path: Path,
 ) -> None:
-    """By a process that is started as a user starts it. Items say where each page is."""
+    """In a process that is started cold. Items name the record of each page."""
     with MockWeb(graph=Graph(hosts=6, pages=5, seed=3, features=QUICK)) as web:
         crawl = crawl_of(web, tmp_path, web.seeds()[:1], cold=True).run()
         entries = web.log()
@@ -99,7 +98,7 @@ def test_2000_real_documentation_pages_are_fetched_exactly_once(tmp_path: Path) 
     with MockWeb(folder=docs, hosts=300) as web:
         site = FolderSite(docs, 300, web.port)
         seeds = [url for path, url in site.urls.items() if path.endswith("/index.html")]
-        # The oracle fetches images too, and whatever is linked however often.
+        # The oracle also includes images, and duplicate links.
         everything = {"KROWL_SKIP_EXTENSIONS": "", "KROWL_DUPLICATE_BODIES_MAX": 0}
         crawl = crawl_of(web, tmp_path, seeds, settings=everything).run()
         entries = web.log()
@@ -124,7 +123,7 @@ def test_https_is_crawled_as_http_is(tmp_path: Path) -> None:
 def test_without_delays_a_host_has_one_request_at_a_time(
     tmp_path: Path,
 ) -> None:
-    """The same pages are fetched."""
+    """It fetches the same pages."""
     with SimulatedWeb(graph=Graph(hosts=20, pages=20, seed=8, features=QUICK)) as web:
         none = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
         crawl = crawl_of(web, tmp_path, settings=none).run()
@@ -160,7 +159,7 @@ def test_pages_are_items_where_something_takes_them(
         done = crawl.stats["krowl/frontier/done_count"]
         assert done == len(pages(web.log()))
         assert crawl.stats.get("item_scraped_count", 0) == items * done
-        # Not the answers to robots.txt.
+        # robots.txt makes no items.
         assert crawl.stats["response_received_count"] == done
         assert_archived(crawl.jobdir, web.log())
 
@@ -182,7 +181,7 @@ def test_max_depth_and_same_host_bound_the_crawl(tmp_path: Path) -> None:
 
 
 def test_page_met_too_deep_is_fetched_when_met_less_deep(tmp_path: Path) -> None:
-    """What a host has queued comes in its order: /1, /late, /2, and where /late leads to."""
+    """The host's queue is in order: /1, /late, /2, and the links of /late."""
     rules = [
         page("/", "<a href=/1>x</a><a href=/late>x</a>"),
         page("/1", "<a href=/2>x</a>"),

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 ROBOTS = page("/robots.txt", "", status=404)
 FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "KROWL_STATUS_INTERVAL": 0.3}
-# The most bytes that a file of the crawl may have: less than what a whole crawl writes, more than
-# its own log.
+# Most bytes of a file of the crawl: less than the archive of a whole crawl, more than its log.
 LIMIT = 200_000
 PAGES = 30
 FILLER = "x" * 500
@@ -40,11 +39,11 @@ LINKS = 600
 
 
 def noisy() -> list[dict[str, Any]]:
-    """Pages that no compression makes smaller: there is no room for their records."""
+    """Pages that do not compress: there is no room for their records."""
     links = "".join(f"<a href=/{number}>x</a>" for number in range(PAGES))
     noise = [random.Random(number).randbytes(30_000) for number in range(PAGES)]
     leaves = [
-        # Slow enough that the writer is not outrun.
+        # Slow enough for the writer.
         {"path": f"/{number}", "body_base64": base64.b64encode(body).decode(), "latency": 0.05}
         for number, body in enumerate(noise)
     ]
@@ -52,8 +51,7 @@ def noisy() -> list[dict[str, Any]]:
 
 
 def linking() -> list[dict[str, Any]]:
-    """A page that is smaller in the archive than its links are in the frontier: there is no room
-    for those."""
+    """A page whose record fits, but whose links do not fit into the frontier."""
     links = "".join(f"<a href=/{FILLER}{number}>x</a>" for number in range(LINKS))
     return [ROBOTS, page("/", links), page("^/x", "leaf")]
 
@@ -64,7 +62,7 @@ LINKING = {"/", *(f"/{FILLER}{number}" for number in range(LINKS))}
 
 @contextmanager
 def files_limited(size: int) -> Iterator[Callable[[], None]]:
-    """Have the kernel let no file grow over a size, as on a full disk; yields what makes room."""
+    """Limit the size of files, as on a full disk. Yield a function that makes room."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def lift() -> None:
@@ -109,7 +107,7 @@ def test_a_full_archive_pauses_the_crawl_until_there_is_room(tmp_path: Path) -> 
 def stopped_while_paused(
     web: SimulatedWeb, folder: Path, hosts: Sequence[str], stop: signal.Signals
 ) -> tuple[Crawl, float]:
-    """A crawl that a signal has stopped while it was paused, and when that was."""
+    """Stop a crawl by a signal while it is paused. Return it, and the time of the signal."""
     stopped_at = 0.0
 
     def stop_it() -> Script:
@@ -126,7 +124,7 @@ def stopped_while_paused(
 
 
 def assert_goes_on(web: SimulatedWeb, crawl: Crawl, folder: Path, paths: set[str]) -> None:
-    """The next crawl in the folder has all pages."""
+    """Assert that the next crawl in the folder gets all pages."""
     crawl_of(web, folder, [web.url("a.test")], settings=FAST).run()
     assert {entry.path for entry in pages(web.log())} == paths
     view = frontier_view(crawl.jobdir)
@@ -156,13 +154,13 @@ def test_a_crawl_killed_while_it_is_paused_misses_nothing(tmp_path: Path) -> Non
         assert isinstance(crawl, SimulatedCrawl)
         with files_limited(LIMIT):
             crawl.run_until_killed(web, lambda: is_paused(crawl), code=3)
-        # What was in flight was fetched for nothing.
+        # Pages in flight were fetched in vain.
         assert_goes_on(web, crawl, tmp_path, NOISY)
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_crawl_stopped_while_paused_ends_with_code_3(tmp_path: Path, stop: signal.Signals) -> None:
-    """The next one goes on."""
+    """The next one continues."""
     with SimulatedWeb(spec=noisy()) as web:
         crawl, stopped_at = stopped_while_paused(web, tmp_path, ["a.test"], stop)
         assert clocks.now - stopped_at < 10
@@ -174,7 +172,7 @@ def test_crawl_stopped_while_paused_ends_with_code_3(tmp_path: Path, stop: signa
 def test_unarchived_pages_of_a_paused_crawl_are_fetched_again(
     tmp_path: Path,
 ) -> None:
-    """The log says once that they could not be archived."""
+    """The log says only once that they could not be archived."""
     hosts = [f"{letter}.test" for letter in "abcdef"]
     paths = ["/", *(f"/{number}" for number in range(PAGES))]
     with SimulatedWeb(spec=noisy()) as web:
@@ -192,13 +190,13 @@ def test_unarchived_pages_of_a_paused_crawl_are_fetched_again(
 def test_no_room_to_open_the_frontier_is_a_full_disk(
     tmp_path: Path,
 ) -> None:
-    """It is no damage: the error suggests no repair."""
+    """This is not damage: the error suggests no repair."""
     with SimulatedWeb(spec=linking()) as web:
         seeds = [web.url("a.test")]
         crawl = crawl_of(web, tmp_path, seeds)
         assert isinstance(crawl, SimulatedCrawl)
         crawl.run_until_killed(web, lambda: len(pages(web.log())) >= 2)
-        # LevelDB writes the log it finds as a table.
+        # LevelDB writes the existing log as a table.
         with files_limited(LIMIT):
             again = crawl_of(web, tmp_path, seeds).run(code=3)
         frontier = crawl.jobdir / "frontier"
@@ -213,11 +211,11 @@ def test_no_room_to_open_the_frontier_is_a_full_disk(
 
 
 def test_status_figures_are_written_in_place(tmp_path: Path) -> None:
-    """So that they can be on a full disk, and whoever looks meanwhile finds whole ones."""
+    """So that they can be written on a full disk, and readers see complete ones."""
     folder, path = JobFolder(tmp_path), tmp_path / "status.json"
     folder.write_status({"done": 1, "time": 1e9})
     first = path.stat()
-    # Figures of more bytes would need no other place.
+    # Longer figures are written at the same place.
     folder.write_status({"done": 10**12, "time": 1e9})
     assert folder.read_status() == {"done": 10**12, "time": 1e9}
     folder.write_status({"done": 2})
@@ -277,7 +275,7 @@ def assert_complete(disk: SmallDisk, web: SimulatedWeb, paths: set[str]) -> None
 
 
 def test_disk_full_for_the_frontier_ends_with_code_3(tmp_path: Path, small_disk: SmallDisk) -> None:
-    """The disk fills while a page of many links is on its way."""
+    """The disk fills while a page with many links is in flight."""
     robots, root, leaves = linking()
     folder = JobFolder(small_disk.outside / "job")
 
@@ -303,7 +301,7 @@ def test_disk_full_for_the_frontier_ends_with_code_3(tmp_path: Path, small_disk:
 def test_crawl_on_a_full_disk_pauses_until_there_is_room(
     tmp_path: Path, small_disk: SmallDisk
 ) -> None:
-    """The archive writes first: the frontier's next entry is small, and has its place."""
+    """The archive is written first. The frontier's next entry is small and still fits."""
     folder = JobFolder(small_disk.outside / "job")
 
     def fill_and_make_room() -> Script:
@@ -313,7 +311,7 @@ def test_crawl_on_a_full_disk_pauses_until_there_is_room(
         fetched, lines = len(web.log()), status_lines(crawl)
         yield lambda: status_lines(crawl) >= lines + 2
         assert len(web.log()) == fetched
-        # Its figures are as fresh as its log.
+        # Its status figures are as recent as its log.
         done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
         status = folder.read_status()
         assert status is not None

@@ -1,4 +1,4 @@
-"""Many times kill -9 in one crawl: nothing is missed, and little fetched again."""
+"""Many kill -9 in one crawl: no page is missed, and few are fetched again."""
 
 from __future__ import annotations
 
@@ -25,34 +25,33 @@ if TYPE_CHECKING:
     from tests.mockweb.log import Entry
 
 KILLS = 25
-# 5,000 pages and what they redirect to; without those that answer 429 first, as a kill in between
-# would let them answer it again.
+# 5,000 pages and their redirects. Without pages that answer 429 first: after a kill in between they
+# would answer it again.
 GRAPH = Graph(hosts=125, pages=40, seed=9, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
-# At most 85 pages a second, and so some commits between two kills.
+# At most 85 pages a second, so that there are commits between two kills.
 DELAY = 1.5
 SETTINGS = {
     "KROWL_DELAY_MIN": DELAY,
     "KROWL_COMMIT_INTERVAL": 0.1,
     "KROWL_WARC_MAX_SIZE": 2_000_000,
 }
-# A page waits for one commit interval and for what a commit takes, this long altogether on the
-# busiest machine.
+# Most seconds until a page is committed, on a busy machine: a commit interval and a commit.
 UNCOMMITTED_S = 1.0
-# WARC bytes of a page, so that a crawl's progress can be seen without asking the server.
+# WARC bytes of a page: they show a crawl's progress without a request to the server.
 PAGE_BYTES = 1700
 
 
 def archived_bytes(crawl: Crawl) -> int:
     total = 0
     for path in (crawl.jobdir / "warc").glob("*.warc.gz*"):
-        # One that is finished at this moment has another name.
+        # A file that is finished at this moment is renamed.
         with suppress(FileNotFoundError):
             total += path.stat().st_size
     return total
 
 
 def kill_somewhere(crawl: Crawl, chance: random.Random) -> None:
-    """One in five as the process starts, the others after up to 200 pages."""
+    """Kill a crawl: one in five during the start, the others after up to 200 pages."""
     if chance.random() < 0.2:
         with pytest.raises(subprocess.TimeoutExpired):
             crawl.process.wait(chance.uniform(0, 1.5))
@@ -65,7 +64,7 @@ def kill_somewhere(crawl: Crawl, chance: random.Random) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_crawl_is_whole_after_kill_9_at_25_moments(tmp_path: Path) -> None:
-    """Each time, what is fetched again is at most what was in flight or not yet committed."""
+    """After each kill, only pages in flight or not yet committed are fetched again."""
     chance = random.Random(5)
     with MockWeb(graph=GRAPH) as web:
         expected = reachable(web.graph, web.seeds())
@@ -93,5 +92,5 @@ def test_crawl_is_whole_after_kill_9_at_25_moments(tmp_path: Path) -> None:
         assert left.faults(expected.identities, expected.refused) == []
         assert {left.hasher.key(url) for url in expected.identities} <= left.archived
         assert left.report.open_files == 0
-        # By tools that are not ours.
+        # Check with tools that are not ours.
         valid_records(crawl.jobdir / "warc")

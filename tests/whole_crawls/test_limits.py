@@ -47,7 +47,7 @@ ROBOTS = page("/robots.txt", "", status=404)
 def test_page_over_a_limit_is_dropped_with_its_reason(
     tmp_path: Path, rule: dict[str, Any], setting: dict[str, Any], kind: str
 ) -> None:
-    """What came of it is archived."""
+    """The bytes that came are archived."""
     with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
         crawl = one_page(web, tmp_path, "/p", **setting)
         assert failures(crawl) == {kind: 1}
@@ -82,8 +82,7 @@ def test_body_below_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> 
 def test_silent_servers_are_waited_for_as_set(
     tmp_path: Path, listens: socket.SocketKind, settings: dict[str, Any], kind: str
 ) -> None:
-    """A server that takes connections and never says a word of TLS, and a name server that answers
-    nothing."""
+    """One server accepts connections but never speaks TLS; a name server never answers."""
     with socket.socket(socket.AF_INET, listens) as silent, SimulatedRawWeb({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
@@ -264,7 +263,7 @@ def test_robots_txt_is_asked_again_when_it_has_expired(tmp_path: Path) -> None:
 def test_host_without_readable_robots_txt_keeps_its_urls(
     tmp_path: Path,
 ) -> None:
-    """For the next start."""
+    """They wait for the next start."""
     links = "<a href=/a>x</a><a href=/b>x</a>"
     broken = {"path": "/robots.txt", "status": 500, "first": 3}
     spec = [
@@ -288,7 +287,7 @@ def test_host_without_readable_robots_txt_keeps_its_urls(
 def test_robots_txt_that_redirect_in_a_ring_allow_the_hosts(
     tmp_path: Path,
 ) -> None:
-    """They are crawled politely."""
+    """The hosts are crawled politely."""
     with SimulatedWeb(spec=[ROBOTS]) as web:
         port = web.port
     ring = ["r0.test", "r1.test", "r2.test"]
@@ -303,7 +302,7 @@ def test_robots_txt_that_redirect_in_a_ring_allow_the_hosts(
 
 
 def test_chain_of_pages_is_followed_to_its_end(tmp_path: Path) -> None:
-    """Hosts that rest wake the engine while the only page is between downloader and callback."""
+    """Due hosts wake the engine while the only page is between downloader and callback."""
     chain = [
         page(f"/{n}", f"<a href=/{n + 1}>next</a><a href=http://s{n}.test:{{port}}/>x</a>")
         for n in range(150)
@@ -368,7 +367,7 @@ def test_what_scrapy_says_of_a_download_is_said(tmp_path: Path) -> None:
 def test_shared_robots_txt_retires_all_its_hosts(
     tmp_path: Path,
 ) -> None:
-    """It is asked for once."""
+    """It is fetched once."""
     to = {"status": 301, "headers": {"Location": "http://slow.test:{port}/robots.txt"}}
     others = [f"h{number}.test" for number in range(3)]
     spec = [
@@ -388,7 +387,7 @@ def test_shared_robots_txt_retires_all_its_hosts(
 def test_host_too_slow_on_one_scheme_only_is_retired(
     tmp_path: Path,
 ) -> None:
-    """On the other one it is not there."""
+    """On the other scheme there is no server."""
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 3")
     with SimulatedWeb(spec=[robots, page("/", "<a href=/z>x</a>"), page("/z", "x")]) as web:
         seeds = [web.url("a.test", path) for path in ("/y", "/")]
@@ -414,7 +413,7 @@ def test_failed_page_is_tried_again_after_others(tmp_path: Path) -> None:
         paths = [entry.path for entry in pages(web.log())]
         first, second = (entry for entry in pages(web.log()) if entry.path == "/bad")
         assert second.start - first.end >= 0.4
-        # Neither at once nor after everything else.
+        # Neither at once nor after all others.
         assert paths[:2] == ["/", "/bad"]
         assert paths[2] != "/bad" != paths[-1]
         assert sorted(paths) == sorted(["/", "/bad", "/bad", *(f"/{name}" for name in names)])
@@ -434,7 +433,7 @@ def test_a_domain_has_a_budget_of_pages(tmp_path: Path) -> None:
 def test_archive_folder_that_cannot_be_made_is_named(
     tmp_path: Path,
 ) -> None:
-    """Not the JOBDIR."""
+    """The error does not name the JOBDIR."""
     (tmp_path / "file").write_text("")
     seeds = write_seeds(tmp_path / "seeds.txt", ["http://127.0.0.1:81/"])
     for folder, reason in (
@@ -444,8 +443,8 @@ def test_archive_folder_that_cannot_be_made_is_named(
         crawl = SimulatedCrawl(
             tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_WARC_DIR": folder}
         ).run(code=2)
-        told = f"krowlspider: KROWL_WARC_DIR {folder} cannot be used: {reason}"
-        assert crawl.log.splitlines()[-1] == told
+        error = f"krowlspider: KROWL_WARC_DIR {folder} cannot be used: {reason}"
+        assert crawl.log.splitlines()[-1] == error
         assert "Traceback" not in crawl.log
 
 

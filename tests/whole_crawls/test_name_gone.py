@@ -1,4 +1,4 @@
-"""A name that does not exist any more keeps its pages: they are fetched when it is back."""
+"""A host whose name disappears keeps its pages: they are fetched when the name is back."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ PAGES = [f"/{number}" for number in range(20)]
 
 
 class Gone(Web):
-    """A host whose name is gone until somebody says otherwise, once five pages of it have been
-    fetched."""
+    """A host whose name disappears after five pages, until ``back`` is set."""
 
     back = False
 
@@ -35,18 +34,18 @@ class Gone(Web):
         return []
 
     def fetched(self, host: str) -> list[str]:
-        """The paths of a host's pages that were answered."""
+        """Return the paths of a host's pages that were answered."""
         return [e.path for e in self.log if e.host == host and e.status == 200]
 
     def tried(self) -> int:
-        """Requests for which there was no name."""
+        """Return the number of requests that failed for want of the name."""
         return sum(not entry.status for entry in self.log)
 
 
 def test_page_of_a_gone_name_is_fetched_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    """Until then it is tried once a day."""
+    """Until then the name is tried once a day."""
 
     async def run() -> None:
         web = Gone()
@@ -58,7 +57,7 @@ def test_page_of_a_gone_name_is_fetched_when_it_is_back(
         simulation.run_until(clocks.monotonic + 60)
         assert (len(web.fetched("gone.test")), web.tried()) == (5, 1)
         assert sorted(web.fetched("here.test")) == sorted(PAGES)
-        # It keeps no crawl open, and a start does not try it.
+        # It does not keep a crawl running, and a start does not try it.
         assert not simulation.scheduler.has_pending_requests()
         await simulation.restart(60.0)
         simulation.run_until(clocks.monotonic + 60)

@@ -1,5 +1,5 @@
-"""A page whose processing kills the process three times is set aside; a kill from outside blames
-nobody in flight."""
+"""A page whose processing kills the process three times is set aside. A kill from outside blames
+no page in flight."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def deadly_crawl(web: MockWeb, folder: Path, way: str, **settings: object) -> Cr
 
 
 def entries(jobdir: Path, kind: bytes) -> list[Entry]:
-    """The entries of a crawl that has ended, queued ones or those set aside."""
+    """Return the entries of a crawl that has ended: queued ones, or those set aside."""
     store = LevelStore(jobdir / "frontier")
     try:
         found = store.items(kind)
@@ -62,12 +62,12 @@ def strikes(jobdir: Path) -> int:
 
 
 def is_blank(jobdir: Path, name: str = MARK) -> bool:
-    """Whether no page is marked, as the kernel holds the file: also while a process runs."""
+    """Return whether no page is marked in the file. This works while a process runs, too."""
     return (jobdir / name).read_bytes()[64:].startswith(NOTHING)
 
 
 def marked(jobdir: Path, name: str = MARK) -> str | None:
-    """The URL that a crawl which has ended left marked."""
+    """Return the URL that a crawl left marked at its end."""
     mark = (jobdir / name).read_bytes()[64:]
     if mark.startswith(NOTHING):
         return None
@@ -100,7 +100,7 @@ WAYS = {
 }
 
 
-# The slow test below has the others.
+# A slow test below has the other ways.
 @pytest.mark.parametrize("way", ["segfault", "exit", "pipeline", "background"])
 def test_the_page_that_kills_is_marked(tmp_path: Path, way: str) -> None:
     with MockWeb(spec=SITE) as web:
@@ -116,8 +116,7 @@ def test_the_page_whose_errback_kills_is_marked(tmp_path: Path) -> None:
 
 
 def test_a_page_that_kills_three_times_is_set_aside(tmp_path: Path) -> None:
-    """With a failed answer in between, whose retry keeps the strikes; and it is not queued ever
-    again."""
+    """A failed answer in between keeps the strikes. The page is never queued again."""
     failing = [
         page("/deadly", "do not read this", first=1),
         page("/deadly", "not now", first=1, status=500),
@@ -146,7 +145,7 @@ def test_a_page_is_set_aside_whatever_way_it_kills(tmp_path: Path, way: str) -> 
 
 
 def assert_poison(last: Crawl, web: MockWeb, fetches: int) -> None:
-    """One page is poison, after so many fetches; the crawl has ended with everything else done."""
+    """Assert that one page is set aside after ``fetches`` fetches, and all others are done."""
     url = web.url(HOSTS[0], "/deadly")
     found = [(entry.url, entry.strikes) for entry in entries(last.jobdir, schema.POISON)]
     assert found == [(url, 3)]
@@ -169,7 +168,7 @@ def all_in_flight(jobdir: Path) -> bool:
 
 
 def test_pages_merely_in_flight_get_no_strike(tmp_path: Path) -> None:
-    """All of them wait for their answers at each kill."""
+    """At each kill, all pages wait for their answers."""
     slow = [page("/robots.txt", ""), page("^/", "late", latency=60)]
     with MockWeb(spec=slow) as web:
         for _ in range(4):
@@ -199,8 +198,10 @@ def test_a_kill_gives_at_most_one_strike_and_loses_no_page(tmp_path: Path) -> No
 
 
 def test_a_page_is_marked_while_its_body_is_decoded(tmp_path: Path) -> None:
-    """Killed from outside in the middle of it, in a thread. The body is a byte too large, so no
-    callback has it in hand; the next start gives it a strike."""
+    """Kill the process while a thread decodes the body: the next start gives the page a strike.
+
+    The decoded body is a byte too large, so no callback can have the page.
+    """
     packer = zlib.compressobj(1, wbits=31)
     body = b"".join(packer.compress(bytes(1_000_000)) for _ in range(200)) + packer.flush()
     bomb = {

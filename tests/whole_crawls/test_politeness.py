@@ -1,5 +1,4 @@
-"""Minutes over 500 hosts, with the delays of a real crawl: nothing a site owner could complain
-of."""
+"""A crawl of 500 hosts for minutes, with real delays, has no violation of politeness."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.mockweb import Entry
 
-    # The log of the servers, and when processes were killed.
+    # The log of the servers, and the times of kills.
     Crawled = tuple[list[Entry], list[float]]
 
 DEFAULTS = {
@@ -36,7 +35,7 @@ DEFAULTS = {
 LATENCY = 1.0
 CRAWL_DELAY = 10.0
 RULES = "User-agent: *\nDisallow: /no\n"
-# Hosts of each kind. Each has an address of its own but for those at one address, which are names.
+# Number of hosts by kind. Each has its own address, except the names that share one.
 KINDS = {
     "steady": 300,
     "quick": 8,
@@ -53,7 +52,7 @@ KINDS = {
 
 
 def hosts() -> dict[str, str]:
-    """Each host, 500 in all, and its kind."""
+    """Return the kind of each of the 500 hosts."""
     found = {}
     for row, (kind, count) in enumerate(KINDS.items(), 1):
         for number in range(count):
@@ -98,9 +97,9 @@ def by_domain(entry: Entry) -> str:
     return domain_of(entry.host.rpartition(":")[0])
 
 
-# Seconds of a crawl: the longer one is simulated.
+# Seconds of the simulated crawl and of the real one.
 LONG, SHORT = 600.0, 120.0
-# When a process is stopped by SIGINT, killed, stopped, and the last one stopped, of the whole time.
+# The ends of the processes, as shares of the whole time. The one at KILLED is a kill -9.
 STOPS = (0.25, 0.5, 0.75, 1.0)
 KILLED = 1
 
@@ -144,7 +143,7 @@ def real(tmp_path: Path) -> Crawled:
     ("crawled", "seconds", "adaptive"),
     [
         (simulated, LONG, Adaptive(5, 30)),
-        # A busy machine's server and crawler measure other latencies.
+        # On a busy machine, server and crawler measure different latencies.
         (real, SHORT, None),
     ],
     ids=["simulated", "real"],
@@ -155,7 +154,7 @@ def test_a_crawl_of_500_hosts_has_no_violation(
     seconds: float,
     adaptive: Adaptive | None,
 ) -> None:
-    """Through two restarts and a kill."""
+    """With two restarts and a kill."""
     entries, deaths = crawled(tmp_path)
     found = violations(
         entries,
@@ -168,7 +167,7 @@ def test_a_crawl_of_500_hosts_has_no_violation(
     print(f"{len(entries)} requests in {entries[-1].end - entries[0].start:.0f} s")
     assert found == []
     assert entries[-1].end - entries[0].start > seconds - 30
-    # At a page each six seconds, but for the time that nothing ran.
+    # A page every six seconds, without the time between two processes.
     kinds = hosts()
     asked = dict.fromkeys((host for host, kind in kinds.items() if kind == "steady"), 0)
     for entry in pages(entries):

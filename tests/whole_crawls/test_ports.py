@@ -1,4 +1,4 @@
-"""Where links may lead to by their ports, in a whole crawl."""
+"""The limits on the ports of links, in a whole crawl."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def page_of(links: Iterable[str]) -> Raw:
 
 @pytest.fixture
 def webs() -> Iterator[list[RawWeb]]:
-    """Servers of one machine, each at a port of its own."""
+    """Return servers at different ports of one machine."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(SimulatedRawWeb({"/": page_of(())})) for _ in range(PORTS_MAX + 4)
@@ -53,14 +53,14 @@ def crawled(
 
 
 def asked(webs: Iterable[RawWeb]) -> list[int]:
-    """Ports of the servers that were asked for anything."""
+    """Return the ports of the servers that got requests."""
     return [web.port for web in webs if web.requests]
 
 
 def test_links_lead_to_one_port_of_a_name_and_to_none_blocked(
     tmp_path: Path, webs: list[RawWeb]
 ) -> None:
-    """By links, redirects and sitemaps alike."""
+    """For links, redirects and sitemaps."""
     one, two, *_ = webs
     sitemap = f"<urlset><url><loc>http://site.test:{two.port}/</loc></url>"
     sitemap += "<url><loc>http://site.test:25/</loc></url></urlset>"
@@ -74,7 +74,7 @@ def test_links_lead_to_one_port_of_a_name_and_to_none_blocked(
     with SimulatedRawWeb(answers) as site:
         crawl = crawled(tmp_path, [site.url("site.test")], KROWL_SITEMAPS=1)
     assert asked(webs) == [one.port, two.port]
-    # The name of the site itself has one such port, beside that of its seed.
+    # The name of the site has one such port, besides that of its seed.
     hosts = {data.split(b"Host: ")[1].split(b"\r\n")[0] for _, data in two.requests}
     assert hosts == {b"site.test:%d" % two.port}
     assert crawl.stats[PORT] == 5
@@ -82,8 +82,8 @@ def test_links_lead_to_one_port_of_a_name_and_to_none_blocked(
 
 
 def test_wildcard_names_lead_to_few_ports_of_a_machine(tmp_path: Path, webs: list[RawWeb]) -> None:
-    """The others stay queued as those at addresses that are not public do, and are named; a restart
-    asks no more."""
+    """The others stay queued, as with addresses that are not public, and the log names them. A
+    restart requests no more."""
     links = [web.url(f"n{number}.test") for number, web in enumerate(webs)]
     with SimulatedRawWeb({"/": page_of(links), "/robots.txt": answer("")}) as site:
         crawl = crawled(tmp_path, [site.url("site.test")])
@@ -113,7 +113,7 @@ def test_links_on_a_seed_with_a_port_lead_on_there(tmp_path: Path) -> None:
 def test_redirect_of_an_ordinary_spider_keeps_to_link_ports(
     tmp_path: Path, webs: list[RawWeb]
 ) -> None:
-    """What the spider asks for itself may have any port."""
+    """The spider's own requests may have any port."""
     one, two, *_ = webs
     answers = {"/": moved(one.url("v.test")), "/moved": moved(two.url("v.test"))}
     answers |= {"/robots.txt": answer("")}
@@ -131,7 +131,7 @@ def test_redirect_of_an_ordinary_spider_keeps_to_link_ports(
 def test_messages_of_redis_lift_no_limit_of_ports(
     tmp_path: Path,
 ) -> None:
-    """A person's start URLs may have any port, links that other nodes found may not."""
+    """A user's start URLs may have any port, links found by other nodes may not."""
     answers = {"/big": answer("x" * 5000), "/small": answer("x"), "/robots.txt": answer("")}
     with ExitStack() as stack:
         site, one, two, three, four = (

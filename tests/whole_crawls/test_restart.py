@@ -1,5 +1,4 @@
-"""A crawl that is stopped goes on where it was: nothing twice after Ctrl-C, nothing missed after
-kill -9."""
+"""A stopped crawl continues: no page is fetched twice after Ctrl-C, or missed after kill -9."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.support.simulated_loop import Script
 
-# Without the pages that answer 429 first: a kill in between would let them answer it again.
+# Without pages that answer 429 first: after a kill in between they would answer it again.
 GRAPH = Graph(hosts=30, pages=15, seed=4, features=DEFAULT_FEATURES - {"busy", "crawl_delay"})
 
 
@@ -69,7 +68,7 @@ def test_invariant_5_nothing_is_missed_after_kill_9(tmp_path: Path, seed: int) -
             crawl.wait_until(lambda goal=goal: fetched(web, goal))  # type: ignore[misc]
             crawl.kill()
             died = web.log()[-1].end
-            # Two commit intervals, 0.2 s each: one that had not begun, one that was not written.
+            # Two commit intervals of 0.2 s: one not yet begun, one not yet written.
             uncommitted += sum(entry.end > died - 0.5 for entry in pages(web.log()))
         last = crawl_of(web, tmp_path).run()
         assert reachable(web.graph, web.seeds()).differences(web.log(), at_least=True) == []

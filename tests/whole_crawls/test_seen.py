@@ -1,4 +1,4 @@
-"""The seen set in whole crawls: what its stats say, and how its marks stand on disk."""
+"""The seen set in whole crawls: its stats, and its marks on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SITE = [
     page("/", "".join(f"<a href=/{path}>x</a>" for path in PATHS)),
     page("^/[a-d]$", "<a href=/>home</a>"),
 ]
-# Two layers for five URLs: of the second, of eight, three places are taken.
+# Five URLs need two layers. The second holds three of at most eight.
 CAPACITY = {"KROWL_SEEN_CAPACITY": 2}
 VERIFY = {**CAPACITY, "KROWL_SEEN_VERIFY": True}
 
@@ -39,7 +39,7 @@ def marks(jobdir: Path) -> tuple[bool, list[int]]:
 def test_marks_are_joined_and_stats_describe_the_filter(
     tmp_path: Path,
 ) -> None:
-    """How full it is, and what it may have lost."""
+    """The stats have its fill, and the number of URLs it may have lost."""
     with SimulatedWeb(spec=SITE) as web:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=CAPACITY).run()
     stats = {name: value for name, value in crawl.stats.items() if name.startswith("krowl/seen/")}
@@ -59,7 +59,7 @@ def test_marks_are_joined_and_stats_describe_the_filter(
 def test_verified_filter_loses_nothing_and_counts_refuted(
     tmp_path: Path,
 ) -> None:
-    """The disk forgets all marks, so that each positive of the filter is a false one."""
+    """All marks are removed from the disk, so that each positive of the filter is false."""
     with SimulatedWeb(spec=SITE) as web:
         seeds = [web.url("a.test")]
         first = crawl_of(web, tmp_path, seeds, settings=VERIFY).run()

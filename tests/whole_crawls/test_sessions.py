@@ -1,4 +1,4 @@
-"""Sessions in whole crawls: which host is asked after which."""
+"""Sessions in whole crawls: the order in which hosts are fetched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SITE = [
     page("/", "".join(f"<a href={path}>x</a>" for path in PATHS)),
     *(page(path, f"page {path}") for path in PATHS),
 ]
-# One host after another, each due again at once.
+# One request at a time, and each host is due again at once.
 ONE_AT_A_TIME = {"CONCURRENT_REQUESTS": 1, "KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
 
 
@@ -34,13 +34,13 @@ def test_a_host_is_asked_so_often_in_a_row_and_no_more(tmp_path: Path, length: i
     assert_archived(tmp_path / "job", entries)
     fetched = pages(entries)
     assert len(fetched) == len({entry.url for entry in fetched}) == len(HOSTS) * (1 + len(PATHS))
-    # Until robots.txt of the last host is read, the others have their turns without it.
+    # Until the last host's robots.txt is read, the other hosts go on without it.
     begun = 1 + max(
         next(place for place, entry in enumerate(fetched) if entry.host == host)
         for host in {entry.host for entry in fetched}
     )
     rows = [len(list(row)) for _, row in groupby(entry.host for entry in fetched[begun:])]
-    # The first and the last may be cut short, or go on, as nobody else is due. So may a few others:
-    # on a busy machine a turn takes long, and its host rests for that.
+    # The first and the last session may be shorter, or longer if no other host is due. So may some
+    # others: on a busy machine a page takes long, and its host rests for that.
     inner = rows[1:-1]
     assert inner.count(length) >= 0.75 * len(inner)

@@ -1,7 +1,6 @@
-"""An hour of a crawl of hosts of every manner, in simulated time: never impolite, and nobody
-starves.
+"""A crawl of hosts of every manner for a simulated hour is never impolite, and no host starves.
 
-Two restarts, one of them with a wall clock that was set meanwhile, one death, and a wall clock that
+There are two restarts, one with a wall clock that was set meanwhile, and one kill. The wall clock
 jumps an hour ahead and back while the crawl runs.
 """
 
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
     from tests.mockweb.log import Entry
 
 HOUR = 3600.0
-# Waves of URLs come so far apart; each host has its number of pages in each.
+# Seconds at which waves of URLs come. Each host has pages in each wave.
 WAVES = (0.0, 1200.0, 2400.0)
-# Shorter than by default, so that robots.txt expires within the hour.
+# Shorter than the default, so that robots.txt expires within the hour.
 ROBOTS_TTL = 1000.0
 RULES = b"User-agent: krowlspider\nDisallow: /private/\n"
 CLOSED = b"User-agent: *\nDisallow: /\n"
-# A process needs so long to end and start again.
+# Seconds between the end of a process and the start of the next.
 DOWN = 3.0
 
 
@@ -86,12 +85,12 @@ def failing(kind: type[errors.FetchError], latency: float, at: float, nth: int) 
 
 
 def flaky(at: float, nth: int) -> Answer:
-    """Every third request breaks."""
+    """Every third request fails."""
     return Answer(0.3, failure=errors.ConnectionLost) if nth % 3 == 2 else Answer(0.3)
 
 
 def busy(status: int, every: int, rest: tuple[str | None, float], at: float, nth: int) -> Answer:
-    """Each so-many-th request is refused. ``rest``: the words of Retry-After, and their seconds."""
+    """Refuse each ``every``-th request. ``rest`` is the text of Retry-After, and its seconds."""
     words, seconds = rest
     if nth % every:
         return Answer(0.1)
@@ -104,10 +103,12 @@ def down(since: float, until: float, at: float, nth: int) -> Answer:
 
 @dataclass(frozen=True)
 class Manner:
-    """How ``share`` of a hundred hosts behave: ``robots`` and ``page`` answer at a second of the
-    hour, and by how often they were asked; ``pages`` a wave are there. ``fair``: all of them are
-    fetched in about the time that the delay takes. ``domain`` and ``address`` are shared by all of
-    them."""
+    """The behaviour of ``share`` per cent of the hosts.
+
+    ``robots`` and ``page`` make answers from the second of the hour and the number of earlier
+    requests. ``pages`` is the number of pages in a wave. If ``fair``, all pages are fetched in
+    about the time that the delays take. With ``domain`` or ``address``, the hosts share one.
+    """
 
     share: float
     pages: int
@@ -149,7 +150,7 @@ MANNERS = {
     "address": Manner(4, 8, partial(ok, 0.3), address=True),
 }  # fmt: skip
 _FIRST_ADDRESS = int(ip_address("198.18.0.0"))
-# Share of the hosts whose robots.txt is that of another one.
+# Share of the hosts whose robots.txt redirects to another host.
 REDIRECTING = 0.01
 
 
@@ -164,7 +165,7 @@ class Host:
 
 
 class Mixed(Web):
-    """So many hosts, by the table. ``start`` is when the hour begins, in monotonic seconds."""
+    """``hosts`` hosts by the table. ``start`` is the start of the hour, in monotonic seconds."""
 
     def __init__(self, hosts: int, start: float):
         super().__init__()
@@ -173,7 +174,7 @@ class Mixed(Web):
         for manner, about in MANNERS.items():
             for number in range(max(1, round(hosts * about.share / 100))):
                 name = f"{manner}{number}.{'shared.test' if about.domain else 'test'}"
-                # In hundreds of blocks, as all over the web.
+                # Spread over hundreds of address blocks, as on the web.
                 address = str(ip_address(_FIRST_ADDRESS + len(self.hosts) * 101 % 2**17))
                 self.hosts[name] = Host(name, manner, address)
         fast = [host for host in self.hosts.values() if host.manner == "fast"]
@@ -194,7 +195,7 @@ class Mixed(Web):
         return self.manner(host).page(now - self.start, asked.asked - 1)
 
     def address(self, host: str) -> str:
-        """One for all of a manner that shares it, else one for each."""
+        """Return the shared address of a manner that has one, else the host's own."""
         return "203.0.113.1" if self.manner(host).address else self.hosts[host].address
 
     def links(self, host: str, path: str) -> list[str]:
@@ -212,7 +213,7 @@ class Mixed(Web):
         ]
 
     def stated(self, entry: Entry) -> Callable[[str], bool] | None:
-        """The rules in an answer to robots.txt."""
+        """Return the rules in an answer for robots.txt."""
         manner, at = self.hosts[entry.host].manner, entry.start - self.start
         if entry.status == 404:
             return lambda path: True
@@ -223,8 +224,7 @@ class Mixed(Web):
 
 @dataclass
 class Hour:
-    """An hour of a crawl of so many hosts, and what came of it. ``overrides`` and ``job_class`` are
-    the simulation's."""
+    """Crawls ``hosts`` hosts for an hour. ``overrides`` and ``job_class``: see `Simulation`."""
 
     hosts: int
     folder: Path
@@ -246,11 +246,11 @@ class Hour:
             await self._third(number)
 
     async def _third(self, number: int) -> None:
-        """Twenty minutes, from one wave of URLs to the next."""
+        """Crawl for twenty minutes, from one wave of URLs to the next."""
         simulation, start = self.simulation, self.web.start + WAVES[number]
         simulation.discover(self.web.wave(number))
         simulation.run_until(start + 400)
-        # While it runs: an hour ahead, which the next process starts with; later an hour back.
+        # Set the running crawl's wall clock an hour ahead in the first third, back in the second.
         simulation.clocks.wall += (3600.0, -3600.0, 0.0)[number]
         simulation.run_until(start + 800)
         if number == 1:
@@ -260,7 +260,7 @@ class Hour:
         simulation.run_until(start + 1200)
 
     def hurried(self) -> list[str]:
-        """Addresses that were asked less than 0.1 s after they had been."""
+        """Return a line for each request less than 0.1 s after the last at its address."""
         last: dict[str, float] = {}
         found = []
         for entry in sorted(self.web.log, key=lambda entry: entry.start):
@@ -286,7 +286,7 @@ class Hour:
         )
 
     def asked(self) -> defaultdict[str, list[Entry]]:
-        """Requests other than for robots.txt, by host."""
+        """Return the requests other than for robots.txt, by host."""
         found: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in self.web.log:
             if entry.path != "/robots.txt":
@@ -295,7 +295,7 @@ class Hour:
 
 
 def on_disk(folder: Path) -> Callable[[bool], Store]:
-    """LevelDB; after a death, a copy of the files as they were."""
+    """Return a ``reopen`` with LevelDB. After a kill, the next store is a copy of the files."""
     lives = iter(range(100))
     current = folder / "db"
 
@@ -308,7 +308,7 @@ def on_disk(folder: Path) -> Callable[[bool], Store]:
     return reopen
 
 
-# Half a minute of CPU, or of a disk alone; a busy machine takes many times as long.
+# Half a minute of CPU or disk, and many times as long on a busy machine.
 LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -317,7 +317,7 @@ LONG = [pytest.mark.slow, pytest.mark.timeout(900)]
     params=[
         "500 in memory",
         pytest.param("2000 in memory", marks=LONG),
-        # An hour has 3,600 commits, each of which waits for the disk.
+        # An hour has 3,600 commits, each with an fsync.
         pytest.param("500 on disk", marks=LONG),
     ],
 )
@@ -330,16 +330,16 @@ def hour(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_an_hour_of_hosts_of_every_manner_has_no_violation(hour: Hour) -> None:
     assert len(hour.web.log) > 20 * hour.hosts
-    # Of 256 slots the crowd leaves some free for those that are known to answer: 500 hosts have
-    # too few of these to take them all.
+    # Some of the 256 slots are reserved for hosts known to answer. Of 500 hosts too few are known
+    # to take them all.
     least = 256 if hour.hosts > 500 else 240
     assert least <= hour.simulation.busiest <= 256
     assert hour.impolite()[:20] == []
 
 
 def test_answering_host_is_fetched_as_its_delay_permits(hour: Hour) -> None:
-    """Each wave of its pages takes the time of its delays and answers, a quarter more, and a minute
-    for those that were first and for what is down between two processes."""
+    """Each wave of pages takes the time of its delays and answers, and at most a quarter and a
+    minute more."""
     asked = hour.asked()
     late = []
     for host in hour.web.hosts.values():
@@ -358,7 +358,7 @@ def test_answering_host_is_fetched_as_its_delay_permits(hour: Hour) -> None:
 
 
 def test_what_hosts_in_trouble_are_asked_in_an_hour_is_bounded(hour: Hour) -> None:
-    """At most so many requests to a host of each manner, robots.txt included."""
+    """There is a limit on the requests to a host of each manner, robots.txt included."""
     most = {
         "tooslow": 2,
         "nameless": 3,
@@ -435,14 +435,14 @@ class Unmoved(SimulatedJob):
 def test_a_rule_that_is_broken_is_found_in_the_log(
     tmp_path: Path, job_class: type[SimulatedJob], overrides: dict[str, object], finding: str
 ) -> None:
-    # Many at one address, or of one domain, are few in a hundred.
+    # Few hosts share an address or a domain, so limits on these need more hosts.
     hosts = 250 if any("CONCURRENCY" in name for name in overrides) else 60
     hour = Hour(hosts, tmp_path, in_memory(), overrides, job_class).run(thirds=1)
     assert any(re.search(finding, line) for line in hour.impolite())
 
 
 def test_wall_clock_set_between_runs_frees_no_host(tmp_path: Path) -> None:
-    """By the machine's other clock, which nobody can set, little time has passed."""
+    """The monotonic clock shows that little time has passed."""
 
     async def run() -> Hour:
         hour = Hour(100, tmp_path, in_memory())

@@ -1,5 +1,5 @@
-"""Whose fault it is, over minutes of a crawl in simulated time: hosts that never answer beside good
-ones, and a network that goes."""
+"""Outages and dead hosts in minutes of a simulated crawl: hosts that never answer beside good ones,
+and a network that fails."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ START = Clocks().monotonic
 
 
 class Crowded(Web):
-    """40 good hosts of 40 owners, of which the first links to 3,000 that never answer, and 200
-    domains in one block of addresses that do until ``silent_from``. ``latency`` is that of the good
-    ones, ``down`` when the network of the machine is."""
+    """40 good hosts of 40 owners, and 200 domains of one owner in one address block.
+
+    The first good host links to 3,000 hosts that never answer. The 200 domains answer until
+    ``silent_from``. ``latency`` is that of the good hosts, ``down`` the time without network.
+    """
 
     def __init__(self, *, silent_from: float = 0.0, latency: float = 0.1) -> None:
         super().__init__()
@@ -57,7 +59,7 @@ class Crowded(Web):
         return []
 
     def good(self, since: float, until: float) -> Counter[str]:
-        """Answers of good hosts in that time, by host."""
+        """Return the number of answers of good hosts in a period, by host."""
         return Counter(
             entry.host
             for entry in self.log
@@ -85,7 +87,7 @@ def crawled(
 def test_links_to_hosts_that_never_answer_are_no_outage(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They fill the slots, and fail by the hundred with no answer between."""
+    """They fill the slots, and hundreds fail without an answer in between."""
     web = Crowded()
 
     def act(simulation: Simulation) -> None:
@@ -102,8 +104,7 @@ def test_links_to_hosts_that_never_answer_are_no_outage(
 
 
 def test_silent_hosts_of_one_owner_are_no_outage(tmp_path: Path) -> None:
-    """All 200 of them answered before. The good ones are slow, so that none may answer for
-    seconds."""
+    """All 200 have answered before. The good hosts are slow, so none may answer for seconds."""
     web = Crowded(silent_from=20.0, latency=8.0)
 
     def act(simulation: Simulation) -> None:
@@ -121,8 +122,7 @@ def test_silent_hosts_of_one_owner_are_no_outage(tmp_path: Path) -> None:
 def test_lost_network_is_noticed_and_good_hosts_probed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, dead: int
 ) -> None:
-    """Hosts that never answered, due before all others, are no probes as long as one that did is
-    there."""
+    """Hosts that never answered are due first, but hosts that have answered are probed instead."""
     caplog.set_level(logging.INFO)
     web = Crowded()
     web.down = (START + 30.0, START + 90.0)
@@ -147,14 +147,14 @@ def test_lost_network_is_noticed_and_good_hosts_probed(
             simulation.job.frontier.schedule.cache.get(f"good{number}.test")
             for number in range(GOOD)
         )
-        # But for probes that were on their way when it came back.
+        # Except for probes in flight when the network came back.
         assert sum(host.rate.errors for host in hosts) <= 2
         simulation.run_until(START + 140)
 
     crawled(web, tmp_path, act)
     assert len(web.good(95, 140)) == GOOD
-    told = [record.getMessage()[:20] for record in caplog.records]
-    assert [line for line in told if "answer" in line] == [
+    logged = [record.getMessage()[:20] for record in caplog.records]
+    assert [line for line in logged if "answer" in line] == [
         "No host answers (con",
         "Hosts answer again, ",
     ]
@@ -163,7 +163,7 @@ def test_lost_network_is_noticed_and_good_hosts_probed(
 def test_dead_seeds_are_blamed_and_end_the_outage(
     tmp_path: Path,
 ) -> None:
-    """As nobody has answered, it may be the network at first."""
+    """At first no host has answered, so the network may be the cause."""
     web = Crowded()
 
     def act(simulation: Simulation) -> None:

@@ -29,18 +29,18 @@ PAGE_MARK = mark_of(b"q a.test")
 CAP = 10 * 1024 * 1024
 # A page of 45 kB; `PAGE` has 95.
 SMALL = PAGE[:45_000]
-# A page of 6 MB, which takes some 20 ms.
+# A page of 6 MB, which takes about 20 ms to decode.
 LARGE = random.Random(1).randbytes(3_000_000).hex().encode()
 
 
 @cache
 def costly_body() -> bytes:
-    """One that takes 0.76 s to the bound of its CPU."""
+    """Return a body that takes 0.76 s of CPU until it is given up."""
     return brotli.compress(costly(10_000_000))
 
 
 class Bench:
-    """Decoders and their marks."""
+    """Decoders with their marks."""
 
     def __init__(self, folder: Path):
         self.mark = WorkMark(folder / MARK, b"boot")
@@ -62,7 +62,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 async def turns_of(decoding: asyncio.Task[bytes], bench: Bench) -> tuple[int, set[bytes]]:
-    """Turns that the loop makes meanwhile, and what the thread's mark held in them."""
+    """Return the number of the loop's turns during a decoding, and the thread's marks in them."""
     turns, marks = 0, set()
     while not decoding.done():
         await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def turns_of(decoding: asyncio.Task[bytes], bench: Bench) -> tuple[int, se
 def test_an_ordinary_page_is_decoded_at_once(bench: Bench) -> None:
     async def main() -> None:
         for body, coding in ((gzip.compress(SMALL), b"gzip"), (brotli.compress(SMALL), b"br")):
-            # A coroutine that does not wait ends in its first step.
+            # A coroutine that never waits ends in its first step.
             with pytest.raises(StopIteration) as ended:
                 bench.decode(body, coding).send(None)
             assert ended.value.value == SMALL
@@ -84,7 +84,7 @@ def test_an_ordinary_page_is_decoded_at_once(bench: Bench) -> None:
 
 
 def test_a_costly_body_is_decoded_in_a_thread_under_its_mark(bench: Bench) -> None:
-    """The loop makes its turns meanwhile, and each of them finds the page marked."""
+    """The loop goes on meanwhile, and the page is marked all the time."""
 
     async def main() -> None:
         task = asyncio.ensure_future(bench.decode(costly_body(), b"deflate, br"))
@@ -104,7 +104,7 @@ def test_a_body_that_expands_is_decoded_in_a_thread(bench: Bench) -> None:
         task = asyncio.ensure_future(bench.decode(gzip.compress(data, 1), b"gzip"))
         turns, _ = await turns_of(task, bench)
         assert task.result() == data
-        # One that does not wait is done in its first.
+        # A task that never waits is done in its first step.
         assert turns > 2
 
     asyncio.run(main())
@@ -125,7 +125,7 @@ def test_an_ordinary_page_does_not_wait_for_costly_ones(bench: Bench) -> None:
 
 
 def test_a_body_that_expands_waits_for_memory(bench: Bench) -> None:
-    """And is held as what it has become."""
+    """Its memory is counted by its decoded size."""
 
     async def main() -> None:
         data = LARGE
@@ -148,7 +148,7 @@ def test_a_body_that_expands_waits_for_memory(bench: Bench) -> None:
 
 @pytest.mark.parametrize("charset", ["punycode", "PunyCode"])
 def test_a_charset_of_quadratic_time_is_none(charset: str) -> None:
-    """Where a spider reads the text of a page; 2 MB would take minutes."""
+    """When a spider reads the text of a page: 2 MB would take minutes."""
     body = b"<title>x</title>" + b"a" * 1_000_000 + b"-" + b"a" * 1_000_000
     headers = {"Content-Type": f"text/html; charset={charset}"}
     page = HtmlResponse("http://a.test/", headers=headers, body=body)

@@ -1,4 +1,4 @@
-"""Outages of our own side: nobody is blamed, and the crawl waits."""
+"""In an outage of our own network, no host is blamed, and the crawl waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Crawl:
-    """A frontier, the figures of a resolver, and what is told of every request."""
+    """A frontier, resolver stats, and the outcomes of requests."""
 
     def __init__(self) -> None:
         self.world = World(MemoryStore)
@@ -29,14 +29,14 @@ class Crawl:
         self.outages = Outages(self.world.frontier, self.names)
 
     def answer(self, number: int, address: str = "") -> None:
-        """A host answers, and the middleware learns its pace."""
+        """Record an answer of a host, which updates its rate."""
         host = self.world.frontier.schedule.cache.get(f"h{number}.test")
         host.shares.address = f"@{address}" if address else ""
         self.outages.answered(host)
         self.world.frontier.schedule.rule.after_answer(host.rate, 0.1)
 
     def fail(self, number: int, kind: str, *, has_head: bool = False) -> bool:
-        """A host fails; whether it is blameless. If not, it is struck as the middleware does."""
+        """Record a failure of a host. Return whether it is excused, not counted as an error."""
         host = self.world.frontier.schedule.cache.get(f"h{number}.test")
         blameless = self.outages.failed(host, kind, has_head=has_head)
         if not blameless:
@@ -58,7 +58,7 @@ def crawl() -> Crawl:
 def test_crawl_pauses_when_no_host_answers(
     crawl: Crawl, kind: str, hosts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Hosts that were blamed for the outage are forgiven."""
+    """The errors of hosts during the outage are forgiven."""
     caplog.set_level(logging.INFO)
     blameless = [crawl.fail(number, kind) for number in range(hosts)]
     assert blameless == [False] * (hosts - 1) + [True]
@@ -67,14 +67,14 @@ def test_crawl_pauses_when_no_host_answers(
     assert crawl.fail(hosts, kind)
     crawl.answer(hosts)
     assert not crawl.outages.paused
-    told = [
+    logged = [
         record.getMessage()
         for record in caplog.records
         if record.name == "krowlspider.crawl.answers.outages"
     ]
-    assert told[0].startswith(f"No host answers ({kind})")
-    assert told[1].startswith("Hosts answer again")
-    assert len(told) == 2
+    assert logged[0].startswith(f"No host answers ({kind})")
+    assert logged[1].startswith("Hosts answer again")
+    assert len(logged) == 2
     assert crawl.outages.begun == 1
 
 
@@ -100,7 +100,7 @@ def test_dead_hosts_are_blamed_while_another_answers(crawl: Crawl) -> None:
 
 
 def test_failing_name_servers_blame_no_host(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
-    """Hosts with known addresses go on."""
+    """Hosts with known addresses are fetched."""
     caplog.set_level(logging.INFO)
     blameless = []
     for number in range(HOSTS + 1):
@@ -112,12 +112,12 @@ def test_failing_name_servers_blame_no_host(crawl: Crawl, caplog: pytest.LogCapt
     crawl.names.answered += 1
     crawl.answer(1000)
     assert not crawl.fail(0, "dns_timeout")
-    told = [record.getMessage()[:18] for record in caplog.records]
-    assert told == ["No name is found (", "Names are found ag"]
+    logged = [record.getMessage()[:18] for record in caplog.records]
+    assert logged == ["No name is found (", "Names are found ag"]
 
 
 def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) -> None:
-    """After a start, they are all that is due."""
+    """After a start, only these may be due."""
     for number in range(2 * HOSTS):
         crawl.world.frontier.schedule.cache.get(f"h{number}.test").rate.errors = 1
         assert not crawl.fail(number, "connect_timeout")
@@ -149,12 +149,12 @@ def test_a_refusal_shows_that_there_is_a_network(crawl: Crawl) -> None:
 
 
 def test_later_start_learns_nothing_from_unreached_hosts(crawl: Crawl) -> None:
-    """Not even at its first failures."""
+    """Not even from the first failures."""
     crawl.world.frontier.counters["done"] = 1
     crawl.outages = Outages(crawl.world.frontier, crawl.names)
     assert not any(crawl.fail(number, "connect_timeout") for number in range(5 * HOSTS))
     for number in range(HOSTS):
-        # By their records they answered.
+        # Their records show that they answered before.
         host = crawl.world.frontier.schedule.cache.get(f"h{number}.test")
         host.rate.ema, host.rate.errors = 0.1, 0
     assert [crawl.fail(number, "connect_timeout") for number in range(HOSTS)][-1]
@@ -162,7 +162,7 @@ def test_later_start_learns_nothing_from_unreached_hosts(crawl: Crawl) -> None:
 
 @pytest.mark.parametrize("kind", sorted(SILENCE))
 def test_silence_of_unreached_hosts_proves_nothing(crawl: Crawl, kind: str) -> None:
-    """A connection was made."""
+    """Their connections were made."""
     assert not any(crawl.fail(number, kind) for number in range(5 * HOSTS))
 
 
@@ -191,7 +191,7 @@ def test_hosts_of_one_block_of_public_addresses_are_no_outage(
 
 
 def test_probes_ask_one_host_of_each_owner(crawl: Crawl) -> None:
-    """Those that did not fail come first."""
+    """Hosts that did not fail come first."""
     for number in range(100, 105):
         crawl.answer(number, "94.0.0.1")
     for number in range(HOSTS + 3):
@@ -201,7 +201,7 @@ def test_probes_ask_one_host_of_each_owner(crawl: Crawl) -> None:
         crawl.fail(number, "connect_timeout")
     well = ["h22.test", "h21.test", "h20.test", "h104.test"]
     struck = [f"h{number}.test" for number in reversed(range(HOSTS))]
-    # The failure of the last is forgiven, and counts for none.
+    # The failure of the last probe is forgiven, and proves nothing.
     struck.remove("h19.test")
     order = ["h22.test", "h21.test", "h20.test", "h19.test", "h104.test", *struck]
     assert set(well) <= set(order[:5])
@@ -214,7 +214,7 @@ def test_probes_ask_one_host_of_each_owner(crawl: Crawl) -> None:
 def test_outage_without_a_host_to_probe_is_given_up(
     crawl: Crawl, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its end would never be heard of."""
+    """Otherwise it would never end."""
     for number in range(HOSTS):
         crawl.answer(number)
     crawl.world.clocks.pass_(QUIET)
@@ -259,13 +259,13 @@ def test_found_names_end_an_outage_of_name_servers(crawl: Crawl) -> None:
     assert crawl.fail(0, "dns_down")
     assert crawl.outages.paused
     crawl.names.answered += 1
-    # The name servers say that there is no such host: they are there.
+    # An answer that the name does not exist shows that the name servers work.
     crawl.fail(1, "dns_nxdomain")
     assert not crawl.outages.paused
 
 
 def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
-    """Nine errors of its own, and one of ours."""
+    """It had nine errors of its own, and one by the outage."""
     crawl.world.add("http://h0.test/")
     frontier = crawl.world.frontier
     host = frontier.schedule.pop()
@@ -284,7 +284,7 @@ def test_a_host_that_an_outage_parked_is_back(crawl: Crawl) -> None:
 def test_without_name_servers_a_small_crawl_waits(
     tmp_path: Path,
 ) -> None:
-    """It goes on by probes, one every 5 s, where each host would be tried again every 10 s."""
+    """It sends one probe every 5 s, instead of a retry of each host every 10 s."""
     hosts = [f"h{number}.example" for number in range(12)]
     seeds = write_seeds(tmp_path / "seeds.txt", hosts)
     servers = f"127.0.0.1:{closed_port()}"

@@ -1,4 +1,4 @@
-"""Who makes the crawler give a fetch up is named in the log, and the lines are few."""
+"""The log names hosts whose fetches the crawler gives up, in a few lines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_host_is_named_with_url_and_cause(
 def test_few_hosts_are_named_in_a_minute(
     refusals: Refusals, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of each kind; the last line of a minute says that more are counted."""
+    """For each kind. The last line of a minute says that others are only counted."""
     tell(refusals, *(f"h{number}.test" for number in range(1000)))
     assert len(caplog.messages) == HOSTS
     assert [" only counted" in line for line in caplog.messages] == [False] * (HOSTS - 1) + [True]
@@ -71,7 +71,7 @@ def test_few_hosts_are_named_in_a_minute(
 def test_a_host_takes_one_line_of_a_minute(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So that it hides no other."""
+    """So that it hides no other host."""
     tell(refusals, *["a.test"] * 1000, "b.test")
     assert [line.split()[3] for line in caplog.messages] == ["http://a.test/", "http://b.test/"]
 
@@ -84,7 +84,7 @@ def test_what_a_stranger_wrote_makes_no_long_line(
 
 
 def given_up(log: str) -> set[tuple[str, str]]:
-    """Host, without its port, and kind of the fetches that a log names."""
+    """Return host (without port) and kind of the fetches that a log names."""
     lines = [line.partition(GIVEN_UP)[2] for line in log.splitlines() if GIVEN_UP in line]
     return {
         (line.split("(host ")[1].split(":")[0], line.split("), ")[1].split(":")[0])
@@ -93,7 +93,7 @@ def given_up(log: str) -> set[tuple[str, str]]:
 
 
 def test_every_bound_of_a_fetch_names_the_host(tmp_path: Path) -> None:
-    """TLS is told by its connection: tests/fetch/tls/test_work.py."""
+    """Except for TLS: see tests/fetch/tls/test_work.py."""
     raw = b64encode(b"SSH-2.0-OpenSSH_9\r\n" * 9).decode()
     spec = [
         {"host": "broken.test", **page("/", ""), **BROKEN},
@@ -130,7 +130,7 @@ def test_every_bound_of_a_fetch_names_the_host(tmp_path: Path) -> None:
 
 
 def test_a_page_at_a_forbidden_address_names_the_host(tmp_path: Path) -> None:
-    """Without robots.txt, whose middleware tells it else."""
+    """Without robots.txt, whose middleware would log it first."""
     with SimulatedWeb(spec=[page("/", "x")]) as web:
         settings = {"KROWL_ALLOW_ADDRESSES": "", "RETRY_TIMES": 0, "ROBOTSTXT_OBEY": 0}
         crawl = crawl_of(web, tmp_path, [web.url("own.test")], settings=settings).run()

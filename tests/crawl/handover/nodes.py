@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.handover.departure import Departure
 
-# In the order in which a receiver comes to them.
+# The steps of a receiver, in order.
 STEPS = ("asked", "stored", "durable", "acknowledged")
 _KINDS = (
     schema.QUEUE,
@@ -52,12 +52,12 @@ def frontier(folder: Path, node: str) -> World:
 
 
 def content(world: World) -> dict[bytes, bytes]:
-    """All that is on disk of hosts, by key."""
+    """Return all entries of hosts on disk, by key."""
     return dict(item for kind in _KINDS for item in world.store.items(kind))
 
 
 def urls(world: World) -> list[str]:
-    """All that is queued on disk."""
+    """Return all URLs queued on disk."""
     names = [name for name, _ in records(world.store)]
     return sorted(url for name in names for url in world.queued(name))
 
@@ -74,7 +74,7 @@ def sender_of(
 
 
 class WatchedArrivals:
-    """A frontier's arrivals, all of them owned; ``taken`` is given the number of chunks so far."""
+    """A frontier's arrivals. ``taken`` is called with the number of chunks after each."""
 
     def __init__(self, world: World, taken: Callable[[int], object]) -> None:
         self._world = world
@@ -92,7 +92,7 @@ class WatchedArrivals:
 async def receiving(
     world: World, client: Redis, taken: Callable[[int], object] = lambda _: None, **options: Any
 ) -> AsyncIterator[HandoverReceiver]:
-    """The node of a frontier at work."""
+    """Run the receiver of a frontier's node."""
 
     async def make_durable() -> None:
         world.store.batch(sync=True).write()
@@ -116,7 +116,7 @@ async def _no_messages(found: list[Any]) -> None:
 
 @contextmanager
 def process(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """This module as a process, killed at the end."""
+    """Run this module as a process; kill it at the end."""
     command = [sys.executable, "-m", "tests.crawl.handover.nodes", *map(str, arguments)]
     started = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
@@ -128,21 +128,21 @@ def process(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
         started.stdout.close()
 
 
-class _TellingDepartures:
-    """A frontier's departures, which say what is done with them."""
+class _PrintingDepartures:
+    """A frontier's departures, which print each step."""
 
     def __init__(self, world: World) -> None:
         self._all = world.departures
         self.kept = self._all.kept
         self.moving = self._all.moving
 
-    def begin(self, name: str) -> _TellingDeparture:
-        departure = _TellingDeparture(self._all.begin(name))
+    def begin(self, name: str) -> _PrintingDeparture:
+        departure = _PrintingDeparture(self._all.begin(name))
         print("begin", flush=True)
         return departure
 
 
-class _TellingDeparture:
+class _PrintingDeparture:
     def __init__(self, departure: Departure) -> None:
         self._departure = departure
         self.transfer = departure.transfer
@@ -164,14 +164,14 @@ class _TellingDeparture:
 async def _send(url: str, folder: Path) -> None:
     world = frontier(folder, "here")
     client = redis_client(url)
-    sender = HandoverSender(_TellingDepartures(world), lambda _: client, SPIDER)
+    sender = HandoverSender(_PrintingDepartures(world), lambda _: client, SPIDER)
     await sender.send_all(lambda _: "there")
     world.store.close()
     print("all", flush=True)
 
 
-class _Stopping:
-    """Steps, of which one is the last."""
+class _StopAt:
+    """Stops the process when the step ``last`` comes for the second time."""
 
     def __init__(self, last: str) -> None:
         self._last = last
@@ -186,23 +186,23 @@ class _Stopping:
 
 async def _receive(url: str, folder: Path, last: str = "") -> None:
     world = frontier(folder, "there")
-    come_to = _Stopping(last)
+    reach = _StopAt(last)
     client = redis_client(url)
 
     async def make_durable() -> None:
-        come_to("stored")
+        reach("stored")
         world.store.batch(sync=True).write()
-        come_to("durable")
+        reach("durable")
 
     class Arrivals(WatchedArrivals):
         def take(self, chunk: Any) -> int:
-            come_to("asked")
+            reach("asked")
             return super().take(chunk)
 
     class Receiver(HandoverReceiver):
         async def take(self, chunks: list[Any]) -> list[str | None]:
             reasons = await super().take(chunks)
-            come_to("acknowledged")
+            reach("acknowledged")
             return reasons
 
     receiver = Receiver(Arrivals(world, lambda _: None), client, SPIDER, make_durable)

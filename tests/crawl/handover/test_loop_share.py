@@ -1,4 +1,4 @@
-"""Work beside a crawl has its share of the event loop, in short steps, by a clock of the test."""
+"""Work beside a crawl keeps to its share of the event loop, in short steps, by a fake clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from krowlspider.crawl.handover.loop_share import LoopShare, Time
 
 
 class Loop:
-    """An event loop that comes round ``late`` seconds after each sleep; ``alone`` is work since."""
+    """A fake loop that wakes ``late`` seconds after each sleep; ``alone`` is the work since."""
 
     def __init__(self, late: float = 0.0) -> None:
         self.now = self.alone = self.longest = 0.0
@@ -50,7 +50,7 @@ def test_work_makes_up_for_rests_that_last_longer(late: float) -> None:
         loop = Loop(late)
         await loop.work(LoopShare(lambda: 0.25, loop.time), 1000)
         assert 0.23 <= 1000 * 0.002 / loop.now <= 0.26
-        # 10 ms, and a step.
+        # 10 ms, and one step more.
         assert loop.longest < 0.0125
 
     asyncio.run(main())

@@ -20,7 +20,7 @@ OURS = [name for name in HOSTS if NEW.owner(name) == "a"]
 
 
 def view(*names: str, claimed: Ring) -> View:
-    """As node `a` sees the cluster: it claims one ring."""
+    """Node `a`'s view of the cluster: it claims one ring."""
     claims = dict.fromkeys((*names, "a"), (claimed,))
     return View("a", Reading(1, tuple(map(Member, names)), claims), (claimed,))
 

@@ -1,5 +1,4 @@
-"""Hosts go from node to node through Redis: whole, once, whatever dies, freezes or fills up on the
-way."""
+"""Hosts go from node to node through Redis whole and once, whichever process dies or disk fills."""
 
 from __future__ import annotations
 
@@ -78,7 +77,7 @@ def to_there(_: str) -> str:
 
 
 def do(world: World, count: int) -> None:
-    """Fetch so many pages and commit."""
+    """Fetch ``count`` pages and commit."""
     for _ in range(count):
         world.clocks.pass_(5)
         assert world.fetch() is not None
@@ -86,7 +85,7 @@ def do(world: World, count: int) -> None:
 
 
 def fill(world: World) -> None:
-    """Hosts with all that a host may have."""
+    """Make hosts that have every kind of entry."""
     for host in range(40):
         name = f"http://h{host}.test"
         world.add(*(f"{name}/{page}" for page in range(host % 7 + 1)), priority=host % 3)
@@ -328,7 +327,7 @@ def test_stopped_hand_over_leaves_nothing_and_can_resume(
                 here.departures.stop()
                 assert not [task for task in asyncio.all_tasks() if "HandoverSender" in repr(task)]
                 assert (sender.open, here.departures.under_way) == (0, {})
-                # What is in neither has been removed here before it was there.
+                # A URL in neither was removed here before it arrived there.
                 assert set(urls(here)) | set(urls(there)) == set(pages(150))
             await sender.send_all(to_there)
 
@@ -362,7 +361,7 @@ def test_half_sent_host_goes_whole_to_another_owner(
             here.departures.stop()
             async with receiving(other, two):
                 await sender.send_all(lambda _: "other")
-                # What the first has of it goes on to the new owner too.
+                # The first owner forwards its part to the new owner.
                 back = sender_of(there, {"other": two}.get)
                 await back.send_all(lambda _: "other")
 
@@ -399,7 +398,7 @@ def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path)
         for steps in (1, 7, 61, 200, 290):
             with process("send", server.url, tmp_path) as sender:
                 assert sender.stdout is not None
-                # The later ones may have come to their end.
+                # Later steps may have ended.
                 for _ in range(steps):
                     sender.stdout.readline()
         run_until("all", "send", server.url, tmp_path)
@@ -411,7 +410,7 @@ def test_killed_sender_loses_and_doubles_nothing(server: Server, tmp_path: Path)
 
 @pytest.mark.slow
 def test_killed_receiver_loses_and_doubles_nothing(server: Server, tmp_path: Path) -> None:
-    """It dies between each two steps."""
+    """It is killed between any two steps."""
     with opened(tmp_path) as (here, _):
         here.add(*pages(400))
         here.commit()
@@ -459,7 +458,7 @@ def test_host_lost_with_a_disk_is_sent_again(
 
 
 def cut(world: World) -> list[bytes]:
-    """All chunks of all hosts, as JSON."""
+    """Return all chunks of all hosts, as JSON."""
     found = []
     for name in [name for name, _ in records(world.store)]:
         departure = world.departures.begin(name)
@@ -545,7 +544,7 @@ def test_host_in_flight_goes_when_its_page_is_done(
             await sending
 
     drive(main())
-    # All hosts were looked at once, and then there were none.
+    # All hosts were read once, and then none was left.
     assert asked == 20
     assert urls(there) == sorted(set(pages(20)) - {lease.entry.url})
     assert urls(here) == []
@@ -667,7 +666,7 @@ def test_node_in_trouble_holds_up_no_other(
     async def main(first: Server, second: Server) -> None:
         async with clients(first.url, second.url, timeout=0.1) as (one, two):
             clients_of = {"there": one, "other": two}
-            # Slow enough that the healthy node is not taken for one in trouble.
+            # Slow enough that the healthy node does not count as failing.
             sender = sender_of(here, clients_of.get, time=quick_time(10))
             async with receiving(there, one), receiving(other, two):
                 with second.frozen():
@@ -729,9 +728,9 @@ def test_junk_acknowledgements_are_ignored(server: Server, here: World, there: W
     assert urls(there) == pages(1)
 
 
-@pytest.mark.parametrize("said", ["999999999", "40"])
+@pytest.mark.parametrize("count", ["999999999", "40"])
 def test_acknowledgement_of_too_many_chunks_is_not_believed(
-    server: Server, here: World, there: World, said: str
+    server: Server, here: World, there: World, count: str
 ) -> None:
     here.add(*(f"http://a.test/{page}" for page in range(30)))
     found = cut(here)
@@ -741,10 +740,10 @@ def test_acknowledgement_of_too_many_chunks_is_not_believed(
     async def main() -> None:
         async with clients(server.url) as (client,):
             key = arrived_key(SPIDER, "a.test", transfer)
-            await client.set(key, said)
+            await client.set(key, count)
             sender = sender_of(here, lambda _: client)
             sending = asyncio.create_task(sender.send_all(to_there))
-            # Read, and of no use any more.
+            # It was read and removed.
             while await client.exists(key):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert len(urls(here)) == 30
@@ -759,7 +758,7 @@ def test_acknowledgement_of_too_many_chunks_is_not_believed(
 def test_begun_removal_ends_in_steps_when_cancelled(
     server: Server, tmp_path: Path, there: World
 ) -> None:
-    """So `Departures.stop` has no host of a million marks to remove in one step."""
+    """So `Departures.stop` never removes a host of a million marks in one step."""
     here = frontier(tmp_path, "here")
     for page in range(3500):
         here.frontier.seen.mark("a.test", [here.hasher.key(str(page))])
@@ -768,7 +767,7 @@ def test_begun_removal_ends_in_steps_when_cancelled(
         batch.write()
     here.add("http://a.test/")
     here.departures.most = 3000
-    # By this clock each step is long enough for the loop to have its turn.
+    # By this clock, each step is long enough to return to the loop.
     ticks = itertools.count()
 
     async def main() -> None:

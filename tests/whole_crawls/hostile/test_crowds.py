@@ -1,5 +1,4 @@
-"""Thousands of hosts that one page names, beside 60 good ones, in simulated time: the good ones
-keep their pace."""
+"""Beside thousands of hosts that one page links to, 60 good hosts keep their rate (simulated)."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from krowlspider.fetch.errors import FetchError
 
 GOOD, PAGES, LATENCY = 60, 80, 0.1
-# When the hub names its hosts, and from when on, and until when, the good ones are to have their
-# pace again, in seconds.
+# Second at which the hub links to its hosts, and the period in which good hosts must have their
+# rate again.
 STRUCK, SETTLED, END = 12.0, 24.0, 36.0
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What the hub names: ``hosts`` of ``domains``, at ``addresses``, and how they answer."""
+    """The ``hosts`` that the hub links to, their ``domains``, ``addresses`` and answers."""
 
     hosts: int = 3_000
     domains: int = 500
@@ -49,7 +48,7 @@ class Crowded(Web):
         if host.startswith("good"):
             return Answer(LATENCY, 404 if path == "/robots.txt" else 200)
         attack = self.attack
-        # Not all at once: a burst of failures is a matter of outages.
+        # Spread the answers: a burst of failures would look like an outage.
         latency = attack.latency * (0.8 + zlib.crc32(host.encode()) % 100 / 250)
         return Answer(
             latency, attack.status, failure=attack.failure, retry_after=attack.retry_after
@@ -66,7 +65,7 @@ class Crowded(Web):
         return []
 
     def rate(self, kind: str, begin: float, end: float) -> float:
-        """Requests a second to hosts of a kind that ended from a second of the crawl to another."""
+        """Return the requests a second to a kind of hosts that ended in a period of the crawl."""
         begun = self.log[0].start
         asked = sum(
             begin <= entry.end - begun < end for entry in self.log if entry.host.startswith(kind)
@@ -75,7 +74,7 @@ class Crowded(Web):
 
 
 class Fresh(Web):
-    """Hosts that take half a second, each in a block with few others."""
+    """Hosts that answer in half a second, few in each address block."""
 
     def answer(self, host: str, path: str, now: float) -> Answer:
         return Answer(0.5, 404 if path == "/robots.txt" else 200)
@@ -90,8 +89,7 @@ class Fresh(Web):
 
 @pytest.mark.parametrize("via", [None, "hub.test"])
 def test_a_crawl_that_knows_nobody_yet_uses_its_slots(tmp_path: Path, via: str | None) -> None:
-    """2,000 hosts, named by seeds or by one page: 4,000 requests of 0.5 s each in 256 slots take 8
-    s at the least."""
+    """2,000 hosts by seeds or links of one page: 4,000 requests of 0.5 s in 256 slots take 8 s."""
 
     async def run() -> Web:
         web = Fresh()
@@ -139,7 +137,7 @@ def test_good_hosts_keep_their_rate_beside_thousands(tmp_path: Path, attack: Att
     before, after = web.rate("good", 4.0, STRUCK), web.rate("good", SETTLED, END)
     assert before > 60
     assert after >= 0.9 * before
-    # The others are not forgotten over them.
+    # The hostile hosts are fetched too.
     assert web.rate("h", SETTLED, END) > 5
 
 
@@ -152,7 +150,7 @@ def test_address_of_many_names_is_asked_ten_times_a_second(tmp_path: Path, laten
 
 
 def test_a_retry_after_holds_for_all_names_of_an_address(tmp_path: Path) -> None:
-    """An hour, of which a minute holds for all; then one is asked, which says so again."""
+    """Of the hour, a minute holds for all names. Then one is fetched, and answers so again."""
     attack = Attack(
         hosts=1000, domains=500, addresses=1, latency=0.01, status=429, retry_after="3600"
     )

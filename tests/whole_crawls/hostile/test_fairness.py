@@ -1,6 +1,6 @@
-"""Attacks by number beside 60 good hosts, in real time, which takes the CPU of each host.
+"""Attacks by number beside 60 good hosts, in real time, so that the CPU of each host counts.
 
-Those keep their pace, and no address is asked more than it bears. More attacks are in
+Good hosts keep their rate, and no address gets too many requests. More attacks are in
 test_crowds.py, in simulated time.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-# The pace and the shares are those of an ordinary crawl.
+# Delays and shares as in an ordinary crawl.
 DEFAULTS = {
     "KROWL_DELAY_MIN": 0.25,
     "KROWL_DELAY_FACTOR": 5,
@@ -30,7 +30,7 @@ DEFAULTS = {
     "KROWL_FIRST_BYTE_TIMEOUT": 10,
     "KROWL_RETRY_DELAY": 30,
 }
-# Seconds after the attack within which, and until when, good hosts are to have their pace again.
+# The period, in seconds after the attack, in which good hosts must have their rate again.
 SETTLED, END = 15, 30
 
 
@@ -43,7 +43,7 @@ def crawled(tmp_path: Path, attack: Attack) -> Farm:
             settings={**DEFAULTS, "KROWL_RESOLVE": json.dumps(attack.names())},
             feed=False,
         ).start()
-        # Its start, and a hub that has to wait for its domain.
+        # Six seconds for the start, and for a hub that waits for its domain.
         time.sleep(STRIKES + END + 6)
         crawl.interrupt()
     before, after = farm.rate("good", -5, 0), farm.rate("good", SETTLED, END)

@@ -1,5 +1,4 @@
-"""The hostile corner of the web: each trap stops at its stated bound, and the others are crawled
-meanwhile."""
+"""Hostile hosts: each trap stops at its stated bound, and other hosts are crawled meanwhile."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ def test_of_a_robots_txt_of_10_mb_the_first_500_kib_count(tmp_path: Path) -> Non
         crawl = crawl_of(web, tmp_path, [web.url("huge.test")], settings=AT_ONCE).run()
         assert sorted(paths(web.log())) == ["/", "/late/1", "/open"]
         assert dropped(crawl) == {"robots": 1}
-        # Little more than that is taken from the wire.
+        # Little more than that is read.
         assert crawl.stats["downloader/response_bytes"] < 1024 * 1024
 
 
@@ -142,7 +141,7 @@ def test_host_that_asks_for_a_year_is_left_alone(
         )
         crawl = crawl_of(web, tmp_path, seeds, script=script).run()
         before = len(web.log())
-        # Another start asks the others only.
+        # The next start fetches only the other hosts.
         script = interrupted_when(lambda: _count(web, "late.test") >= 7)
         crawl_of(web, tmp_path, [*seeds, web.url("late.test")], script=script).run()
         assert {entry.host for entry in web.log()[before:]} == {f"late.test:{web.port}"}
@@ -155,12 +154,12 @@ def test_host_that_asks_for_a_year_is_left_alone(
 
 
 def _count(web: AnyWeb, host: str) -> int:
-    """Requests that a host has answered."""
+    """Return the requests that a host has answered."""
     return sum(entry.host == f"{host}:{web.port}" for entry in web.log())
 
 
 def coded() -> dict[str, tuple[bytes, bytes]]:
-    """Content-Encoding and content of each kind of body."""
+    """Return Content-Encoding and bytes of each kind of body."""
     return {
         "blocks": (b"deflate, br", brotli.compress(costly(10_000_000))),
         "four": (
@@ -173,8 +172,8 @@ def coded() -> dict[str, tuple[bytes, bytes]]:
 
 
 def test_costly_bodies_hold_up_no_other_page(tmp_path: Path) -> None:
-    """Each of a few bytes; four of them took 17 s each. Good hosts are crawled whole, and the loop
-    is never held."""
+    """Bodies of a few bytes that take seconds to decode. Good hosts are crawled completely, and the
+    loop is never blocked."""
     kinds = coded()
     spec = [
         NO_ROBOTS,
@@ -196,7 +195,7 @@ def test_costly_bodies_hold_up_no_other_page(tmp_path: Path) -> None:
         assert dropped(crawl) == {"decode": len(hostile)}
         good = [entry for entry in pages(web.log()) if entry.host.startswith("good")]
         assert len(good) == 10 * 21
-        # A body that is decoded on the loop to its CPU bound takes 0.76 s.
+        # Decoding a body to its CPU bound on the loop would take 0.76 s.
         assert crawl.longest_turn < 0.5
 
 
@@ -205,7 +204,7 @@ def test_costly_bodies_hold_up_no_other_page(tmp_path: Path) -> None:
 
 @contextmanager
 def resolver(names: dict[str, Any]) -> Iterator[Zone]:
-    """A name server in a thread, which the test may change as it goes."""
+    """A name server in a thread, which the test can change."""
     ready, over = threading.Event(), threading.Event()
     found: list[Zone] = []
 
@@ -230,8 +229,8 @@ def resolver(names: dict[str, Any]) -> Iterator[Zone]:
 def test_dead_resolver_loses_no_url_and_known_hosts_go_on(
     tmp_path: Path,
 ) -> None:
-    """Pages lead from host to host, so that names are looked up all the time. It is dead for a
-    while, and until that has been noticed."""
+    """Pages link from host to host, so that names are looked up all the time. The name server is
+    down until the crawl has noticed it."""
     dead_for, known_pages = 15.0, 150
     hosts, chains = 120, 30
     names = [f"h{number}.test" for number in range(hosts)]
@@ -281,7 +280,7 @@ def _links(*hrefs: str) -> str:
 def test_missing_name_is_looked_up_once(
     tmp_path: Path,
 ) -> None:
-    """Other hosts go on."""
+    """Other hosts are fetched."""
     names: dict[str, Any] = {"good.test": (300, ["127.0.0.1"]), "gone.test": NXDOMAIN}
     with SimulatedWeb(spec=[NO_ROBOTS, page("^/", "x")]) as web, resolver(names) as zone:
         settings = {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
@@ -292,7 +291,7 @@ def test_missing_name_is_looked_up_once(
         assert frontier_view(crawl.jobdir)["queued"] == 5
 
 
-# --- all of it at once ----------------------------------------------------------------------------
+# --- all at once ----------------------------------------------------------------------------
 
 GOOD, GOOD_PAGES = 30, 40
 RATE = {"KROWL_DELAY_MIN": 0.2, "KROWL_DOMAIN_BUDGET": 400}
@@ -325,7 +324,7 @@ HOSTILE += ["mute.test", "drip.test", "large.test"]
 
 
 def seldom(condition: Callable[[], bool]) -> Callable[[], bool]:
-    """The condition, looked at twice a second only: reading the log takes the crawl's time."""
+    """Check a condition only twice a second: reading the log takes CPU from the crawl."""
     next_look = 0.0
 
     def looked() -> bool:
@@ -339,7 +338,7 @@ def seldom(condition: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def good_rate(folder: Path, hostile: list[str]) -> float:
-    """Pages a second of the good hosts, by the server's log, beside these."""
+    """Return the pages a second of good hosts beside hostile ones, by the server's log."""
     with MockWeb(spec=[*GOOD_RULES, *HOSTILE_RULES]) as web:
         seeds = [web.url(f"good{number}.test") for number in range(GOOD)]
         seeds += [
@@ -354,7 +353,7 @@ def good_rate(folder: Path, hostile: list[str]) -> float:
         crawl = crawl_of(web, folder, seeds, settings=RATE).start()
         whole = GOOD * (GOOD_PAGES + 1)
         complete = seldom(lambda: len(good()) == whole)
-        # Beside no hostile ones the crawl ends by itself.
+        # Without hostile hosts the crawl ends by itself.
         while crawl.process.poll() is None and not complete():
             time.sleep(0.05)
         crawl.kill()
@@ -367,9 +366,9 @@ def good_rate(folder: Path, hostile: list[str]) -> float:
 @pytest.mark.slow
 @pytest.mark.alone
 def test_good_hosts_keep_their_rate_beside_all_hostile_ones(tmp_path: Path) -> None:
-    """Four fifths of it."""
+    """They keep four fifths of it."""
     ratios: list[float] = []
-    # What else a machine does takes from one of the two: the best of three is the crawl's.
+    # Other load of the machine slows one of the two crawls: take the best of three.
     while len(ratios) < 3 and max(ratios, default=0.0) < 0.8:
         alone = good_rate(tmp_path / f"alone-{len(ratios)}", [])
         beside = good_rate(tmp_path / f"beside-{len(ratios)}", HOSTILE)
@@ -379,7 +378,7 @@ def test_good_hosts_keep_their_rate_beside_all_hostile_ones(tmp_path: Path) -> N
 
 
 def test_long_urls_are_left_and_counted_wherever_they_stand(tmp_path: Path) -> None:
-    """Each takes seconds to parse, or minutes."""
+    """Each would take seconds or minutes to parse."""
     name = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(16_000))
     long = f"http://{name}/"
     spec = [

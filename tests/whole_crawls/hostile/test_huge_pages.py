@@ -1,4 +1,4 @@
-"""The links of huge pages leave the event loop to the others."""
+"""The links of huge pages do not block the event loop for other pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORK = 0.004
 
 
 def test_all_huge_pages_together_have_a_part_of_the_loop() -> None:
-    """Four pages of ten batches each; what is not their work is others' time."""
+    """Four pages of ten batches each: the rest of the time is left to others."""
     handed: list[str] = []
 
     def discover(urls: list[str], **_: object) -> int:

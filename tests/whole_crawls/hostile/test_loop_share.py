@@ -1,4 +1,4 @@
-"""Hosts whose turns take much of the event loop rest for it: the others are fetched meanwhile."""
+"""Hosts that use much of the event loop rest for it, and others are fetched meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = b"User-agent: *\nDisallow: /private\n"
 
 
 class Beside(Web):
-    """Sites without end, and hosts of whose pages most are refused. Simulated."""
+    """Endless sites, and hosts whose pages are mostly refused. Simulated."""
 
     def answer(self, host: str, path: str, now: float) -> Answer:
         return Answer(0.05, body=RULES if path == "/robots.txt" else b"")
@@ -38,7 +38,7 @@ class Beside(Web):
 
 
 class SlowJob(SimulatedJob):
-    """Each verdict on a URL of a bad host takes the loop 0.2 s."""
+    """A job in which each robots verdict on a URL of a bad host takes 0.2 s of the loop."""
 
     def open(self) -> None:
         super().open()
@@ -52,8 +52,8 @@ class SlowJob(SimulatedJob):
 
 
 def crawled(folder: Path, bad: int, seconds: float) -> Counter[str]:
-    """Pages asked for in that time, by host; and the bad hosts' links that are refused or
-    queued."""
+    """Crawl for ``seconds``. Return the pages fetched by host, and the numbers of the bad hosts'
+    links refused and queued."""
 
     async def run() -> Counter[str]:
         folder.mkdir()
@@ -103,7 +103,7 @@ def test_no_host_has_more_than_three_per_cent_of_the_loop() -> None:
 
 @pytest.mark.parametrize(("took", "count"), [(0.001, 10_000), (0.1, 100)])
 def test_all_costly_turns_together_have_a_share_of_the_loop(took: float, count: int) -> None:
-    """However many hosts there are, and however little each of them takes."""
+    """For any number of hosts, however little each of them uses."""
     cost, now = LoopCost(), 1000.0
     for _ in range(count):
         last = cost.rest(took, now)
@@ -135,7 +135,7 @@ WILD = b"User-agent: *\n" + b"".join(
 
 
 def test_hostile_robots_txt_stall_no_crawl_and_are_named(tmp_path: Path) -> None:
-    """One that is long to read, and one whose verdicts are long to find, with links for it."""
+    """One takes long to read. One takes long to match, and its host has many links."""
     links = "".join(f"<a href=/{'a' * 1000}aab{'a' * 900}{number}>x</a>" for number in range(50))
     spec = [
         {"host": "repeated.test", **page("/robots.txt", REPEATED.decode())},

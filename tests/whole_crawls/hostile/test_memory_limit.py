@@ -1,4 +1,4 @@
-"""Bodies in memory stay near KROWL_MEMORY_LIMIT, and all pages come in the end."""
+"""Bodies in memory stay near KROWL_MEMORY_LIMIT, and all pages are fetched in the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINE = b"<p>%07d of a page without links</p>\n"
 
 @cache
 def chunked(size: int) -> Raw:
-    """A page of about so many bytes, in chunks of 10 kB."""
+    """Return a page of about this many bytes, in chunks of 10 kB."""
     lines = b"".join(LINE % number for number in range(size // len(LINE % 0)))
     parts = [lines[at : at + 10_000] for at in range(0, len(lines), 10_000)]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
@@ -35,7 +35,7 @@ def chunked(size: int) -> Raw:
 
 @cache
 def packed(size: int) -> Raw:
-    """As `chunked`, in a few bytes of brotli."""
+    """Return a page like `chunked`, in a few bytes of brotli."""
     body = brotli.compress(LINE % 1 * (size // len(LINE % 1)))
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: br\r\n"
     return Raw(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
@@ -55,7 +55,7 @@ def crawl_of(
 
 
 def peak(crawl: Crawl) -> int:
-    """Most resident memory of a crawl so far, bytes; 0 once it has ended."""
+    """Return the peak of a crawl's resident memory in bytes; 0 if it has ended."""
     try:
         status = Path(f"/proc/{crawl.process.pid}/status").read_text()
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def assert_all_came(crawl: Crawl, hosts: int) -> None:
     assert stats["krowl/memory/held_bytes"] == 0
 
 
-# Packed ones are decoded one at a time, so that few need be in memory.
+# Coded bodies are decoded one at a time, so that few are in memory.
 @pytest.mark.parametrize(("make", "waits"), [(chunked, 1), (packed, 0)], ids=["chunked", "packed"])
 def test_pages_wait_for_memory_and_all_come(
     tmp_path: Path, make: Callable[[int], Raw], waits: int
@@ -91,7 +91,7 @@ def test_pages_wait_for_memory_and_all_come(
 def test_128_bodies_of_10_mb_stay_near_the_limit(
     tmp_path: Path, make: Callable[[int], Raw]
 ) -> None:
-    """Without a limit they take gigabytes. A limit of 512 MB, and the 0.2 GB of a crawl besides."""
+    """Without a limit they take gigabytes. The bound is 512 MB and the 0.2 GB of the crawl."""
     with RawWeb({"/": make(10 * MB), "/robots.txt": NOT_FOUND}) as web:
         crawl = crawl_of(web, tmp_path, 128, KROWL_MEMORY_LIMIT=512 * MB).start()
         most = 0
@@ -103,11 +103,11 @@ def test_128_bodies_of_10_mb_stay_near_the_limit(
         assert most < 850 * MB
 
 
-# --- how much there is ---
+# --- the memory of the machine ---
 
 
 def group(folder: Path, lines: str, **limits: str) -> tuple[Path, Path]:
-    """A ``/proc/self/cgroup`` of these lines, and a tree with these files."""
+    """Make a ``/proc/self/cgroup`` of these lines, and a cgroup tree with these files."""
     groups = folder / "cgroup"
     groups.write_text(lines)
     for path, limit in limits.items():
@@ -124,7 +124,7 @@ def group(folder: Path, lines: str, **limits: str) -> tuple[Path, Path]:
         ("0::/\n", {"memory_dot_max": "600"}, 600),
         ("0::/\n", {"memory_dot_max": "6000"}, 1000),
         ("0::/a/b\n", {"a__b__memory_dot_max": "max", "a__memory_dot_max": "500"}, 500),
-        # As a container sees it, whose tree begins with its own group.
+        # In a container, the tree begins with its own group.
         ("0::/docker/1234\n", {"memory_dot_max": "400"}, 400),
         ("5:cpu:/\n4:memory:/x\n", {"memory__x__memory.limit_in_bytes": "300"}, 300),
         ("4:memory:/\n", {"memory__memory.limit_in_bytes": str(2**63)}, 1000),

@@ -36,7 +36,7 @@ def crawl(
     return crawl_of(web, folder, seeds, settings={**QUICK, **settings}, script=script)
 
 
-# Links that are left before they are URLs to decide on.
+# Counters of links that are dropped before scope and traps decide on them.
 LEFT = "krowl/links/left_count/"
 
 
@@ -58,7 +58,7 @@ def anchors(*hrefs: str) -> str:
 
 
 def test_trapped_urls_are_counted_with_their_reasons(tmp_path: Path) -> None:
-    """By path, extension and calendar."""
+    """For path, extension and calendar."""
     deep = "/1/2/3/4/5"
     start = anchors(
         "mailto:me@a.test",
@@ -86,7 +86,7 @@ def test_trapped_urls_are_counted_with_their_reasons(tmp_path: Path) -> None:
 def test_seed_is_fetched_whatever_its_path(
     tmp_path: Path,
 ) -> None:
-    """Limits of 0, and no extensions, are no limits."""
+    """0 and an empty list of extensions mean no limit."""
     start = anchors("/" + "1/" * 30, "/x/x/x/x/x", "/b.zip")
     with SimulatedWeb(spec=[ROBOTS, page("/a.zip", start), page("^/", "")]) as web:
         none = {"KROWL_PATH_DEPTH_MAX": 0, "KROWL_REPEATED_SEGMENTS_MAX": 0}
@@ -112,7 +112,7 @@ def test_an_endless_calendar_ends_a_year_ahead(tmp_path: Path) -> None:
 def test_page_behind_session_ids_is_fetched_once(
     tmp_path: Path,
 ) -> None:
-    """At the URL by which it was found."""
+    """At the URL that was found first."""
     start = anchors(
         "/p;jsessionid=1?q", "/p;jsessionid=2?q", "/p?q", "/q?PHPSESSID=a", "/q?PHPSESSID=b"
     )
@@ -146,7 +146,7 @@ def test_a_page_that_redirects_to_its_own_session_id_is_fetched(tmp_path: Path) 
 def test_the_same_body_again_and_again_yields_no_links(
     tmp_path: Path, most: int, reached: int
 ) -> None:
-    """A relative link that always leads deeper; repeated segments stop it otherwise."""
+    """A relative link leads ever deeper. Without this limit, repeated segments stop it."""
     maze = page("^/m/", anchors("more/"))
     with SimulatedWeb(spec=[ROBOTS, maze]) as web:
         done = crawl(web, tmp_path, "/m/", KROWL_DUPLICATE_BODIES_MAX=most).run()
@@ -185,7 +185,7 @@ NOFOLLOW = [
 def test_nofollow_is_kept_unless_set_otherwise(
     tmp_path: Path, follow: str, found: list[str], left: dict[str, int]
 ) -> None:
-    """Of headers, pages and links."""
+    """In headers, pages and links."""
     with SimulatedWeb(spec=NOFOLLOW) as web:
         done = crawl(web, tmp_path, "/", KROWL_FOLLOW_NOFOLLOW=follow).run()
         assert fetched(web) == sorted(["/", "/all", "/meta", "/other", "/tag", *found])
@@ -217,7 +217,7 @@ def test_link_headers_are_links_and_the_canonical_url_is_told(tmp_path: Path) ->
 
 
 def test_item_has_the_chain_of_its_redirects(tmp_path: Path) -> None:
-    """Loops end with a reason."""
+    """Loops of redirects end with a reason."""
     moved = {"/0": "/1", "/1": "/2", "/2": "/end", "/a": "/b", "/b": "/a", "/self": "/self#x"}
     spec = [{"path": path, "redirect": target} for path, target in moved.items()]
     with SimulatedWeb(spec=[ROBOTS, *spec, page("/end", "x")]) as web:
@@ -258,7 +258,7 @@ def test_a_redirect_to_what_is_known_is_known(tmp_path: Path) -> None:
 
 
 def exclusions(folder: Path, text: str) -> Path:
-    """Put a file of expressions in place, whole, as an editor does."""
+    """Replace the file of expressions at once, as an editor does."""
     path = folder / "exclude.txt"
     (folder / "new").write_text(text)
     (folder / "new").replace(path)
@@ -268,7 +268,7 @@ def exclusions(folder: Path, text: str) -> Path:
 def test_excluded_urls_are_not_fetched(
     tmp_path: Path,
 ) -> None:
-    """Not even a seed, and an excluded host is not asked for robots.txt."""
+    """Not even as seeds. An excluded host gets no request for robots.txt."""
     exclude = exclusions(tmp_path, "# b complained\n^https?://b[.]test[:/]\n/no\n")
     with SimulatedWeb(spec=[ROBOTS, page("/", anchors("/no", "/yes")), page("/yes", "")]) as web:
         done = crawl_of(
@@ -306,8 +306,7 @@ def test_excluded_host_is_not_asked_for_others_robots_txt(tmp_path: Path) -> Non
 def test_host_excluded_during_a_crawl_is_left_alone_soon(
     tmp_path: Path,
 ) -> None:
-    """What is queued of it is dropped and counted; a file that goes missing afterwards changes
-    nothing."""
+    """Its queue is dropped and counted. If the file goes missing later, nothing changes."""
     exclude = exclusions(tmp_path, "")
     many = anchors(*(f"/{number}" for number in range(300)))
     with SimulatedWeb(spec=[ROBOTS, page("/", many), page("^/", "leaf")]) as web:
@@ -378,7 +377,7 @@ def test_replaced_file_of_equal_size_and_time_is_new(tmp_path: Path) -> None:
 def test_unreadable_exclude_file_is_read_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    """Missing or too large, it raises."""
+    """It raises if the file is missing or too large."""
     path = exclusions(tmp_path, "one\n")
     file = PatternFile(path)
     file.read()
@@ -396,7 +395,7 @@ def test_unreadable_exclude_file_is_read_when_it_is_back(
 def test_pipe_as_exclude_file_holds_nothing_up(
     tmp_path: Path,
 ) -> None:
-    """To open it would wait for somebody who writes."""
+    """Opening it would wait for a writer."""
     exclude = exclusions(tmp_path, "/no$\n")
     chain = [
         page(f"/{number}", anchors(f"/{number + 1}", f"/{number}/no")) for number in range(999)
