@@ -1,4 +1,4 @@
-"""The format of an entry on disk, with its chain of redirects."""
+"""An entry and its redirect chain survive their encoding on disk."""
 
 from __future__ import annotations
 

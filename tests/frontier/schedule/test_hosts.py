@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
 
 A1, A2, A3 = (f"http://a.test/{number}" for number in range(3))
-# Written down here once more: the table is not to judge itself.
-MOVES = {
+# A second copy on purpose: the table must not check itself.
+LEGAL = {
     "NEW": {"ROBOTS", "ACTIVE", "BACKING_OFF", "DEAD", "RETIRED"},
     "ROBOTS": {"ACTIVE", "BACKING_OFF", "DEAD", "RETIRED"},
     "ACTIVE": {"ROBOTS", "BACKING_OFF", "DEAD", "RETIRED"},
@@ -50,9 +50,9 @@ MOVES = {
 
 @pytest.mark.parametrize("start", Health)
 @pytest.mark.parametrize("end", Health)
-def test_a_host_goes_only_where_its_state_leads(start: Health, end: Health) -> None:
+def test_set_health_allows_only_legal_changes(start: Health, end: Health) -> None:
     host = Host("a.test", health=start)
-    if end is start or end.name in MOVES[start.name]:
+    if end is start or end.name in LEGAL[start.name]:
         host.set_health(end)
         assert host.health is end
         return
@@ -63,14 +63,14 @@ def test_a_host_goes_only_where_its_state_leads(start: Health, end: Health) -> N
     assert host.health is start
 
 
-def test_every_state_but_the_last_leads_on_and_can_be_reached() -> None:
+def test_every_health_can_be_reached_and_only_retired_is_final() -> None:
     assert set(LEGAL_HEALTH_CHANGES) == set(Health)
     assert set().union(*LEGAL_HEALTH_CHANGES.values()) | {Health.NEW} == set(Health)
     assert [health for health in Health if not LEGAL_HEALTH_CHANGES[health]] == [Health.RETIRED]
 
 
 @pytest.mark.parametrize("health", Health)
-def test_a_host_survives_its_record(health: Health) -> None:
+def test_decode_returns_the_encoded_host(health: Health) -> None:
     host = Host("a.test", health=health, rate=HostRate(0.5, 7.0, 9, 3, 2), due=1234.5)
     host.queue.done, host.queue.dropped = 4, 5
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
@@ -94,7 +94,7 @@ def test_a_record_of_another_version_is_refused() -> None:
         decode_host("a.test", bytes(record))
 
 
-def test_a_retired_host_takes_nothing_more_and_stays_so_after_a_restart(world: World) -> None:
+def test_a_retired_host_takes_no_url_also_after_a_restart(world: World) -> None:
     world.add(A1)
     lease = world.pop()
     assert lease is not None
@@ -118,13 +118,13 @@ def leased(world: World) -> Lease:
 @given(st.floats(0.0, 4e9))
 @example(1700001256.8395581)
 def test_a_time_on_disk_is_never_earlier(due: float) -> None:
-    """A host would be popped before the entry that it waits for is due, again and again."""
+    """Otherwise a host would be popped repeatedly before its entry is due."""
     kept = whole_microseconds(due)
     assert due <= kept <= due + 2.5e-6
     assert split_due_key(due_key(kept, "a.test")) == (kept, "a.test")
 
 
-def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
+def test_a_host_given_back_is_popped_after_those_due_before(world: World) -> None:
     world.add(A1)
     world.clocks.pass_(1)
     world.add("http://b.test/")
@@ -136,7 +136,7 @@ def test_a_host_given_back_is_behind_those_that_were_due(world: World) -> None:
     assert [leased(world).host.name for _ in range(2)] == ["b.test", "a.test"]
 
 
-def test_a_host_at_rest_can_be_made_to_rest_longer_not_shorter(world: World) -> None:
+def test_rest_longer_never_shortens_a_rest(world: World) -> None:
     world.add("http://a.test/1", "http://a.test/2")
     frontier = world.frontier
     host = frontier.schedule.pop()
@@ -153,7 +153,7 @@ def test_a_host_at_rest_can_be_made_to_rest_longer_not_shorter(world: World) -> 
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_what_is_found_of_a_host_does_not_cut_its_rest_short(world: World, left: bool) -> None:
+def test_a_new_url_does_not_shorten_the_rest_of_its_host(world: World, left: bool) -> None:
     world.add(*[A1, A2][: 1 + left])
     lease = leased(world)
     world.frontier.acknowledge(lease, dropped="robots")
@@ -172,7 +172,7 @@ def budgeted(open_store: Callable[[], Store], most: int) -> World:
     return World(open_store, limits=replace(LIMITS, domain_budget=most))
 
 
-def test_all_hosts_of_a_domain_share_its_budget_and_what_is_over_is_not_known(
+def test_hosts_of_a_domain_share_its_budget(
     open_store: Callable[[], Store],
 ) -> None:
     world = budgeted(open_store, 3)
@@ -182,7 +182,7 @@ def test_all_hosts_of_a_domain_share_its_budget_and_what_is_over_is_not_known(
     assert not world.frontier.seen.known("d.x.test", world.hasher.key("http://d.x.test/"))
 
 
-def test_a_budget_holds_over_restarts_and_done_pages_and_drops_give_their_place_back(
+def test_a_done_page_keeps_its_place_in_the_budget(
     open_store: Callable[[], Store],
 ) -> None:
     world = budgeted(open_store, 2)
@@ -201,7 +201,7 @@ def test_a_budget_holds_over_restarts_and_done_pages_and_drops_give_their_place_
     assert world.add(A3) == 1
 
 
-def test_the_budgets_of_many_domains_do_not_stay_in_memory(
+def test_budgets_in_memory_are_bounded(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("krowlspider.frontier.budget._DOMAINS_IN_MEMORY", 10)
@@ -215,13 +215,12 @@ def test_the_budgets_of_many_domains_do_not_stay_in_memory(
 
 @pytest.fixture
 def shared(open_store: Callable[[], Store]) -> World:
-    """One host of a domain in flight at a time, and one at an address."""
+    """A frontier with one request at a time for each domain and each address."""
     return World(open_store, limits=replace(LIMITS, domain_concurrency=1, address_concurrency=1))
 
 
-def popped(world: World, address: str) -> str | None:
-    """Pop a host and send it to an address; its name, None when there is none or it was turned
-    back."""
+def popped_to(world: World, address: str) -> str | None:
+    """Pop a host and reserve an address; return its name, or None if there is none or no room."""
     host = world.frontier.schedule.pop()
     if host is None:
         return None
@@ -231,70 +230,69 @@ def popped(world: World, address: str) -> str | None:
     return host.name
 
 
-def test_hosts_of_one_address_share_its_cap_and_the_next_goes_when_one_has_left(
+def test_hosts_of_one_address_share_its_concurrency(
     shared: World,
 ) -> None:
     shared.add("http://a.test/", "http://b.test/", "http://c.test/")
-    assert popped(shared, "192.0.2.1") == "a.test"
-    assert popped(shared, "192.0.2.1") is None
-    assert popped(shared, "192.0.2.2") == "c.test"
+    assert popped_to(shared, "192.0.2.1") == "a.test"
+    assert popped_to(shared, "192.0.2.1") is None
+    assert popped_to(shared, "192.0.2.2") == "c.test"
     assert shared.frontier.schedule.pop() is None
     shared.frontier.schedule.release(shared.frontier.schedule.cache.get("a.test"), 1.0)
-    assert popped(shared, "192.0.2.1") == "b.test"
+    assert popped_to(shared, "192.0.2.1") == "b.test"
 
 
-def test_an_address_that_is_known_is_asked_for_room_before_the_host_is_popped(
+def test_a_host_of_a_full_known_address_is_not_popped(
     shared: World,
 ) -> None:
     shared.add("http://a.test/1", "http://a.test/2")
-    assert popped(shared, "192.0.2.1") == "a.test"
+    assert popped_to(shared, "192.0.2.1") == "a.test"
     shared.frontier.schedule.release(shared.frontier.schedule.cache.get("a.test"), 1.0)
     shared.add("http://b.test/")
-    assert popped(shared, "192.0.2.1") == "b.test"
+    assert popped_to(shared, "192.0.2.1") == "b.test"
     shared.clocks.pass_(1)
     assert shared.frontier.schedule.pop() is None
     assert shared.frontier.schedule.cache.get("a.test").state is SchedulingState.BLOCKED
 
 
-def test_a_host_that_finds_no_room_at_its_address_leaves_its_domain_to_the_next(
+def test_a_host_blocked_by_its_address_frees_its_domain(
     shared: World,
 ) -> None:
-    """Nobody else leaves the domain, who could let the next in."""
+    """No other request of the domain would end and call the next host."""
     shared.add("http://a.d.test/1", "http://a.d.test/2", "http://x.test/")
-    assert popped(shared, "192.0.2.1") == "a.d.test"
+    assert popped_to(shared, "192.0.2.1") == "a.d.test"
     shared.frontier.schedule.release(shared.frontier.schedule.cache.get("a.d.test"), 5.0)
-    assert popped(shared, "192.0.2.1") == "x.test"
+    assert popped_to(shared, "192.0.2.1") == "x.test"
     shared.add("http://first.d.test/")
-    assert popped(shared, "192.0.2.2") == "first.d.test"
+    assert popped_to(shared, "192.0.2.2") == "first.d.test"
     shared.clocks.pass_(5)
     shared.add("http://last.d.test/")
     assert shared.frontier.schedule.pop() is None
     assert shared.frontier.schedule.shares.waiting == 2
     shared.frontier.schedule.release(shared.frontier.schedule.cache.get("first.d.test"), 1.0)
-    assert popped(shared, "192.0.2.3") == "last.d.test"
+    assert popped_to(shared, "192.0.2.3") == "last.d.test"
     assert shared.frontier.schedule.cache.get("a.d.test").state is SchedulingState.BLOCKED
 
 
-def test_room_at_an_address_is_not_lost_with_the_memory_of_the_host_it_was_made_for(
+def test_room_at_an_address_survives_eviction_of_the_host(
     open_store: Callable[[], Store],
 ) -> None:
-    """Where a host is stands in memory alone. The one that is called finds its domain full, and
-    leaves the room."""
+    """Eviction forgets the address of the called host, and its domain is full by then."""
     world = World(open_store, limits=replace(TINY, domain_concurrency=1, address_concurrency=1))
     world.add("http://a.test/", "http://b.d.test/", "http://c.test/")
-    assert popped(world, "192.0.2.1") == "a.test"
-    assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
+    assert popped_to(world, "192.0.2.1") == "a.test"
+    assert [popped_to(world, "192.0.2.1") for _ in "bc"] == [None, None]
     assert world.frontier.schedule.shares.waiting == 2
     world.add("http://full.d.test/")
-    assert popped(world, "192.0.2.2") == "full.d.test"
+    assert popped_to(world, "192.0.2.2") == "full.d.test"
     world.frontier.schedule.release(world.frontier.schedule.cache.get("a.test"), 1.0)
-    # Each batch has the oldest host in memory make room.
+    # Each batch evicts the oldest host in memory.
     for number in range(5):
         world.add(f"http://h{number}.test/")
-    assert popped(world, "192.0.2.1") == "c.test"
+    assert popped_to(world, "192.0.2.1") == "c.test"
 
 
-def test_a_host_is_popped_by_name_before_others_and_as_politely(world: World) -> None:
+def test_pop_named_takes_a_host_out_of_turn_but_keeps_its_delay(world: World) -> None:
     frontier = world.frontier
     world.add(A1, "http://b.test/", "http://b.test/2")
     for name in ("never.test", "a.test"):
@@ -304,7 +302,7 @@ def test_a_host_is_popped_by_name_before_others_and_as_politely(world: World) ->
     assert frontier.schedule.pop_named("b.test") is None
     lease = frontier.queues.pop(host)
     assert lease is not None
-    # The places that they left in the heap are out of date.
+    # Their places in the heap are stale.
     assert frontier.schedule.pop() is None
     frontier.schedule.release(host, 5.0)
     frontier.acknowledge(lease)
@@ -317,7 +315,7 @@ def test_a_host_is_popped_by_name_before_others_and_as_politely(world: World) ->
     assert frontier.schedule.pop() is host
 
 
-def test_a_host_popped_by_name_needs_room_in_its_domain(open_store: Callable[[], Store]) -> None:
+def test_pop_named_needs_room_in_the_domain(open_store: Callable[[], Store]) -> None:
     world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
     frontier = world.frontier
     world.add("http://one.a.test/", "http://two.a.test/")
@@ -328,27 +326,27 @@ def test_a_host_popped_by_name_needs_room_in_its_domain(open_store: Callable[[],
     assert frontier.schedule.pop() is frontier.schedule.cache.get("two.a.test")
 
 
-def test_a_host_of_another_node_is_not_popped_by_name(world: World) -> None:
+def test_pop_named_refuses_a_host_of_another_node(world: World) -> None:
     world.add(A1)
     world.foreign.add("a.test")
     assert world.frontier.schedule.pop_named("a.test") is None
 
 
-def test_a_host_that_room_was_made_for_is_not_handed_over(
+def test_a_host_called_to_free_room_is_not_handed_over(
     open_store: Callable[[], Store],
 ) -> None:
-    """The room would go with it, and whoever waits for the same would wait for ever."""
+    """The other hosts that wait for the room would never be called."""
     world = World(open_store, limits=replace(LIMITS, address_concurrency=1))
     world.add("http://a.test/", "http://b.test/", "http://c.test/")
-    assert popped(world, "192.0.2.1") == "a.test"
-    assert [popped(world, "192.0.2.1") for _ in "bc"] == [None, None]
+    assert popped_to(world, "192.0.2.1") == "a.test"
+    assert [popped_to(world, "192.0.2.1") for _ in "bc"] == [None, None]
     world.frontier.schedule.release(world.frontier.schedule.cache.get("a.test"), 1.0)
     with pytest.raises(HostBusyError):
         world.departures.begin("b.test")
-    assert popped(world, "192.0.2.1") == "b.test"
+    assert popped_to(world, "192.0.2.1") == "b.test"
 
 
-def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts(
+def test_a_day_of_deferral_survives_rounds_and_restarts(
     world: World,
 ) -> None:
     world.add(A1)
@@ -375,7 +373,7 @@ def test_a_parked_host_is_out_of_the_crawl_for_its_time_over_rounds_and_restarts
 
 
 def defer(world: World, wait: float = 0.0, errors: int = 0) -> str:
-    """Pop a host and take it out of the heap, after so many errors; its name."""
+    """Pop a host and defer it after so many errors; return its name."""
     host = world.frontier.schedule.pop()
     assert host is not None
     host.rate.errors = errors
@@ -383,7 +381,7 @@ def defer(world: World, wait: float = 0.0, errors: int = 0) -> str:
     return host.name
 
 
-def test_a_round_tries_every_host_that_was_deferred_however_many(
+def test_a_round_schedules_every_deferred_host(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("krowlspider.frontier.schedule.deferral._REVIVED", 2)
@@ -397,7 +395,7 @@ def test_a_round_tries_every_host_that_was_deferred_however_many(
     assert {host.name for _ in names if (host := world.frontier.schedule.pop())} == names
 
 
-def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_crawl_open(
+def test_a_short_deferral_ends_at_its_time_and_is_not_hopeful(
     world: World,
 ) -> None:
     world.add(A1)
@@ -413,10 +411,8 @@ def test_a_host_that_rests_for_minutes_is_tried_at_its_own_time_and_keeps_no_cra
 
 
 @pytest.mark.parametrize("stop", ["nothing", "commit", "restart"])
-def test_a_host_that_rests_for_minutes_and_is_forgiven_is_tried_at_its_own_time_again(
-    world: World, stop: str
-) -> None:
-    """Four errors of its own, and one of ours."""
+def test_forgiving_a_host_keeps_a_short_deferral(world: World, stop: str) -> None:
+    """It has four errors of its own, and one on our side."""
     world.add(A1)
     defer(world, 120.0, errors=5)
     world.frontier.schedule.deferral.forgive("a.test", 1)
@@ -434,9 +430,7 @@ def test_a_host_that_rests_for_minutes_and_is_forgiven_is_tried_at_its_own_time_
 
 
 @pytest.mark.parametrize("stop", ["nothing", "commit", "crash"])
-def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
-    world: World, stop: str
-) -> None:
+def test_forgiving_a_host_ends_its_day_of_deferral(world: World, stop: str) -> None:
     world.add(A1)
     defer(world, PARKED, errors=10)
     world.commit()
@@ -445,7 +439,7 @@ def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
         world.commit()
     if stop == "crash":
         world.crash()
-    # The longest delay there is.
+    # The longest possible delay.
     world.clocks.pass_(300.0)
     again = world.frontier.schedule.pop()
     assert again is not None
@@ -454,9 +448,7 @@ def test_a_host_that_was_parked_and_is_forgiven_does_not_wait_for_its_day(
 
 
 @pytest.mark.parametrize("stop", ["nothing", "commit", "restart"])
-def test_a_host_that_was_parked_and_is_forgiven_waits_for_its_delay_all_the_same(
-    world: World, stop: str
-) -> None:
+def test_a_forgiven_host_still_waits_its_delay(world: World, stop: str) -> None:
     world.add(A1)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -474,7 +466,7 @@ def test_a_host_that_was_parked_and_is_forgiven_waits_for_its_delay_all_the_same
     assert world.frontier.schedule.pop() is not None
 
 
-def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait_for_it(
+def test_a_start_keeps_a_short_deferral(
     world: World,
 ) -> None:
     world.add(A1)
@@ -488,8 +480,8 @@ def test_a_start_leaves_a_host_that_rests_alone_until_its_time_and_need_not_wait
     assert world.frontier.schedule.pop() is not None
 
 
-def test_an_robots_fetch_waits_for_the_time_of_its_host(world: World) -> None:
-    """However the host stands: resting, or deferred."""
+def test_a_robots_fetch_waits_until_its_host_is_due(world: World) -> None:
+    """Both for a resting host and for a deferred one."""
     world.add(A1)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -507,7 +499,7 @@ def test_an_robots_fetch_waits_for_the_time_of_its_host(world: World) -> None:
 
 
 def restarted(world: World, boot: bytes) -> Frontier:
-    """The same job in another process."""
+    """Reopen the frontier as another process of the same job."""
     world.store.close()
     world.store = world.open_store()
     seen = SeenSet(world.store, 1000)
@@ -525,9 +517,7 @@ def restarted(world: World, boot: bytes) -> Frontier:
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 86_400.0 * 365])
-def test_the_job_clock_goes_on_with_the_machine_whatever_its_clock_is_set_to(
-    world: World, jump: float
-) -> None:
+def test_the_job_clock_ignores_changes_of_the_wall_clock(world: World, jump: float) -> None:
     restarted(world, b"one run")
     world.commit()
     before = world.frontier.now()
@@ -536,7 +526,7 @@ def test_the_job_clock_goes_on_with_the_machine_whatever_its_clock_is_set_to(
     assert restarted(world, b"one run").now() == pytest.approx(before + 7.0)
 
 
-def test_after_a_restart_of_the_machine_the_job_clock_is_wall_time_and_never_goes_back(
+def test_the_job_clock_never_goes_back_after_a_reboot(
     world: World,
 ) -> None:
     restarted(world, b"one run")
@@ -549,7 +539,7 @@ def test_after_a_restart_of_the_machine_the_job_clock_is_wall_time_and_never_goe
     assert restarted(world, b"a third").now() == pytest.approx(world.clocks.wall)
 
 
-def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
+def test_a_busy_host_is_not_handed_over(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
@@ -567,7 +557,7 @@ def test_a_host_that_is_busy_is_not_handed_over(world: World) -> None:
     assert world.frontier.schedule.host_count == 0
 
 
-def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
+def test_a_handed_over_host_keeps_its_rate_health_and_due_time(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
@@ -592,7 +582,7 @@ def test_a_host_handed_over_keeps_its_rate_state_and_time(world: World) -> None:
     assert world.add(A1) == 0
 
 
-def test_a_host_that_was_deferred_and_is_turned_back_is_deferred_no_more_also_when_read_again(
+def test_turning_back_a_host_ends_its_deferral_on_disk_too(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(
@@ -613,13 +603,13 @@ def test_a_host_that_was_deferred_and_is_turned_back_is_deferred_no_more_also_wh
     world.add("http://d.test/")
     assert "a.test" not in world.frontier.schedule.cache.hosts
     assert world.frontier.schedule.cache.get("a.test").state is SchedulingState.SCHEDULED
-    assert {popped(world, f"192.0.2.{number}") for number in range(4)} == {
+    assert {popped_to(world, f"192.0.2.{number}") for number in range(4)} == {
         f"{letter}.test" for letter in "abcd"
     }
     assert world.frontier.deferred_queued == 0
 
 
-def test_those_that_are_next_come_in_the_order_of_their_times() -> None:
+def test_the_heap_yields_hosts_in_the_order_of_their_times() -> None:
     store = MemoryStore()
     batch = store.batch()
     for due in (10.0, 20.0, 30.0):
@@ -639,10 +629,10 @@ def test_those_that_are_next_come_in_the_order_of_their_times() -> None:
 
 
 @pytest.mark.parametrize("operation", ["add", "take over", "give up"])
-def test_a_read_that_fails_in_the_midst_of_a_change_leaves_the_counts_right(
+def test_an_error_during_a_change_keeps_the_tally_correct(
     world: World, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    """They decide when a crawl ends."""
+    """The tally decides when a crawl ends."""
     there = World(KeptMemoryStore, node="there")
     there.add("http://c.test/1", "http://c.test/2")
     world.add("http://a.test/1", "http://a.test/2", "http://b.test/")
@@ -659,7 +649,7 @@ def test_a_read_that_fails_in_the_midst_of_a_change_leaves_the_counts_right(
         patch.setattr(world.frontier.seen, step, fail)
         with pytest.raises(StoreError, match="the disk"):
             change()
-    # Something else of which the record is written.
+    # Another change writes the records.
     assert world.fetch() is not None
     world.commit()
     assert Tally.read(world.store) == counted(world.store)
