@@ -487,32 +487,6 @@ def test_verify_queues_one_identity_once_in_a_batch(open_store: OpenStore) -> No
     assert world.add(A1) == 0
 
 
-ENTRIES = [
-    Entry("http://a.test/"),
-    Entry("https://a.test/\u00e9?q=1", 3, bare=True),
-    Entry("http://a.test/x", 70000, 2, 1, 4, 2, 17.5, bare=True, request=b"J{}"),
-    Entry("http://a.test/x", retries=300),
-    # The host of a key has neither a root dot nor user info.
-    Entry("http://a.test./x", due=1.0),
-    Entry("https://me:secret@a.test/x", request=b"J"),
-    Entry("http://a.test:8080/x"),
-]
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.url)
-def test_decode_returns_the_encoded_entry(entry: Entry) -> None:
-    again = Entry.decode(entry.encode("a.test"), "a.test")
-    capped = replace(entry, depth=min(entry.depth, 65535), retries=min(entry.retries, 255))
-    assert [getattr(again, name) for name in Entry.__slots__] == [
-        getattr(capped, name) for name in Entry.__slots__
-    ]
-
-
-def test_an_ordinary_entry_takes_three_bytes_beside_its_path() -> None:
-    assert len(Entry("https://a.test/page", 3).encode("a.test")) == 3 + len("/page")
-    assert Entry.decode(Entry("http://b.test/").encode("a.test"), "a.test").url == "http://b.test/"
-
-
 def test_a_host_without_delay_awaits_its_commit_without_spinning(
     world: World,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.limits import MemoryLimits
 from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 
-A, B = "http://a.test/0", "http://b.test/0"
+A, A2, B = "http://a.test/0", "http://a.test/1", "http://b.test/0"
 
 
 def make_ours(world: World, *domains: str) -> None:
@@ -360,3 +361,46 @@ def test_a_newer_robots_txt_of_another_node_replaces_ours(world: World) -> None:
         )
         batch.write()
         assert world.gate.verdict("http://a.test", A) is verdict
+
+
+def test_a_busy_host_is_not_handed_over(world: World) -> None:
+    world.add(A, A2)
+    lease = world.pop()
+    assert lease is not None
+    with pytest.raises(HostBusyError, match=r"a\.test is in flight, with 1 pages open"):
+        world.departures.begin("a.test")
+    world.frontier.schedule.release(lease.host, 0.25)
+    with pytest.raises(HostBusyError):
+        world.departures.begin("a.test")
+    world.frontier.acknowledge(lease)
+    world.commit()
+    other = World(KeptMemoryStore)
+    world.hand_over("a.test", other)
+    assert other.queued("a.test") == [A2]
+    assert world.frontier.pending == 0
+    assert world.frontier.schedule.host_count == 0
+
+
+def test_a_handed_over_host_keeps_its_rate_health_and_due_time(world: World) -> None:
+    world.add(A, A2)
+    lease = world.pop()
+    assert lease is not None
+    host = lease.host
+    host.rate.ema, host.rate.floor = 0.7, 9.0
+    host.set_health(Health.ACTIVE)
+    world.frontier.schedule.release(host, 500.0)
+    world.frontier.acknowledge(lease)
+    world.commit()
+    other = World(KeptMemoryStore)
+    world.hand_over("a.test", other)
+    other.hand_over("a.test", world)
+    assert world.fetch() is None
+    world.crash()
+    host = world.frontier.schedule.cache.get("a.test")
+    assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
+    assert (host.health, host.queue.done) == (Health.ACTIVE, 1)
+    world.clocks.pass_(499)
+    assert world.fetch() is None
+    world.clocks.pass_(2)
+    assert world.fetch() == A2
+    assert world.add(A) == 0

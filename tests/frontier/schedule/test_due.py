@@ -6,11 +6,16 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from krowlspider.frontier import frontier as frontier_module
 from krowlspider.frontier.limits import MemoryLimits
 from krowlspider.frontier.schedule import cache, scheduler
-from krowlspider.frontier.store.schema import DUE
+from krowlspider.frontier.schedule.due import DueHeap
+from krowlspider.frontier.store.schema import DUE, due_key, split_due_key, whole_microseconds
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,3 +211,31 @@ def test_new_hosts_do_not_delay_overdue_ones(
     host = world.frontier.schedule.pop()
     assert host is not None
     assert host.name in {page_of(number)[7:-1] for number in (MANY, MANY + 1)}
+
+
+@given(st.floats(0.0, 4e9))
+@example(1700001256.8395581)
+def test_a_time_on_disk_is_never_earlier(due: float) -> None:
+    """Otherwise a host would be popped repeatedly before its entry is due."""
+    kept = whole_microseconds(due)
+    assert due <= kept <= due + 2.5e-6
+    assert split_due_key(due_key(kept, "a.test")) == (kept, "a.test")
+
+
+def test_the_heap_yields_hosts_in_the_order_of_their_times() -> None:
+    store = MemoryStore()
+    batch = store.batch()
+    for due in (10.0, 20.0, 30.0):
+        batch.put(due_key(due, f"{due:.0f}.test"), b"")
+    batch.write()
+    heap = DueHeap(store, 3, 100)
+    heap.read_window(5.0)
+    assert heap.soon(2) == ["10.test", "20.test"]
+    heap.push(15.0, "15.test")
+    assert heap.soon(2) == ["10.test", "20.test"]
+    heap.push(9.0, "9.test")
+    assert heap.soon(2) == ["9.test", "15.test"]
+    assert [heap.pop(40.0) for _ in range(6)] == [
+        *("9.test", "10.test", "15.test", "20.test", "30.test"),
+        None,
+    ]
