@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Removed by hand, it is made anew from the packages of the day.
 CACHE = ROOT / ".cache" / "debian"
 # Seconds; the longest step fetches 124 MB.
-_PATIENCE = 600
+_TIMEOUT = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Apt:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
         )
         self._complaints = done.stderr
 
@@ -187,5 +187,5 @@ def _write_launcher(path: Path, root: Path, program: str) -> None:
 
 def _output(*command: str | Path) -> str:
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=_PATIENCE
+        command, capture_output=True, text=True, check=True, timeout=_TIMEOUT
     ).stdout

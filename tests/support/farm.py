@@ -23,8 +23,8 @@ GOOD = 60
 LATENCY = 0.1
 # The hubs take so long for their first page, and are asked for the next, with their hosts, in five
 # times a third of it: the good ones are at their pace by then.
-QUIET = 8.0
-STRIKES = QUIET + 5 * QUIET / 3
+ANSWERLESS = 8.0
+STRIKES = ANSWERLESS + 5 * ANSWERLESS / 3
 _FILLER = b"<p>" + b"word " * 800
 NEVER = 3600.0
 
@@ -98,7 +98,7 @@ class _Web:
         if not hub:
             return 200, "", b"<p>a leaf of " + host.encode()
         if path == "/":
-            await asyncio.sleep(QUIET)
+            await asyncio.sleep(ANSWERLESS)
             return 200, "", b"<a href=/hosts>x</a>"
         self.struck = self.struck or time.monotonic() - self.begun
         first = int(host[3 : host.index(".")]) * self._attack.links

@@ -23,7 +23,7 @@ _LOOK_AT_CLOCK = 1e-5
 # That with which threads wake the loop.
 _OWN_SOCKETS = 1
 # Seconds that a thread may take for what the loop waits for, and those between two looks at it.
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _LOOK_AT_THREADS = 0.05
 
 
@@ -87,7 +87,7 @@ class _Selector(selectors.DefaultSelector):
         begun = time.monotonic()
         # Only a thread can go on.
         while not ready and (timeout is None or self.threads_work()):
-            assert time.monotonic() - begun < _PATIENCE, "a thread has not answered the loop"
+            assert time.monotonic() - begun < _TIMEOUT, "a thread has not answered the loop"
             ready = super().select(_LOOK_AT_THREADS)
         if ready or timeout is None:
             return ready

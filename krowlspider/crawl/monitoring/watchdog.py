@@ -195,7 +195,7 @@ class Watchdog:
         self._log_line(
             "WARNING",
             f"The event loop is held for {seconds:.0f} s, by {what}, in {self._frames()}:"
-            f" nothing is fetched meanwhile. SIGINT ends the crawl all the same{end}",
+            f" nothing is fetched meanwhile. SIGINT still ends the crawl{end}",
         )
 
     def _note(self, host: str, url: str) -> None:
@@ -221,8 +221,8 @@ class Watchdog:
     def _kill(self) -> NoReturn:
         self._log_line(
             "ERROR",
-            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by"
-            " kill -9. What was committed is on disk, and the next start goes on",
+            f"{signal.Signals(self._signal).name} received while the event loop is held: ended as"
+            " by kill -9. Committed work is on disk, and the next start goes on",
         )
         os.kill(self._pid, signal.SIGKILL)
         # The first process of a container cannot be killed from inside. Do not try again and log

@@ -211,5 +211,5 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
 
 def test_an_unknown_host_is_an_error(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
-    with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
+    with pytest.raises(UnknownHostError, match=r"no host 'no\.test'"):
         view_host(world.store, "no.test", RULE, NOW, most=10)
