@@ -50,7 +50,7 @@ MIN_TAKEN = {_DECODE: 40_000, _NODE: 30_000}
 SINKS = tuple(MIN_TAKEN)
 # Foreign links that one batch puts into the outbox: a page's.
 _LINKS = 20
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 def messages(count: int) -> list[Message]:
@@ -154,7 +154,7 @@ def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
             feed=False,
         ).start()
         try:
-            crawl.wait_until(lambda: "as the cluster's signal says" in crawl.log)
+            crawl.wait_until(lambda: "because of the cluster signal" in crawl.log)
             os.sched_setaffinity(server.process.pid, {1})
             before, server_before = _cpu(crawl), _cpu(server)
             sender = _sender(server.url, count, folder)
@@ -163,7 +163,7 @@ def _run_node(server: Server, count: int, folder: Path) -> dict[str, float]:
             waiting: Callable[[], int] = lambda: sum(map(client.llen, lists))
             crawl.wait_until(lambda: waiting() > 0)
             begun = time.monotonic()
-            output, _ = sender.communicate(timeout=_PATIENCE)
+            output, _ = sender.communicate(timeout=_TIMEOUT)
             crawl.wait_until(lambda: waiting() == 0)
             rate = count / (time.monotonic() - begun)
             took = (_cpu(crawl) - before) / count * 1e6

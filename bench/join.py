@@ -39,7 +39,7 @@ HOSTS, URLS = 200_000, 4_000_000
 MIN_KEPT = 0.7
 # Seconds before the first figure, and of the periods before and after.
 _WARM, _STRETCH = 20.0, 60.0
-_PATIENCE = 1800.0
+_TIMEOUT = 1800.0
 _CLUSTER = "bench"
 _NAMES = "www.site-{}.example"
 
@@ -166,7 +166,7 @@ def _until(condition: Any, *nodes: Node) -> None:
 
     :raises RuntimeError: a node has ended, or it takes too long
     """
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT
     while not condition():
         if any(node.process.poll() is not None for node in nodes) or time.monotonic() > end:
             raise RuntimeError("a node has ended, or the wait took too long")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CORE = 0
 # Seconds; a crawl that takes longer hangs.
-_PATIENCE = 3600
+_TIMEOUT = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def measured(
             stderr=subprocess.STDOUT,
             env=environment,
         )
-    watch = threading.Timer(_PATIENCE, process.kill)
+    watch = threading.Timer(_TIMEOUT, process.kill)
     watch.start()
     try:
         _, status, used = os.wait4(process.pid, 0)

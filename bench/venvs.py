@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CACHE = ROOT / ".cache" / "bench"
 # Seconds; it takes 30 where the package index is near.
-_PATIENCE = 600
+_TIMEOUT = 600
 
 
 def python_of(name: str) -> Path:
@@ -40,6 +40,6 @@ def python_of(name: str) -> Path:
 
 
 def _run(*command: str | Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
     if done.returncode:
         raise RuntimeError(f"no venv for a crawler: {done.stdout}{done.stderr}")

@@ -41,7 +41,7 @@ class TelnetConsole(telnet.TelnetConsole):
             self._file = Job.of(self.crawler).folder.path / PASSWORD
             _write(self._file, self.password)
             logger.info(
-                "The telnet console takes the user %s, and the password in %s",
+                "Telnet console: user %s, password in %s",
                 self.username,
                 self._file,
             )

@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.upload.destination import Destination
-from krowlspider.archive.upload.uploader import PATIENCE
+from krowlspider.archive.upload.uploader import STALLED_AFTER
 from krowlspider.crawl.archiving.uploading import CrawlUpload
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.status import publish
@@ -28,7 +28,7 @@ class Upload:
 
     # Seconds that the close waits for a store that accepts nothing, in addition to the time that
     # the uploads under way need.
-    patience = PATIENCE
+    stalled_after = STALLED_AFTER
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
@@ -54,4 +54,4 @@ class Upload:
 
     async def _finish(self) -> None:
         if self._upload is not None:
-            await self._upload.finish(self.patience)
+            await self._upload.finish(self.stalled_after)

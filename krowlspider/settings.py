@@ -55,7 +55,7 @@ else:
 
 # Requests in flight, all hosts together.
 CONCURRENT_REQUESTS = 256
-# Items of one response processed at once. Above 1, Scrapy starts as many tasks for each response.
+# Items of one response processed at a time. Above 1, Scrapy starts as many tasks for each response.
 CONCURRENT_ITEMS = 1
 # Bytes of responses in callbacks before the engine stops popping. Pages that become items wait in
 # their callback for their WARC offset, so this is the same as KROWL_WARC_QUEUE.
@@ -196,7 +196,7 @@ KROWL_PATH_DEPTH_MAX = 20
 # Times that one segment, or run of segments, may be in a path; links with more are dropped. 0: no
 # limit.
 KROWL_REPEATED_SEGMENTS_MAX = 3
-# File extensions without text; links to them are dropped. Sitemaps may be gz all the same; pdf is
+# File extensions without text; links to them are dropped. Sitemaps may still be gz; pdf is
 # text. An empty list drops none.
 KROWL_SKIP_EXTENSIONS = [
     *("7z", "bz2", "gz", "jar", "lz", "lzma", "rar"),
@@ -249,8 +249,9 @@ KROWL_DRAIN_TIMEOUT = 300.0
 KROWL_STATIC_NODES = environ.get("KROWL_STATIC_NODES", "")
 KROWL_STATIC_NODES_FILE = environ.get("KROWL_STATIC_NODES_FILE", "")
 # A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
-# URL identities is made of it. Whoever knows the seed can make URLs that are mistaken for others,
-# which are not fetched then. Set "none" on a node that joins a cluster begun without a secret.
+# URL identities is made of it. Anyone who knows the seed can make URLs that are mistaken for
+# others, which are not fetched then. Set "none" on a node that joins a cluster begun without a
+# secret.
 KROWL_STATIC_NODES_SECRET = environ.get("KROWL_STATIC_NODES_SECRET", "")
 KROWL_STATIC_NODES_SECRET_FILE = environ.get("KROWL_STATIC_NODES_SECRET_FILE", "")
 # Pages that all nodes together fetch, in all starts, until the crawl is over. 0: no limit.
@@ -367,7 +368,7 @@ REMOTE_CONTROL_ENABLED = False
 # http://PROMETHEUS_HOST:PROMETHEUS_PORT/PROMETHEUS_PATH, without a host or URL in them. The names
 # of these settings are those of scrapy-prometheus-exporter.
 PROMETHEUS_ENABLED = True
-# Address to listen at. Whoever reaches it may read: give 0.0.0.0 only in a network of your own.
+# Address to listen at. Anyone who reaches it may read: give 0.0.0.0 only in a network of your own.
 PROMETHEUS_HOST = "127.0.0.1"
 # A port; 0: any free one. With two numbers, the first free port from one to the other, for several
 # crawls on a machine.

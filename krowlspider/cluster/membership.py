@@ -79,7 +79,7 @@ def seal_of(seed: bytes) -> int:
 def parse_ring(parts: Iterable[str]) -> list[Member]:
     """Return the members of a static list: each is ``id=redis-url`` or ``id=redis-url*weight``.
 
-    :raises ValueError: one is not of that form, or an id or a Redis is there twice
+    :raises ValueError: one is not of that form, or an id or a Redis is listed twice
     """
     members: dict[str, Member] = {}
     # Errors name the number of a member, because its text may have a password.
@@ -92,7 +92,7 @@ def parse_ring(parts: Iterable[str]) -> list[Member]:
             )
         member = Member(found["id"], int(found["weight"] or 1), found["redis"])
         if member.id in members:
-            raise ValueError(f"member {member.id} is there twice")
+            raise ValueError(f"member {member.id} is listed twice")
         if same := [other.id for other in members.values() if other.redis == member.redis]:
             raise ValueError(
                 f"members {same[0]} and {member.id} have one Redis: give each its own, or its own"

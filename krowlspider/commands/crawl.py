@@ -88,7 +88,7 @@ class Command(CrawlCommand):
         elif failure is not None:
             way = way_out(failure, Job.of(crawler).folder.path)
             why = error_text(failure)
-            print(f"krowlspider: the crawl could not be kept on disk: {why}{way}", file=sys.stderr)
+            print(f"krowlspider: the crawl could not be saved to disk: {why}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED
         else:
             reason = crawler.stats.get_value("finish_reason")

@@ -44,12 +44,12 @@ _MOST = 10
 # Options for more than an overview, with what they do. None can be used while a crawl runs.
 _OF_HOSTS = {
     "host": "one host, and why it is not being fetched",
-    "drop-host": "remove what a host has queued, for good",
-    "forget": "remove all that is known of a host: it can be found anew",
+    "drop-host": "remove the queued URLs of a host for good",
+    "forget": "remove all data of a host, so that it can be found again",
 }
 _OF_FILES = {
-    "export": "write what is queued, one JSON line a URL, to FILE or standard output",
-    "import": "queue the URLs in such lines, those of standard input for -",
+    "export": "write the queued URLs to FILE or standard output, one JSON line each",
+    "import": "queue the URLs of such lines; - reads standard input",
 }
 _ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair")
 

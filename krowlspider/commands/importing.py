@@ -78,7 +78,7 @@ class _Identify:
         try:
             fields = json.loads(entry.request[1:])
             if not fields.get("_class", _CLASSES).startswith(_CLASSES):
-                raise ValueError(f"its request is a {fields['_class']}, which is none of Scrapy's")
+                raise ValueError(f"its request is a {fields['_class']}, no class of Scrapy")
             # The callbacks belong to the spider that will crawl.
             bare = json.dumps({**fields, "callback": None, "errback": None}).encode()
             request = self._codec.request(Entry(entry.url, request=_JSON + bare))

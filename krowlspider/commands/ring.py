@@ -42,7 +42,7 @@ class Command(ScrapyCommand):
         super().add_options(parser)
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
         parser.add_argument(
-            "--spider", default="broad", help="whose inboxes are looked at (default: broad)"
+            "--spider", default="broad", help="spider whose inboxes are shown (default: broad)"
         )
         parser.add_argument(
             "--signal",
@@ -52,7 +52,7 @@ class Command(ScrapyCommand):
         parser.add_argument(
             "--forget",
             metavar="ID",
-            help="wait no longer for a node that is gone: what is on its disk is left out",
+            help="stop waiting for a node that is gone; URLs on its disk are left out",
         )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:

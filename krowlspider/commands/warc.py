@@ -72,7 +72,7 @@ class Command(ScrapyCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
-        parser.add_argument("-o", "--output", metavar="FILE", help="what index and wacz write")
+        parser.add_argument("-o", "--output", metavar="FILE", help="file that index and wacz write")
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--all", action="store_true", help="list all captures of the URL")
         which.add_argument("--at", metavar="DATE", help="the capture nearest to a date, in UTC")
@@ -107,7 +107,7 @@ class Command(ScrapyCommand):
                 )
         if not args or args[0] not in _WORDS:
             asked = f", not {args[0]!r}" if args else ""
-            raise KrowlError(f"say what to do, one of {', '.join(_WORDS)}{asked}")
+            raise KrowlError(f"give one of the words {', '.join(_WORDS)}{asked}")
         form, options = _WORDS[args[0]]
         if len(args) != 1 + form.count("<"):
             raise UsageError(f"scrapy warc {args[0]} {form}")
@@ -160,7 +160,7 @@ class Command(ScrapyCommand):
         indexes = indexes_in(folder)
         if indexes.missing:
             count, way = len(indexes.missing), f"scrapy warc index {quote(name)}"
-            self._complain(f"not looked into, for want of an index: {count:,} files: {way}", 0)
+            self._complain(f"not searched, as they have no index: {count:,} files: {way}", 0)
         try:
             found = captures.captures(indexes.there, wanted)
             if opts.all:
@@ -177,7 +177,7 @@ class Command(ScrapyCommand):
     def _wacz(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
         if not opts.output:
-            raise KrowlError("say what to write: scrapy warc wacz <JOBDIR> -o FILE.wacz")
+            raise KrowlError("give the file to write: scrapy warc wacz <JOBDIR> -o FILE.wacz")
         out = _writable(opts.output)
         _index_missing(folder)
         warcs = sorted(folder.glob("*.warc.gz"))
@@ -201,7 +201,7 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         url = self.settings["KROWL_WARC_UPLOAD"]
         if url is None:
-            raise KrowlError("say where to: -s KROWL_WARC_UPLOAD=s3://bucket/prefix")
+            raise KrowlError("give the destination: -s KROWL_WARC_UPLOAD=s3://bucket/prefix")
         there = Destination.parse(url, self.settings["KROWL_WARC_UPLOAD_ENDPOINT"])
         delete = self.settings.getbool("KROWL_WARC_UPLOAD_DELETE")
         with tqdm(desc="uploading", unit=" files", disable=None, leave=False) as shown:

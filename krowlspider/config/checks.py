@@ -178,7 +178,7 @@ def path(kind: str) -> Checker:
 def file(settings: BaseSettings, name: str) -> str | None:
     if fault := path("file")(settings, name):
         return fault
-    return None if Path(settings[name]).is_file() else "is not a file that is there"
+    return None if Path(settings[name]).is_file() else "is not an existing file"
 
 
 header = text(HEADER, NO_HEADER)
@@ -189,7 +189,7 @@ def user_agent(settings: BaseSettings, name: str) -> str | None:
     if fault := header(settings, name):
         return fault
     holds = "{contact}" in settings[name]
-    return None if holds else "must hold {contact}, in place of which KROWL_CONTACT is put"
+    return None if holds else "must hold {contact}, which KROWL_CONTACT replaces"
 
 
 def contact(settings: BaseSettings, name: str) -> str | None:

@@ -103,7 +103,7 @@ def _handlers(settings: BaseSettings) -> Iterator[str]:
         try:
             derived = is_derived(handler, HANDLER)
         except LOAD_ERRORS as error:
-            yield f"DOWNLOAD_HANDLERS names for {scheme} a class that cannot be loaded: {error}"
+            yield f"DOWNLOAD_HANDLERS has a handler for {scheme} that cannot be loaded: {error}"
             continue
         if not derived:
             yield (

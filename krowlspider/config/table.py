@@ -160,9 +160,7 @@ CHECKERS: dict[str, Checker] = {
     "SCHEDULER": checks.component(
         defaults.SCHEDULER, "keeps the delay of each host, robots.txt and the queue on disk"
     ),
-    "DUPEFILTER_CLASS": checks.component(
-        defaults.DUPEFILTER_CLASS, "tells what the seen set knows"
-    ),
+    "DUPEFILTER_CLASS": checks.component(defaults.DUPEFILTER_CLASS, "asks the seen set"),
     "DOWNLOADER": checks.component(
         defaults.DOWNLOADER, "fetches only what the scheduler has popped"
     ),

@@ -134,13 +134,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
     limit, size = settings.getint("KROWL_MEMORY_LIMIT"), settings.getint("DOWNLOAD_MAXSIZE")
     if 0 < limit < 4 * size:
         found.append(
-            f"KROWL_MEMORY_LIMIT={limit} is less than four times DOWNLOAD_MAXSIZE={size}:"
-            " what one body may take"
+            f"KROWL_MEMORY_LIMIT={limit} is less than four times DOWNLOAD_MAXSIZE={size},"
+            " the most that one body may take"
         )
     if settings["KROWL_CONSUL"] and settings.getlist("KROWL_STATIC_NODES"):
-        found.append(
-            "KROWL_CONSUL and KROWL_STATIC_NODES are both set: the members come from one of them"
-        )
+        found.append("KROWL_CONSUL and KROWL_STATIC_NODES are both set: set only one of them")
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
         found.append(
             "KROWL_CONSUL is set, and REDIS_URL is not: give this node's Redis, as the other nodes"

@@ -103,7 +103,7 @@ class ExcludeFile:
         for number, reason in found.bad[:_BAD_LINES_LOGGED]:
             logger.error("%s line %d excludes nothing: %s", path, number, reason)
         logger.info(
-            "KROWL_EXCLUDE: %d expressions of %s hold, %d bad lines",
+            "KROWL_EXCLUDE: %d expressions of %s in force, %d bad lines",
             len(found.patterns),
             path,
             len(found.bad),
@@ -119,7 +119,7 @@ class ExcludeFile:
             except OSError as error:
                 if not unreadable:
                     logger.error(
-                        "%s cannot be read, so what it said last holds: %s",
+                        "%s cannot be read, so its last content stays in force: %s",
                         self._file.path,
                         error.strerror or error,
                     )

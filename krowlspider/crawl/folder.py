@@ -157,9 +157,9 @@ class JobFolder:
             )
         if seed not in {None, head.seed}:
             raise JobError(
-                f"JOBDIR {self.path} was begun outside this cluster, so its seen marks say nothing"
-                " in it: give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with"
-                " which it was begun"
+                f"JOBDIR {self.path} was begun outside this cluster, so its seen marks are of no"
+                " use in it: give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET"
+                " with which it was begun"
             )
 
     @property
@@ -259,8 +259,8 @@ class JobFolder:
 
 def _headless(path: Path) -> str:
     return (
-        f"JOBDIR {path} has a frontier but no {_HEAD}, without whose seed its seen marks say"
-        f" nothing: put {_HEAD} back from a copy, or give another JOBDIR"
+        f"JOBDIR {path} has a frontier but no {_HEAD}, whose seed its seen marks need:"
+        f" put {_HEAD} back from a copy, or give another JOBDIR"
     )
 
 

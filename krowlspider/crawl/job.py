@@ -361,9 +361,7 @@ async def _write(write: Callable[[], None]) -> None:
     except OSError as error:
         if not lacks_room(error):
             raise
-        logger.warning(
-            "The filter of the seen set is not saved, so a start takes longer: %s", error
-        )
+        logger.warning("The seen filter is not saved, so the next start takes longer: %s", error)
 
 
 def _node(settings: BaseSettings, spider: str) -> Node | None:

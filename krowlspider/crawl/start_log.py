@@ -21,8 +21,7 @@ def log_start(job: Job) -> None:
     log_holds(job.holds, path)
     if job.folder.temporary:
         logger.warning(
-            "No JOBDIR: this crawl is kept in %s and cannot go on after another start without"
-            " -s JOBDIR=that folder",
+            "No JOBDIR: this crawl is stored in %s; to resume it later, give -s JOBDIR=that folder",
             path,
         )
     if mode := job.folder.open_to_others:
@@ -32,12 +31,11 @@ def log_start(job: Job) -> None:
     if job.mended.files:
         logger.log(
             logging.WARNING if job.mended.bytes_cut else logging.INFO,
-            "%d WARC files of a crawl that was killed are mended: %d bytes without a whole record"
-            " were cut off",
+            "Mended %d WARC files of a killed crawl: cut off %d bytes without a whole record",
             job.mended.files,
             job.mended.bytes_cut,
         )
     for damaged in job.mended.damaged:
-        logger.error("Damage in a WARC file: what followed it is put aside in %s", damaged)
+        logger.error("A WARC file is damaged: the data after the damage is in %s", damaged)
     if job.frontier.pending:
         logger.info("Going on with %d URLs queued in %s", job.frontier.pending, path)

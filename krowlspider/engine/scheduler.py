@@ -185,7 +185,7 @@ class Scheduler(BaseScheduler):
         )
 
     def _stop_crawl(self, error: Exception) -> None:
-        logger.critical("The crawl stops; what was not committed stays queued: %s", error)
+        logger.critical("The crawl stops; pages that were not committed stay queued: %s", error)
         self._end("cluster_error" if isinstance(error, ClusterError) else "storage_error")
 
     def _all_over(self) -> None:
@@ -193,7 +193,7 @@ class Scheduler(BaseScheduler):
         assert node is not None
         if node.left:
             logger.warning(
-                "Nodes %s have left before all was done: start all nodes again to go on",
+                "Nodes %s have left before all URLs were done: start all nodes again to go on",
                 ", ".join(node.left),
             )
             self._end("nodes_left")

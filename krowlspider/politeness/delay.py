@@ -2,8 +2,8 @@
 
 The delay is a moving average of the host's latencies times a factor. It is at least what the host's
 robots.txt asks for; a host that asks for more than the cap is retired elsewhere. Throttling (429,
-503) doubles it; each quiet period halves it again. A host with transport errors waits for seconds,
-then for minutes, then for a day at a time. It is never given up.
+503) doubles it; ten ordinary answers in a row halve it again. A host with transport errors waits
+for seconds, then for minutes, then for a day at a time. It is never given up.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ THROTTLING = frozenset({429, 503})
 ALPHA = 0.3
 # The most doublings: 0.25 s × 2^12 is 17 minutes.
 THROTTLING_MAX = 12
-# Ordinary answers in a row that make a quiet period. Halving after each answer would restore within
+# Ordinary answers in a row that halve the backoff. Halving after each would restore within
 # seconds the rate that the host throttled.
-QUIET = 10
+GOOD_ANSWERS = 10
 # Longest backoff in seconds for throttling or errors, before a host is parked.
 BACKOFF_MAX = 3600.0
 # From this many transport errors in a row, a host backs off for 2, 4, 8 ... minutes. From the
@@ -39,14 +39,14 @@ class HostRate:
     """The request rate data of one host.
 
     ``ema`` is the average latency in seconds, 0 before the first answer. ``floor`` is the
-    crawl-delay of its robots.txt in seconds. ``quiet`` counts the ordinary answers since the last
-    throttling or halving. ``throttling`` counts the doublings in force, ``errors`` the transport
-    errors in a row.
+    crawl-delay of its robots.txt in seconds. ``good_answers`` counts the ordinary answers since the
+    last throttling or halving. ``throttling`` counts the doublings in force, ``errors`` the
+    transport errors in a row.
     """
 
     ema: float = 0.0
     floor: float = 0.0
-    quiet: int = 0
+    good_answers: int = 0
     throttling: int = 0
     errors: int = 0
 
@@ -86,9 +86,9 @@ class DelayPolicy:
     def after_answer(self, rate: HostRate, latency: float) -> float:
         self._answered(rate, latency)
         if rate.throttling:
-            rate.quiet += 1
-            if rate.quiet == QUIET:
-                rate.quiet = 0
+            rate.good_answers += 1
+            if rate.good_answers == GOOD_ANSWERS:
+                rate.good_answers = 0
                 rate.throttling -= 1
         return self.delay(rate)
 
@@ -100,7 +100,7 @@ class DelayPolicy:
         It is the longer of the new delay and ``retry_after`` seconds, and up to a quarter more.
         """
         self._answered(rate, latency)
-        rate.quiet = 0
+        rate.good_answers = 0
         rate.throttling = min(rate.throttling + 1, THROTTLING_MAX)
         asked = min(retry_after or 0.0, self.retry_after_max)
         return max(self.delay(rate), asked) * (1 + JITTER * chance)

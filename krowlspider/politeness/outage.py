@@ -25,7 +25,7 @@ NOTED = 50 * HOSTS
 WINDOW = 60.0
 # Seconds without any answer before an outage can begin: requests that one owner's hosts leave
 # unanswered time out together.
-QUIET = 8.0
+ANSWERLESS = 8.0
 # Prefixes that one owner holds: the smallest BGP announcement, and one site's share of IPv6.
 _BLOCK_V4, _BLOCK_V6 = 24, 48
 # Seconds between probes. They bound how late the end of an outage is noticed, and keep a network
@@ -33,7 +33,7 @@ _BLOCK_V4, _BLOCK_V6 = 24, 48
 PROBE_EVERY = 5.0
 # Seconds of an outage in which every host is forgiven: a router or resolver restarts in less. After
 # as many without a probe of a host that answered before, the caller gives up.
-PATIENCE = 600.0
+FORGIVEN_FOR = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,15 @@ class Fault:
     The kinds are those of ``krowlspider/fetch/errors.py``. ``suspect``: the host may also be the
     cause. ``certain``: a host is hardly the cause. ``sure``: no host is the cause, so one failure
     begins an outage. ``refuted_by``: only a host that was reached can cause it, so it counts as an
-    answer. ``quiet``: seconds since the last answer before suspect failures can begin an outage.
+    answer. ``answerless``: seconds since the last answer before suspect failures can begin an
+    outage.
     """
 
     suspect: frozenset[str]
     certain: frozenset[str]
     sure: frozenset[str]
     refuted_by: frozenset[str] = frozenset()
-    quiet: float = 0.0
+    answerless: float = 0.0
 
 
 # Failures of a request already sent, also on a kept-alive connection. They are evidence only for a
@@ -63,7 +64,7 @@ NETWORK = Fault(
     certain=frozenset({"dns_down", "network_down"}),
     sure=frozenset({"dns_down"}),
     refuted_by=frozenset({"connect_refused", "tls", "protocol", "too_large", "decode"}),
-    quiet=QUIET,
+    answerless=ANSWERLESS,
 )
 # The DNS alone. Names that time out or fail pause nothing: hosts with cached addresses still answer
 # and never ask the DNS. Success is an answer of the DNS (``ResolverStats.answered``).
@@ -149,7 +150,7 @@ class OutageWatch:
         is the result of `block_of` for its address, empty when unknown.
 
         A crawl with only dead hosts left looks like an outage, and must still end. So suspect
-        failures are forgiven for ``PATIENCE`` seconds only; then each probe that fails counts.
+        failures are forgiven for ``FORGIVEN_FOR`` seconds only; then each probe that fails counts.
         Failures that are ``certain`` are always forgiven during an outage.
         """
         if kind in self._fault.refuted_by:
@@ -158,8 +159,8 @@ class OutageWatch:
         if not certain and kind not in self._fault.suspect:
             return Verdict.COUNT
         if self.is_out:
-            patient = now < self.since + PATIENCE
-            return Verdict.FORGIVE if certain or patient else Verdict.COUNT
+            forgiving = now < self.since + FORGIVEN_FOR
+            return Verdict.FORGIVE if certain or forgiving else Verdict.COUNT
         before = self._failed.get(host, _Failures(now, "", 0, certain=False))
         certain = certain or before.certain
         failures = _Failures(now, domain or host, before.strikes + 1, certain=certain)
@@ -193,7 +194,7 @@ class OutageWatch:
 
     def _all_fail(self, now: float) -> bool:
         """Return whether hosts of many owners fail and none answers."""
-        if len(self._evidence) < HOSTS or now < self._answered + self._fault.quiet:
+        if len(self._evidence) < HOSTS or now < self._answered + self._fault.answerless:
             return False
         return len({failures.domain for failures in self._evidence.values()}) >= HOSTS
 

@@ -88,7 +88,7 @@ class SeedsFile:
                 while not line.endswith(b"\n") and (line := file.readline(_LINE_MAX)):
                     pass
         except (OSError, EOFError, zlib.error) as error:
-            logger.error("%s breaks off: %s; the seeds before that are crawled", self.path, error)
+            logger.error("%s ends early: %s; the seeds before that are crawled", self.path, error)
 
     def _report(self, number: int, error: BadSeed) -> None:
         self.bad += 1

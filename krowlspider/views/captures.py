@@ -114,8 +114,8 @@ def read(folder: Path, indexes: Sequence[Path], line: IndexLine, *, payload: boo
         original = original_of(indexes, line, revisit)
         if original is None:
             raise NotThereError(
-                f"what was stored for {line.url} at {line.timestamp} is a revisit, and what it"
-                " stands for is not there"
+                f"the capture of {line.url} at {line.timestamp} is a revisit, and the record"
+                " that it refers to is missing"
             )
         head = block
         fields, block = _record(folder, original)

@@ -147,11 +147,10 @@ def _lost(report: Repaired) -> list[str]:
     if found.short_hosts or report.lossy:
         count = f"{found.short_urls:,} URLs of {found.short_hosts:,} hosts"
         lines.append(
-            f"lost from the queues: at least {count}, and of hosts without a record nobody knows"
-            " how many"
+            f"lost from the queues: at least {count}, and an unknown number"
+            " of hosts without a record"
             if report.lossy
-            else f"lost from the queues: at most {count}, as what was done in the last second is"
-            " counted too"
+            else f"lost from the queues: at most {count}, with the pages done in the last second"
         )
         lines += [f"{number:>9,}  {host}" for number, host in found.short]
     if found.unrecorded_hosts:

@@ -26,7 +26,7 @@ def checked(report: CheckReport, folder: Path) -> str:
     )
     if report.open_files:
         lines.append(
-            f"{report.open_files:,} files are open, and were not looked into: if no crawl writes to"
+            f"{report.open_files:,} files are open, and were not checked: if no crawl writes to"
             f" them, scrapy warc mend {quote(str(folder))}"
         )
     return "\n".join(lines)

@@ -250,7 +250,7 @@ def test_crawl_with_a_failing_disk_exits_with_3(tmp_path: Path, step: str) -> No
     with MockWeb(graph=GRAPH) as web:
         crawl, plan = faulty_crawl(web, tmp_path, step, broken_disk, code=FAILED)
         why = crawl.log.splitlines()[-1]
-        assert why.startswith("krowlspider: the crawl could not be kept on disk: ")
+        assert why.startswith("krowlspider: the crawl could not be saved to disk: ")
         assert "Input/output error" in why
         assert contents(crawl.jobdir / "warc").items() >= plan.closed.items()
         assert frontier_view(crawl.jobdir)["queued"] > 0

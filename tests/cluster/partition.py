@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 _PIECE = 65_536
 # Seconds; longer than any blocking query of a node.
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 class Network:
@@ -73,7 +73,7 @@ class Network:
             self._do(self._part(frozenset()))
 
     def _do(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
 
     async def _part(self, apart: frozenset[str]) -> None:
         self._apart = apart
@@ -179,7 +179,7 @@ class Denial:
                     empty = (404, b"") if denial.denied % 2 else (200, b"[]")
                     self._answer(*empty, {"X-Consul-Index": "1"})
                     return
-                far = http.client.HTTPConnection(agent.host, agent.port, timeout=_PATIENCE)
+                far = http.client.HTTPConnection(agent.host, agent.port, timeout=_TIMEOUT)
                 try:
                     far.request(self.command, self.path, body, dict(self.headers))
                     said = far.getresponse()

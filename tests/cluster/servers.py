@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Seconds; a server that takes longer to start is a failure, with its log.
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 def _own_address() -> str:
@@ -85,7 +85,7 @@ class Server:
             self.process = subprocess.Popen(
                 self.command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
             )
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT
         while not self.answers():
             assert self.process.poll() is None, f"it ended:\n{self.log[-3000:]}"
             assert time.monotonic() < end, f"it does not answer:\n{self.log[-3000:]}"

@@ -308,7 +308,7 @@ def test_gone_node_is_shown_until_it_is_forgotten(place: Place, server: Server) 
                 assert (refused.code, refused.err.count("\n")) == (2, 1)
                 assert says in refused.err
             done = await place.ring("--forget", "b")
-            assert done == Result(0, "Node b is not waited for any more\n", "")
+            assert done == Result(0, "Node b is forgotten\n", "")
             assert (await place.look(0))["nodes"].keys() == {"a"}
             await a.beat({})
             assert a.pending_nodes == {"a"}

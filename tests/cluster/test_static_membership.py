@@ -60,7 +60,7 @@ def test_static_nodes_have_weights_and_passwords():
     [
         (["a"], "member 1 is not of the form"),
         (["a=redis://h", "b=http://secret@h"], "member 2 is not of the form"),
-        (["a=redis://h", "a=redis://g"], "member a is there twice"),
+        (["a=redis://h", "a=redis://g"], "member a is listed twice"),
         (["a/b=redis://h"], "not a node id"),
         (["a=redis://h*0"], "1 to 64"),
     ],

@@ -102,7 +102,7 @@ def test_one_host_is_shown_with_why_it_is_not_fetched(crawled: Path) -> None:
 def test_an_unknown_host_is_refused(crawled: Path) -> None:
     for option in ("--host", "--drop-host", "--forget"):
         _, complaint = frontier(crawled, option, "nowhere.test", code=2)
-        assert "krowlspider: the frontier has nothing of host 'nowhere.test'" in complaint
+        assert "krowlspider: the frontier has no host 'nowhere.test'" in complaint
     _, complaint = frontier(crawled, "--host", "a b", code=2)
     assert "'a b' is not the name of a host" in complaint
 
@@ -247,7 +247,7 @@ def test_a_report_of_lost_entries_says_at_most() -> None:
         "seen marks made anew for queued URLs: 5",
         (
             "lost from the queues: at most 34 URLs of 2 hosts,"
-            " as what was done in the last second is counted too"
+            " with the pages done in the last second"
         ),
         "       30  a.test",
         "        4  b.test",
@@ -268,7 +268,7 @@ def test_a_report_of_unreadable_files_says_at_least() -> None:
         "bytes of logs that could not be read: 99",
         (
             "lost from the queues: at least 34 URLs of 2 hosts,"
-            " and of hosts without a record nobody knows how many"
+            " and an unknown number of hosts without a record"
         ),
         "       30  a.test",
         "        4  b.test",

@@ -118,7 +118,7 @@ def test_check_of_a_broken_archive_exits_with_1(folder: Path) -> None:
     assert lines[0].startswith(f"{second.name} at byte ")
     assert lines[0].endswith(": the gzip member is cut off")
     assert lines[1] == "1 files, 13 records: 1 problems, 0 warnings"
-    assert lines[2].startswith("1 files are open, and were not looked into:")
+    assert lines[2].startswith("1 files are open, and were not checked:")
 
 
 def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
     index_path(first).unlink()
     lines = warc("check", tmp_path)[0].decode().splitlines()
     assert lines[0].startswith(f"warning: {second.name} at byte ")
-    assert lines[0].endswith(": what this revisit stands for is not there")
+    assert lines[0].endswith(": the record that this revisit refers to is missing")
     assert lines[1] == "1 files, 3 records: 0 problems, 1 warnings"
     url = "http://example.org/page/0"
     _, said = warc("cat", url, tmp_path, code=1)
-    assert "is a revisit, and what it stands for is not there" in said
+    assert "is a revisit, and the record that it refers to is missing" in said
 
 
 def test_mend_finishes_and_indexes_open_files(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_files_without_an_index_are_named(folder: Path) -> None:
     text, said = warc("cat", "http://example.org/page/1", folder)
     assert text == response(1)
     assert said == (
-        f"krowlspider: not looked into, for want of an index: 1 files: scrapy warc index {folder}\n"
+        f"krowlspider: not searched, as they have no index: 1 files: scrapy warc index {folder}\n"
     )
     first.unlink()
     _, said = warc("cat", "http://example.org/page/1", folder, code=1)
@@ -361,10 +361,10 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "say what to do, one of index, check, mend, cat, wacz"),
+        ([], "give one of the words index, check, mend, cat, wacz"),
         (
             ["dance", "x"],
-            "say what to do, one of index, check, mend, cat, wacz, upload, not 'dance'",
+            "give one of the words index, check, mend, cat, wacz, upload, not 'dance'",
         ),
         (["check", "--nonsense", "FOLDER"], "--nonsense is not an option"),
         (["check", "FOLDER", "--payload"], "--payload does not go with check"),
@@ -372,7 +372,7 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
         (["index", "FOLDER", "-o", ""], "--output is given nothing"),
         (["index", "FOLDER", "-o", "/none/x"], "/none/x cannot be written: there is no folder"),
         (["index", "FOLDER", "-o", "FOLDER"], "FOLDER cannot be written: it is a folder"),
-        (["wacz", "FOLDER"], "say what to write: scrapy warc wacz"),
+        (["wacz", "FOLDER"], "give the file to write: scrapy warc wacz"),
         (["check", "/none"], "/none is neither a crawl's folder nor one of WARC files"),
         (["cat", "ftp://example.org/", "FOLDER"], "'ftp://example.org/' is not a URL that is"),
         (["cat", "http://example.org/page/1", "FOLDER", "--at", "soon"], "'soon' is not a date"),

@@ -311,7 +311,10 @@ def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | 
     ("changes", "said"),
     [
         ({"SPIDER_MIDDLEWARES": {"nosuch.Component": 1}}, "SPIDER_MIDDLEWARES cannot be loaded: "),
-        ({"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}}, "DOWNLOAD_HANDLERS names for http a class"),
+        (
+            {"DOWNLOAD_HANDLERS": {"http": "nosuch.H"}},
+            "DOWNLOAD_HANDLERS has a handler for http that cannot",
+        ),
     ],
 )
 def test_a_component_that_cannot_be_loaded_is_named(changes: dict[str, Any], said: str) -> None:
@@ -324,7 +327,7 @@ def test_a_component_that_cannot_be_loaded_is_named(changes: dict[str, Any], sai
     ("name", "foreign", "does"),
     [
         ("SCHEDULER", "scrapy.core.scheduler.Scheduler", "keeps the delay of each host"),
-        ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "tells what the seen set knows"),
+        ("DUPEFILTER_CLASS", "scrapy.dupefilters.RFPDupeFilter", "asks the seen set"),
         ("DOWNLOADER", "scrapy.core.downloader.Downloader", "fetches only what the scheduler"),
     ],
 )

@@ -170,7 +170,7 @@ def test_the_telnet_password_is_in_a_file_for_its_owner_alone(tmp_path: Path) ->
     with MockWeb(spec=[page("/robots.txt", ""), page("^/", "late", latency=60)]) as web:
         settings = {"TELNETCONSOLE_ENABLED": 1, "TELNETCONSOLE_PORT": "0,0"}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).start()
-        crawl.wait_until(lambda: "The telnet console takes the user" in crawl.log)
+        crawl.wait_until(lambda: "Telnet console: user" in crawl.log)
         path = crawl.jobdir / PASSWORD
         assert (mode(crawl.jobdir), mode(path)) == (0o700, 0o600)
         password = path.read_text().strip()

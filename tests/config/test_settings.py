@@ -313,7 +313,7 @@ def test_a_least_delay_above_the_greatest_is_refused():
     assert refusal(KROWL_DELAY_MIN="31") == "KROWL_DELAY_MIN=31 is more than KROWL_DELAY_MAX=30"
 
 
-def test_the_add_on_stops_a_crawler_of_wrong_settings_and_lets_one_of_right_settings_be():
+def test_the_add_on_refuses_wrong_settings_only():
     right = project_settings()
     Crawler(Spider, right).addons.load_settings(right)
     wrong = project_settings(KROWL_CONTACT=None)

@@ -264,7 +264,7 @@ def test_the_page_is_made_once_a_second_however_many_ask() -> None:
 
 # --- the server and who comes to it ---
 
-# Seconds that no test of these takes; who is given as much patience is cut for another reason.
+# Seconds that no test of these takes; a connection with this limit is cut for another reason.
 LONG = 30.0
 # More than the kernel takes off the server's hands; no real page has so much.
 LARGE = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
@@ -272,12 +272,12 @@ ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def serving(
-    main: Any, page: Callable[[], bytes] = lambda: b"the page\n", patience: float = 5.0
+    main: Any, page: Callable[[], bytes] = lambda: b"the page\n", time_limit: float = 5.0
 ) -> None:
     """Run ``main(port)`` on the loop that serves."""
 
     async def run() -> None:
-        endpoint = Endpoint("/metrics", page, patience)
+        endpoint = Endpoint("/metrics", page, time_limit)
         _, port = await endpoint.open("127.0.0.1", range(1))
         try:
             async with asyncio.timeout(LONG):
@@ -322,7 +322,7 @@ def test_client_that_sends_no_whole_request_is_dropped() -> None:
         requests = (b"", ASK[:-2], b"GET ")
         assert await asyncio.gather(*(said_to(port, request) for request in requests)) == [b""] * 3
 
-    serving(main, patience=0.2)
+    serving(main, time_limit=0.2)
 
 
 def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
@@ -334,7 +334,7 @@ def test_who_drips_a_byte_at_a_time_gains_no_time_by_it() -> None:
             await asyncio.sleep(0.02)
         writer.transport.abort()
 
-    serving(main, patience=0.3)
+    serving(main, time_limit=0.3)
 
 
 @LARGE
@@ -344,7 +344,7 @@ def test_client_that_reads_nothing_is_dropped() -> None:
             idle.sendall(ASK)
             await run_in_thread(send_until_cut, idle)
 
-    serving(main, lambda: b"x" * 50_000_000, patience=0.3)
+    serving(main, lambda: b"x" * 50_000_000, time_limit=0.3)
 
 
 def send_until_cut(idle: socket.socket) -> None:
@@ -364,7 +364,7 @@ def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
             assert said == b"" or said.startswith(b"HTTP/1.0 400 Bad Request\r\n")
         assert b"200 OK" in await said_to(port, ASK)
 
-    serving(main, patience=2 * LONG)
+    serving(main, time_limit=2 * LONG)
 
 
 def test_a_body_that_is_announced_is_not_waited_for() -> None:
@@ -390,7 +390,7 @@ def test_silent_clients_keep_nobody_out() -> None:
         for _, writer in crowd:
             writer.transport.abort()
 
-    serving(main, patience=2 * LONG)
+    serving(main, time_limit=2 * LONG)
 
 
 def test_taken_port_leads_to_the_next() -> None:
@@ -563,7 +563,7 @@ def test_without_a_port_a_crawl_says_so_and_goes_on(tmp_path: Path) -> None:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
     assert crawl.stats["krowl/frontier/done_count"] == 4
     (complaint,) = crawl.complaints
-    assert "There are no metrics for Prometheus" in complaint
+    assert "Prometheus metrics are not served" in complaint
     assert "in use" in complaint
 
 

@@ -173,7 +173,7 @@ def test_sigint_ends_a_crawl_that_a_call_in_c_holds(tmp_path: Path) -> None:
         assert f"held for 5 s, by {url} (host {url.split('/')[2]}), in spiders/deadly.py:" in held
         assert re.search(r"deadly.py:\d+ locked < ", held)
         assert " WARNING: " in held
-        assert "SIGINT has come" in ended
+        assert "SIGINT received" in ended
         assert (crawl.jobdir / NOTES).exists()
 
 
@@ -267,7 +267,7 @@ def test_what_is_worked_out_at_the_pop_is_blamed_on_its_host(tmp_path: Path) -> 
         held, ended = told(again)
         assert f"by work on host {url.split('/')[2]}, in " in held
         assert "exclude.py" in held
-        assert "SIGTERM has come" in ended
+        assert "SIGTERM received" in ended
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Both stores, and a frontier over each with clocks that only tests move."""
+"""Fixtures: both stores, and a frontier over each with clocks that only tests move."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ RULE = DelayPolicy(
     factor=5.0, minimum=0.25, maximum=30.0, crawl_delay_max=300.0, retry_after_max=3600.0
 )
 LIMITS = Limits(host_queue=1000, total=100_000, domain_concurrency=2)
-# Memory for next to nothing: every host and place comes from disk.
+# So little memory that every host and due time is read from disk.
 TINY = replace(LIMITS, memory=MemoryLimits(hosts=1, window=1, blocked=1, in_line=2))
 
 
 def counted(store: Store) -> Tally:
-    """What the host records on disk say together."""
+    """Return the tally of the host records on disk."""
     tally = Tally()
     for _, record in records(store):
         tally.replace(b"", record)
@@ -51,7 +51,7 @@ def counted(store: Store) -> Tally:
 
 
 class KeptMemoryStore(MemoryStore):
-    """A twin whose content outlives `close`, as a folder's does."""
+    """A store in memory that keeps its content when closed, as a folder does."""
 
     def close(self) -> None:
         pass
@@ -77,12 +77,13 @@ class World:
     clocks: Clocks = field(default_factory=Clocks)
     hasher: IdentityHasher = field(default_factory=lambda: IdentityHasher(1))
     node: str = "here"
-    # Entries of a chunk, and domains that are not ours.
+    # Entries of a hand-over chunk.
     most: int = 2
+    # Domains that another node owns.
     foreign: set[str] = field(default_factory=set)
-    # Domains of hosts that were about to be fetched.
+    # Domains for which the scheduler asked whether it may fetch.
     looked_at: list[str] = field(default_factory=list)
-    # Robots fetches that ended, with the sitemaps that robots.txt names.
+    # Robots fetches that ended, with the sitemaps that each robots.txt names.
     found: list[tuple[RobotsFetch, list[str]]] = field(default_factory=list)
     file: FilterFile | None = None
 
@@ -128,12 +129,12 @@ class World:
         return domain not in self.foreign
 
     def await_robots(self, host: Host, wait: float) -> None:
-        """The request of a host has ended, and its robots.txt is to come from another host."""
+        """Release a host that awaits a robots.txt from another host."""
         host.robots.awaited.append("fetch")
         self.frontier.schedule.release(host, wait)
 
     def end_wait(self, host: Host) -> None:
-        """The robots.txt has come that a host awaits."""
+        """Resume a host: the robots.txt it awaits has arrived."""
         host.robots.awaited.clear()
         self.frontier.schedule.resume(host)
 
@@ -143,7 +144,7 @@ class World:
         return None if b"dont_filter" in entry.request else self.hasher.key(entry.url)
 
     def hand_over(self, name: str, other: World) -> None:
-        """Hand a host over to another frontier, whole."""
+        """Hand a host over to another frontier, from the first chunk to the last."""
         departure = self.departures.begin(name)
         arrived = 0
         while (chunk := departure.chunk(arrived)) is not None:
@@ -152,7 +153,7 @@ class World:
             pass
 
     def queued(self, name: str) -> list[str]:
-        """What the disk has queued of a host, in order."""
+        """Return the URLs that the disk has queued of a host, in order."""
         return [entry_of(key, value).url for key, value in entries(self.store, name)]
 
     def restart(self) -> Frontier:
@@ -160,7 +161,7 @@ class World:
         return self.open()
 
     def crash(self) -> Frontier:
-        """The process dies: nothing of its memory is written."""
+        """Reopen as after a kill: nothing in memory is written."""
         self.store.close()
         self.clocks.monotonic = 5.0
         return self.open()
@@ -172,13 +173,13 @@ class World:
         return self.frontier.add([self.candidate(url, priority) for url in urls])
 
     def forward(self, items: Iterable[Foreign]) -> int:
-        """Queue what belongs to others alone; how many were put into the outbox."""
+        """Queue only foreign URLs; return how many were put into the outbox."""
         before = self.frontier.counters["foreign"]
         self.frontier.queue([], list(items))
         return self.frontier.counters["foreign"] - before
 
     def pop(self) -> Lease | None:
-        """Pop the next due entry, leaving its host in flight."""
+        """Pop the next due entry; its host stays in flight."""
         while (host := self.frontier.schedule.pop()) is not None:
             if (lease := self.frontier.queues.pop(host)) is not None:
                 return lease
@@ -186,7 +187,7 @@ class World:
         return None
 
     def fetch(self, wait: float = 0.25) -> str | None:
-        """Pop, fetch and acknowledge one page."""
+        """Pop, fetch and acknowledge one page; return its URL."""
         lease = self.pop()
         if lease is None:
             return None
@@ -195,7 +196,7 @@ class World:
         return lease.entry.url
 
     def put_robots(self, authority: str, record: bytes) -> None:
-        """As if the robots.txt of an authority had been fetched."""
+        """Store a robots record, as after a fetch."""
         batch = self.store.batch()
         batch.put(robots_key(authority), record)
         batch.write()

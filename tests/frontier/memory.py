@@ -1,4 +1,4 @@
-"""The in-memory twin of the LevelDB store, held to the same contract."""
+"""A store in memory, with the contract of the LevelDB store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def firsts_of(items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """The first of each run of keys, as `Store.firsts` says."""
+    """Yield the first item of each group of keys: see `Store.firsts`."""
     for _, run in groupby(items, key=lambda item: item[0].partition(b"\0")[0]):
         yield next(run)
 
@@ -42,7 +42,7 @@ class _MemoryBatch:
 
 
 class MemoryStore:
-    """The same contract without a disk, for tests and models."""
+    """The contract of `Store` without a disk."""
 
     def __init__(self) -> None:
         self._data: dict[bytes, bytes] = {}
@@ -74,15 +74,15 @@ class MemoryStore:
         yield from (key for key in _range(sorted(self._data), prefix) if key > after)
 
     def firsts(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        # Behind all keys that are the same up to the first zero byte.
+        # Start behind all keys that are equal up to the first zero byte.
         start = after[: after.index(b"\0")] + b"\1" if after else b""
         yield from firsts_of(self.items(prefix, start))
 
     def compact(self, start: bytes, stop: bytes) -> None:
-        """Nothing to drop: a dict keeps no deleted keys."""
+        """Do nothing: a dict keeps no deleted keys."""
 
     def flush(self) -> None:
-        """Nothing is read back at a start."""
+        """Do nothing: memory needs no flush."""
 
     def close(self) -> None:
         self._data.clear()

@@ -1,4 +1,4 @@
-"""The format of an entry on disk, with its chain of redirects."""
+"""An entry and its redirect chain survive their encoding on disk."""
 
 from __future__ import annotations
 
@@ -60,3 +60,29 @@ def test_a_chain_on_the_own_host_takes_two_bytes_a_hop(hops: int) -> None:
     plain = Entry("https://a.test/end", redirects=hops)
     chained = replace(plain, chain=tuple(f"http://a.test/{hop}" for hop in range(hops)))
     assert len(chained.encode("a.test")) == len(plain.encode("a.test")) + 4 + hops * (2 + 2) - 1
+
+
+EDGE_CASES = [
+    Entry("http://a.test/"),
+    Entry("https://a.test/\u00e9?q=1", 3, bare=True),
+    Entry("http://a.test/x", 70000, 2, 1, 4, 2, 17.5, bare=True, request=b"J{}"),
+    Entry("http://a.test/x", retries=300),
+    # The host of a key has neither a root dot nor user info.
+    Entry("http://a.test./x", due=1.0),
+    Entry("https://me:secret@a.test/x", request=b"J"),
+    Entry("http://a.test:8080/x"),
+]
+
+
+@pytest.mark.parametrize("entry", EDGE_CASES, ids=lambda entry: entry.url)
+def test_decode_caps_counts_and_keeps_other_fields(entry: Entry) -> None:
+    again = Entry.decode(entry.encode("a.test"), "a.test")
+    capped = replace(entry, depth=min(entry.depth, 65535), retries=min(entry.retries, 255))
+    assert [getattr(again, name) for name in Entry.__slots__] == [
+        getattr(capped, name) for name in Entry.__slots__
+    ]
+
+
+def test_an_ordinary_entry_takes_three_bytes_beside_its_path() -> None:
+    assert len(Entry("https://a.test/page", 3).encode("a.test")) == 3 + len("/page")
+    assert Entry.decode(Entry("http://b.test/").encode("a.test"), "a.test").url == "http://b.test/"

@@ -1,7 +1,6 @@
-"""A frontier's memory does not grow with what is queued: a million hosts, or a million URLs of one
-host.
+"""A frontier's memory does not grow with its queue: a million hosts, or a million URLs of one host.
 
-``python -m tests.frontier.test_flat_memory FOLDER HOSTS`` is the process that is measured.
+``python -m tests.frontier.test_flat_memory FOLDER HOSTS`` is the measured process.
 """
 
 from __future__ import annotations
@@ -26,25 +25,23 @@ from krowlspider.urls.canonical import IdentityHasher
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 1_000_000
-# Hosts in memory, the names of domains and the window are full after some 300,000 pops of as many
-# hosts.
+# The caches of hosts, domains and due times are full after about 300,000 pops.
 URLS, POPS = 1_000_000, 600_000
 LINKS, COMMIT_EVERY = 100, 1000
-# So that the filter grows by layers: 100,000 keys, then twice as many each time.
+# Small, so that the filter grows by layers: 100,000 keys, then twice as many each time.
 CAPACITY = 100_000
-# What grows with the URLs by right: the filter, at most 32 bits each, where a new layer is
-# allocated whole and holds twice what the one before does, so that it may come late.
+# The seen filter may grow: at most 32 bits for each URL. A new layer is allocated whole, with twice
+# the size of the last, so growth may come late.
 FILTER = URLS * 32 // 8
-# LevelDB's two write buffers of 32 MiB are full or empty as it happens, and malloc keeps what it
-# was given. An object for each host or URL, 100 bytes of it or more, would come to 50 MB from half
-# to all of them.
+# Covers LevelDB's two write buffers of 32 MiB and memory that malloc keeps. A leak of 100 bytes for
+# each host or URL would add 50 MB in the second half.
 SLACK = 40 * MB
 RULE = DelayPolicy(factor=1, minimum=0.25, maximum=30, crawl_delay_max=300, retry_after_max=3600)
 LIMITS = Limits(host_queue=URLS, total=URLS, domain_concurrency=2)
 
 
 class Measured:
-    """A frontier on disk, its clock moved by hand."""
+    """A frontier on disk whose clock the test moves."""
 
     def __init__(self, folder: Path, hosts: int):
         self.now = 0.0
@@ -66,7 +63,7 @@ class Measured:
             self.frontier.add([self.candidate(number) for number in range(first, first + LINKS)])
 
     def crawl(self, pages: int) -> None:
-        """Fetch so many, the clock going on by the delay after each."""
+        """Fetch so many pages, moving the clock by the delay after each."""
         for page in range(pages):
             host = self.frontier.schedule.pop()
             while host is None:
@@ -86,8 +83,10 @@ class Measured:
 
 
 def anonymous_memory() -> int:
-    """Bytes of this process that are not a file's: LevelDB maps its tables, which the kernel may
-    drop."""
+    """Return the bytes of anonymous memory of this process.
+
+    The tables that LevelDB maps do not count: the kernel may drop their pages.
+    """
     found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024

@@ -1,4 +1,4 @@
-"""What the frontier promises, over LevelDB and over its in-memory twin."""
+"""The contract of the frontier, over LevelDB and over the store in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ B1 = "http://b.test/1"
 
 
 def drain(world: World, *, step: float = 0.25) -> list[str]:
-    """Fetch everything there is, letting time pass while hosts rest."""
+    """Fetch all queued pages, letting time pass while hosts rest; return their URLs."""
     fetched = []
     while world.frontier.queued:
         if url := world.fetch():
@@ -42,14 +42,14 @@ def test_a_new_url_is_queued_and_a_known_one_is_not(world: World) -> None:
     assert world.frontier.counters["known"] == 2
 
 
-def test_entries_of_a_host_come_first_in_first_out_within_a_priority(world: World) -> None:
+def test_entries_of_a_host_are_fifo_within_a_priority(world: World) -> None:
     world.add(A1, A2)
     world.add(A3, priority=5)
     world.add("http://a.test/4", priority=-5)
     assert drain(world) == [A3, A1, A2, "http://a.test/4"]
 
 
-def test_invariant_1_one_request_of_a_host_is_in_flight_at_a_time(world: World) -> None:
+def test_invariant_1_a_host_has_one_request_in_flight(world: World) -> None:
     world.add(A1, A2)
     first = world.pop()
     assert first is not None
@@ -73,7 +73,7 @@ def test_invariant_1_a_domain_has_at_most_its_share_in_flight(world: World) -> N
     assert world.pop() is None
 
 
-def test_the_longest_overdue_host_comes_first_and_a_new_one_does_not_overtake(
+def test_the_longest_overdue_host_is_popped_before_a_new_one(
     world: World,
 ) -> None:
     world.add(A1, A2)
@@ -93,7 +93,7 @@ def test_links_for_a_resting_host_do_not_shorten_its_delay(world: World) -> None
     assert world.pop() is not None
 
 
-def test_next_due_tells_when_the_next_host_may_be_fetched(world: World) -> None:
+def test_next_due_is_when_the_next_host_may_be_fetched(world: World) -> None:
     assert world.frontier.schedule.next_due() is None
     world.add(A1, A2)
     world.fetch(wait=7.0)
@@ -110,7 +110,7 @@ def test_next_due_tells_when_the_next_host_may_be_fetched(world: World) -> None:
         (Limits(host_queue=100, total=2, domain_concurrency=2), "frontier"),
     ],
 )
-def test_invariant_4_what_a_cap_refuses_is_counted_and_not_marked_seen(
+def test_invariant_4_a_url_refused_by_a_limit_is_not_marked_seen(
     open_store: OpenStore, limits: Limits, reason: str
 ) -> None:
     world = World(open_store, limits=limits)
@@ -120,7 +120,7 @@ def test_invariant_4_what_a_cap_refuses_is_counted_and_not_marked_seen(
     assert world.add(A3) == 1
 
 
-def test_invariant_5_a_lease_is_back_in_its_old_place_after_a_crash(world: World) -> None:
+def test_invariant_5_a_crash_returns_a_lease_to_its_old_place(world: World) -> None:
     world.add(A1, A2, A3)
     assert world.pop() is not None
     world.crash()
@@ -128,7 +128,7 @@ def test_invariant_5_a_lease_is_back_in_its_old_place_after_a_crash(world: World
     assert drain(world) == [A1, A2, A3]
 
 
-def test_invariant_5_an_acknowledged_page_stays_queued_until_the_commit(world: World) -> None:
+def test_invariant_5_a_page_stays_queued_until_its_commit(world: World) -> None:
     world.add(A1, A2)
     assert world.fetch() == A1
     world.crash()
@@ -146,7 +146,7 @@ def test_invariant_5_a_committed_page_is_gone_after_a_crash(world: World) -> Non
     assert drain(world) == [A2]
 
 
-def test_pages_acknowledged_out_of_order_do_not_hide_an_older_lease(world: World) -> None:
+def test_acknowledging_a_later_page_keeps_an_older_lease(world: World) -> None:
     world.add(A1, A2, A3)
     first = world.pop()
     assert first is not None
@@ -159,7 +159,7 @@ def test_pages_acknowledged_out_of_order_do_not_hide_an_older_lease(world: World
     assert drain(world) == [A1, A3]
 
 
-def test_a_commit_that_was_written_but_not_ended_loses_and_repeats_nothing(world: World) -> None:
+def test_a_crash_after_the_commit_is_written_repeats_no_page(world: World) -> None:
     world.add(A1, A2)
     assert world.fetch() == A1
     world.frontier.begin_commit().write()
@@ -169,7 +169,7 @@ def test_a_commit_that_was_written_but_not_ended_loses_and_repeats_nothing(world
     assert world.frontier.queued == 0
 
 
-def test_what_is_acknowledged_while_a_commit_is_written_waits_for_the_next(world: World) -> None:
+def test_a_page_acknowledged_during_a_commit_waits_for_the_next(world: World) -> None:
     world.add(A1, B1)
     assert world.fetch() == A1
     commit = world.frontier.begin_commit()
@@ -181,13 +181,13 @@ def test_what_is_acknowledged_while_a_commit_is_written_waits_for_the_next(world
     assert drain(world) == [B1]
 
 
-def test_everything_known_is_known_after_a_crash(world: World) -> None:
+def test_a_known_url_is_known_after_a_crash(world: World) -> None:
     world.add(A1, A2, B1)
     world.crash()
     assert world.add(A1, A2, B1) == 0
 
 
-def test_a_clean_restart_keeps_delays_to_the_moment(world: World) -> None:
+def test_a_clean_restart_keeps_the_rest_of_a_delay(world: World) -> None:
     world.add(A1, A2)
     world.fetch(wait=10.0)
     world.clocks.pass_(4.0)
@@ -198,7 +198,7 @@ def test_a_clean_restart_keeps_delays_to_the_moment(world: World) -> None:
     assert world.pop() is not None
 
 
-def test_invariant_1_after_a_crash_every_host_waits_its_delay_once(world: World) -> None:
+def test_invariant_1_a_host_waits_its_delay_after_a_crash(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
@@ -223,9 +223,7 @@ def test_invariant_2_a_retry_after_holds_across_a_crash(world: World) -> None:
 
 
 @pytest.mark.parametrize("jump", [-7200.0, 7200.0])
-def test_a_jump_of_the_wall_clock_neither_freezes_a_host_nor_fails(
-    world: World, jump: float
-) -> None:
+def test_a_host_is_popped_after_a_jump_of_the_wall_clock(world: World, jump: float) -> None:
     world.add(A1, A2)
     world.fetch(wait=10.0)
     world.frontier.close()
@@ -235,7 +233,7 @@ def test_a_jump_of_the_wall_clock_neither_freezes_a_host_nor_fails(
     assert world.pop() is not None
 
 
-def test_a_host_with_nothing_queued_leaves_the_heap_and_is_remembered(world: World) -> None:
+def test_an_idle_host_leaves_the_heap_and_keeps_its_record(world: World) -> None:
     world.add(A1)
     world.fetch(wait=5.0)
     assert world.frontier.schedule.host_count == 1
@@ -250,7 +248,7 @@ def test_a_host_with_nothing_queued_leaves_the_heap_and_is_remembered(world: Wor
     assert world.pop() is not None
 
 
-def test_hosts_in_memory_are_bounded_whatever_the_number_of_hosts(open_store: OpenStore) -> None:
+def test_hosts_in_memory_are_bounded(open_store: OpenStore) -> None:
     world = World(
         open_store, limits=Limits(10, 10_000, 2, memory=MemoryLimits(hosts=50, window=20))
     )
@@ -263,7 +261,7 @@ def test_hosts_in_memory_are_bounded_whatever_the_number_of_hosts(open_store: Op
     assert len(world.frontier.schedule.cache.hosts) <= 51 + world.frontier.leased
 
 
-def test_a_page_put_back_comes_again_at_the_end_with_its_counts(world: World) -> None:
+def test_a_retried_page_moves_to_the_end_with_its_retry_count(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
@@ -290,14 +288,14 @@ def test_unpop_undoes_a_pop(world: World) -> None:
     assert drain(world) == [A1, A2]
 
 
-def test_an_robots_fetch_wakes_a_host_that_has_nothing_queued(world: World) -> None:
-    world.frontier.schedule.enqueue_robots_fetch("c.test", "errand")
+def test_a_robots_fetch_schedules_an_idle_host(world: World) -> None:
+    world.frontier.schedule.enqueue_robots_fetch("c.test", "fetch")
     host = world.frontier.schedule.pop()
     assert host is not None
-    assert (host.name, list(host.robots.fetches)) == ("c.test", ["errand"])
+    assert (host.name, list(host.robots.fetches)) == ("c.test", ["fetch"])
 
 
-def test_a_waiting_host_is_not_popped_until_it_is_resumed_and_keeps_its_delay(
+def test_a_host_awaiting_robots_keeps_its_delay_when_resumed(
     world: World,
 ) -> None:
     world.add(A1)
@@ -314,7 +312,7 @@ def test_a_waiting_host_is_not_popped_until_it_is_resumed_and_keeps_its_delay(
     assert popped.name == host.name
 
 
-def test_an_illegal_turn_is_refused_and_changes_nothing(world: World) -> None:
+def test_an_illegal_event_raises_and_changes_nothing(world: World) -> None:
     world.add(A1)
     host = world.frontier.schedule.cache.get("a.test")
     with pytest.raises(IllegalEvent, match=r"a\.test is scheduled and cannot end a request"):
@@ -323,7 +321,7 @@ def test_an_illegal_turn_is_refused_and_changes_nothing(world: World) -> None:
     assert world.fetch() == A1
 
 
-def test_invariant_9_drops_are_counted_with_their_reason_and_kept(world: World) -> None:
+def test_invariant_8_drop_counts_survive_a_restart(world: World) -> None:
     world.add(A1, A2)
     lease = world.pop()
     assert lease is not None
@@ -339,7 +337,7 @@ def test_invariant_9_drops_are_counted_with_their_reason_and_kept(world: World) 
     assert (host.queue.done, host.queue.dropped) == (1, 1)
 
 
-def test_what_was_not_committed_is_not_counted(world: World) -> None:
+def test_a_page_is_counted_as_done_at_its_commit(world: World) -> None:
     world.add(A1)
     world.fetch()
     world.restart()
@@ -347,8 +345,8 @@ def test_what_was_not_committed_is_not_counted(world: World) -> None:
     assert world.frontier.queued == 1
 
 
-def test_a_start_after_a_death_finds_the_queues_as_the_last_commit_left_them(world: World) -> None:
-    """The process died after the commit and before the hosts' records that follow it."""
+def test_a_start_repairs_host_records_that_a_crash_left_stale(world: World) -> None:
+    """The process dies after the commit, before it writes the host records."""
     world.add(A1, A2, A3, B1)
     world.add("http://a.test/first", priority=7)
     assert {world.fetch(wait=0.0) for _ in range(3)} == {"http://a.test/first", B1, A1}
@@ -364,7 +362,7 @@ def test_a_start_after_a_death_finds_the_queues_as_the_last_commit_left_them(wor
     assert drain(world) == [A2, A3]
 
 
-def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
+def test_a_queue_with_gaps_is_read_without_scanning_deletions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.add(A1, A2, A3)
@@ -379,25 +377,25 @@ def test_a_host_whose_queue_has_gaps_is_not_searched_past_deleted_entries(
     reader = world.store.reader
 
     @contextmanager
-    def noted() -> Iterator[Reader]:
+    def counting_reader() -> Iterator[Reader]:
         with reader() as found:
             read = lambda key: places.append(key) or found.read(key)
             yield SimpleNamespace(read=read, read_next=read)
 
-    monkeypatch.setattr(world.store, "reader", noted)
+    monkeypatch.setattr(world.store, "reader", counting_reader)
     world.clocks.pass_(1)
     assert drain(world) == [A1, A3]
     assert not [key for key in places if key.startswith(QUEUE) and not is_record(key)]
 
 
 def defer(world: World) -> None:
-    """Take the next host out of the heap, as one that did not answer."""
+    """Pop the next host and defer it, as after a failed request."""
     host = world.frontier.schedule.pop()
     assert host is not None
     world.frontier.schedule.deferral.defer(host)
 
 
-def test_a_host_that_is_deferred_keeps_its_urls_until_the_next_round(world: World) -> None:
+def test_a_deferred_host_keeps_its_urls_until_the_next_round(world: World) -> None:
     world.add(A1, A2)
     world.commit()
     defer(world)
@@ -415,7 +413,7 @@ def test_a_host_that_is_deferred_keeps_its_urls_until_the_next_round(world: Worl
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_start_tries_hosts_that_were_deferred_at_once(world: World, clean: bool) -> None:
+def test_a_start_schedules_deferred_hosts_immediately(world: World, clean: bool) -> None:
     world.add(A1, A2, B1)
     defer(world)
     if clean:
@@ -429,13 +427,13 @@ def test_a_start_tries_hosts_that_were_deferred_at_once(world: World, clean: boo
     assert sorted(drain(world)) == [A1, A2, B1]
 
 
-def test_a_host_that_is_deferred_still_serves_robots_fetches(world: World) -> None:
+def test_a_deferred_host_still_serves_robots_fetches(world: World) -> None:
     world.add(A1)
     defer(world)
-    world.frontier.schedule.enqueue_robots_fetch("a.test", "errand")
+    world.frontier.schedule.enqueue_robots_fetch("a.test", "fetch")
     host = world.frontier.schedule.pop()
     assert host is not None
-    assert host.robots.fetches == ["errand"]
+    assert host.robots.fetches == ["fetch"]
     host.robots.fetches.clear()
     world.frontier.schedule.release(host, 0.25)
     assert world.frontier.hopeful
@@ -443,7 +441,7 @@ def test_a_host_that_is_deferred_still_serves_robots_fetches(world: World) -> No
     assert world.fetch() == A1
 
 
-def test_invariant_1_an_robots_fetch_does_not_pop_a_host_that_is_in_flight_or_parked(
+def test_invariant_1_a_robots_fetch_pops_no_busy_or_blocked_host(
     open_store: OpenStore,
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, domain_concurrency=1))
@@ -453,13 +451,13 @@ def test_invariant_1_an_robots_fetch_does_not_pop_a_host_that_is_in_flight_or_pa
     assert first is not None
     assert world.frontier.schedule.pop() is None
     for host in hosts:
-        world.frontier.schedule.enqueue_robots_fetch(host, "errand")
-        # A place that is left over in the heap, as after an eviction.
+        world.frontier.schedule.enqueue_robots_fetch(host, "fetch")
+        # A stale place in the heap, as after an eviction.
         world.frontier.schedule._due.push(0.0, host)
     assert world.frontier.schedule.pop() is None
 
 
-def test_hosts_that_wait_for_each_other_serve_each_others_robots_fetches(world: World) -> None:
+def test_hosts_awaiting_each_other_serve_robots_fetches(world: World) -> None:
     world.add(A1, B1)
     a, b = world.frontier.schedule.pop(), world.frontier.schedule.pop()
     assert a is not None
@@ -483,39 +481,13 @@ def test_hosts_that_wait_for_each_other_serve_each_others_robots_fetches(world: 
     assert sorted(drain(world)) == [A1, B1]
 
 
-def test_with_verify_one_identity_twice_in_a_batch_is_queued_once(open_store: OpenStore) -> None:
+def test_verify_queues_one_identity_once_in_a_batch(open_store: OpenStore) -> None:
     world = World(open_store, limits=LIMITS, verify=True)
     assert world.add(A1, A1, A2) == 2
     assert world.add(A1) == 0
 
 
-ENTRIES = [
-    Entry("http://a.test/"),
-    Entry("https://a.test/\u00e9?q=1", 3, bare=True),
-    Entry("http://a.test/x", 70000, 2, 1, 4, 2, 17.5, bare=True, request=b"J{}"),
-    Entry("http://a.test/x", retries=300),
-    # The host of a key has neither a root dot nor who logs in.
-    Entry("http://a.test./x", due=1.0),
-    Entry("https://me:secret@a.test/x", request=b"J"),
-    Entry("http://a.test:8080/x"),
-]
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.url)
-def test_an_entry_survives_its_encoding(entry: Entry) -> None:
-    again = Entry.decode(entry.encode("a.test"), "a.test")
-    capped = replace(entry, depth=min(entry.depth, 65535), retries=min(entry.retries, 255))
-    assert [getattr(again, name) for name in Entry.__slots__] == [
-        getattr(capped, name) for name in Entry.__slots__
-    ]
-
-
-def test_an_ordinary_entry_takes_three_bytes_beside_its_path() -> None:
-    assert len(Entry("https://a.test/page", 3).encode("a.test")) == 3 + len("/page")
-    assert Entry.decode(Entry("http://b.test/").encode("a.test"), "a.test").url == "http://b.test/"
-
-
-def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(
+def test_a_host_without_delay_awaits_its_commit_without_spinning(
     world: World,
 ) -> None:
     world.add(A1)
@@ -530,10 +502,10 @@ def test_with_no_delay_a_host_that_awaits_its_commit_neither_spins_nor_rests(
     assert (world.frontier.schedule.host_count, world.frontier.schedule.next_due()) == (0, None)
 
 
-def test_a_url_queued_while_its_host_is_out_of_the_heap_is_found_after_a_crash(
+def test_a_crash_keeps_a_url_added_during_a_robots_fetch(
     world: World,
 ) -> None:
-    world.frontier.schedule.enqueue_robots_fetch("a.test", "errand")
+    world.frontier.schedule.enqueue_robots_fetch("a.test", "fetch")
     host = world.frontier.schedule.pop()
     assert host is not None
     world.add(A1)

@@ -1,5 +1,7 @@
-"""Any sequence of what a crawl can do, against a plain model: nothing lost, repeated, hurried or
-miscounted."""
+"""Compares the frontier with a plain model over random sequences of what a crawl can do.
+
+No URL is lost, repeated, fetched early or miscounted.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ HOSTS = [f"h{number}.test" for number in range(4)] + [
     "c.shared.test",
 ]
 ADDRESSES = ["192.0.2.1", "192.0.2.2", "198.51.100.1"]
-# With these, a block has as many places as an address.
+# With so few slots, a block has as many as an address.
 SLOTS = 4
 FOUND = HOSTS[:3]
 ADDRESS_DELAY = 0.2
@@ -59,8 +61,7 @@ PAGES = [f"http://{host}/{page}" for host in HOSTS for page in range(6)]
 
 @dataclass
 class Page:
-    """A URL of the model: its priority, its place in line, whether it is leased, and of a retry how
-    often it has been tried and when it is due."""
+    """A URL of the model, with its place in the queue; a retry has a count and a due time."""
 
     priority: int
     line: int
@@ -70,8 +71,8 @@ class Page:
 
 
 @dataclass
-class Way:
-    """A host on its way to the other frontier: chunks that its sender knows to have come."""
+class HandOver:
+    """A hand-over to the other frontier, with the chunks that are known to have arrived."""
 
     departure: Departure
     arrived: int = 0
@@ -120,7 +121,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.other = World(
             lambda: kept, limits=limits, verify=verify, clocks=Clocks(), node="there"
         )
-        self.under_way: dict[str, Way] = {}
+        self.under_way: dict[str, HandOver] = {}
         self.away: set[str] = set()
         self.away_pages: dict[str, Page] = {}
         self.sent: list[tuple[str, str]] = []
@@ -140,7 +141,7 @@ class FrontierModel(RuleBasedStateMachine):
             [self._foreign(url) for url in urls if url in foreign],
         ) == len(new)
         for name in {host_of(url) for url in new} & {*FOUND}:
-            # As if these were found by the pages of one domain.
+            # As if pages of one domain had linked to these.
             host = self.world.frontier.schedule.cache.get(name)
             host.shares.origin = 7
             self.world.frontier.schedule.cache.note(host)
@@ -158,7 +159,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule(wait=st.sampled_from([0.0, 0.25, 40.0]))
     def fetch(self, wait: float) -> None:
-        """Pop and release one page; it is acknowledged by another rule, in any order."""
+        """Pop and release one page; another rule acknowledges it, in any order."""
         host = self._pop_host()
         if host is None:
             return
@@ -176,7 +177,7 @@ class FrontierModel(RuleBasedStateMachine):
         assert host.name not in self.under_way
         assert host.name not in self.away
         assert domain_of(host.name) not in self.world.foreign
-        # The heap on disk keeps microseconds.
+        # The heap on disk rounds due times up to microseconds.
         assert self.world.frontier.now() >= self.earliest.get(host.name, 0.0) - 1e-6
         address = self._address(host.name)
         neighbours = [name for name in self.busy if self.at[name] == address]
@@ -185,7 +186,7 @@ class FrontierModel(RuleBasedStateMachine):
         now, asked = self.world.frontier.now(), self.asked.get(address, 0.0)
         early = now < asked + self.world.limits.address_delay
         if host.shares.address:
-            # Where it was before counts as asked with the pop, also when the host has moved.
+            # The pop reserves the last known address, even if the host has moved since.
             before = host.shares.address[1:]
             assert now >= self.asked.get(before, 0.0) + self.world.limits.address_delay
             self.asked[before] = now
@@ -205,14 +206,14 @@ class FrontierModel(RuleBasedStateMachine):
         assert all(other in crowd for other in self.busy.values() if not other.rate.ema)
         assert not slots or len(found) <= 1
         if slots and host in crowd:
-            # The others have a quarter more than they need now, but for one slot of the crowd.
+            # Other hosts have a quarter more slots than they need now; the crowd has at least one.
             assert len(crowd) <= max(1, slots - int(1.25 * (len(self.busy) - len(crowd))))
         shared = [name for name in self.busy if name.endswith("shared.test")]
         assert len(shared) <= 2
         return host
 
     def _address(self, name: str) -> str:
-        """Three addresses for all, two of them in one block; the hosts of one move to the next."""
+        """Return the address of a host: one of three, two of which are in one block."""
         return ADDRESSES[(HOSTS.index(name) + self.moved) % 3]
 
     def _block(self, address: str) -> str:
@@ -220,7 +221,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule()
     def move(self) -> None:
-        """Hosts get new addresses; what is in flight goes on where it was."""
+        """Hosts get new addresses; requests in flight keep theirs."""
         self.moved = not self.moved
 
     def _pop(self, host: Host) -> Lease | None:
@@ -232,8 +233,7 @@ class FrontierModel(RuleBasedStateMachine):
         return lease
 
     def _waiting(self, host: str) -> list[str]:
-        """What may be popped from a host now, in order: retries that are due go before what has not
-        been tried."""
+        """Return the URLs that may be popped from a host now: due retries before new URLs."""
         now = self.world.frontier.now()
         found = [
             (-page.priority, -page.tries, page.line, url)
@@ -243,7 +243,7 @@ class FrontierModel(RuleBasedStateMachine):
         return [url for *_, url in sorted(found)]
 
     def _queued(self, host: str) -> list[str]:
-        """What a host has queued, due or not, in the order of its keys."""
+        """Return all queued URLs of a host, due or not, in the order of its keys."""
         found = [
             (-page.priority, page.tries, page.line, url)
             for url, page in self.pages.items()
@@ -253,7 +253,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     def _release(self, host: Host, wait: float) -> None:
         if wait != 40.0:
-            # It answers; else it stays in the crowd, or comes to it.
+            # A host that answers leaves the crowd; any other is of the crowd.
             RULE.after_answer(host.rate, wait)
         elif host.rate.ema:
             host.rate.ema = 0.0
@@ -263,13 +263,13 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule()
     def pop_and_hold(self) -> None:
-        """A request that stays in flight."""
+        """Pop a page whose request stays in flight."""
         if len(self.busy) < 5:
             self._pop_host()
 
     @precondition(lambda self: self.busy)
     @rule(data=st.data(), what=st.sampled_from(["release", "give back", "unpop", "deferred"]))
-    def let_go(self, data: st.DataObject, what: str) -> None:
+    def end_request(self, data: st.DataObject, what: str) -> None:
         host = self.busy[data.draw(st.sampled_from(sorted(self.busy)))]
         if what == "release":
             self._release(host, 1.0)
@@ -287,7 +287,7 @@ class FrontierModel(RuleBasedStateMachine):
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), how=st.sampled_from(["done", "done", "again", "later"]))
     def end(self, data: st.DataObject, how: str) -> None:
-        """A page is done, goes back to the end of its queue, or is tried again later."""
+        """Acknowledge a page, move it to the end of its queue, or retry it later."""
         lease = self.leases.pop(data.draw(st.sampled_from(sorted(self.leases))))
         entry = lease.entry
         if how == "again":
@@ -303,41 +303,40 @@ class FrontierModel(RuleBasedStateMachine):
             self.over.add(lease.entry.url)
 
     @rule(domain=st.sampled_from(sorted({domain_of(host) for host in HOSTS})))
-    def freeze_or_thaw(self, domain: str) -> None:
-        """Another node may still be fetching a domain, or not any more."""
+    def change_owner(self, domain: str) -> None:
+        """Another node begins or ceases to own a domain."""
         self.world.foreign ^= {domain}
         self.world.robots_fetches.ring_changed()
 
-    @rule(data=st.data(), heard=st.lists(st.booleans(), min_size=1, max_size=6))
-    def send_chunks(self, data: st.DataObject, heard: list[bool]) -> None:
-        """Some steps of a host's way to the other frontier. It may not be heard that a chunk has
-        come."""
+    @rule(data=st.data(), acknowledged=st.lists(st.booleans(), min_size=1, max_size=6))
+    def send_chunks(self, data: st.DataObject, acknowledged: list[bool]) -> None:
+        """Send some chunks of a host to the other frontier; acknowledgements may be lost."""
         queued = {host_of(url) for url in self.pages}
         name = data.draw(st.sampled_from(sorted(self.under_way or queued or HOSTS)))
-        for each in heard:
-            if name not in self.away and (name in self.under_way or self._sets_off(name)):
+        for each in acknowledged:
+            if name not in self.away and (name in self.under_way or self._begins(name)):
                 self._send(name, self.under_way[name], each)
 
-    def _sets_off(self, name: str) -> bool:
+    def _begins(self, name: str) -> bool:
         busy = name in self.busy or self.world.frontier.schedule.cache.get(name).is_busy
         if busy or any(host_of(url) == name for url in {*self.leases, *self.over}):
             with pytest.raises(HostBusyError):
                 self.world.departures.begin(name)
             return False
-        self.under_way[name] = Way(self.world.departures.begin(name))
+        self.under_way[name] = HandOver(self.world.departures.begin(name))
         return True
 
-    def _send(self, name: str, way: Way, heard: bool) -> None:
+    def _send(self, name: str, way: HandOver, acknowledged: bool) -> None:
         if (chunk := way.departure.chunk(way.arrived)) is not None:
             arrived = self.other.arrivals.take(json.loads(json.dumps(chunk)))
-            way.arrived = arrived if heard else way.arrived
+            way.arrived = arrived if acknowledged else way.arrived
             return
         for _ in way.departure.end():
             if not way.over:
                 self._handed_over(name)
             way.over = True
-            if not heard:
-                # A death, a change of the ring, or another step makes up for the rest.
+            if not acknowledged:
+                # A crash, a ring change or a later step completes the hand-over.
                 return
         self._gone(name)
 
@@ -356,7 +355,7 @@ class FrontierModel(RuleBasedStateMachine):
         assert list(self.world.store.keys(seen_prefix(name))) == []
         keys = [self.world.hasher.key(url) for url in self.known if host_of(url) == name]
         assert self.other.frontier.seen.marked_among(name, keys) == set(keys)
-        # As far as this frontier knows, it has never heard of them.
+        # This frontier keeps no seen mark of them.
         assert not any(self.world.frontier.seen.known(name, key) for key in keys)
 
     @rule()
@@ -365,17 +364,17 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule()
     def the_ring_changes(self) -> None:
-        """Hosts under way stay, unless the other has all of them."""
+        """Hosts being handed over stay, unless the other has all of their chunks."""
         self.world.departures.stop()
-        self._no_more_under_way()
+        self._end_hand_overs()
 
-    def _no_more_under_way(self) -> None:
+    def _end_hand_overs(self) -> None:
         for name in [name for name, way in self.under_way.items() if way.over]:
             self._gone(name)
         self.under_way.clear()
 
     @rule(data=st.data())
-    def go_on_with_hosts_of_which_the_other_has_a_part(self, data: st.DataObject) -> None:
+    def fetch_partly_handed_over_hosts(self, data: st.DataObject) -> None:
         self.send_chunks(data, [True])
         self.the_ring_changes()
         for _ in HOSTS:
@@ -387,7 +386,7 @@ class FrontierModel(RuleBasedStateMachine):
     @precondition(lambda self: self.away)
     @rule(data=st.data())
     def bring_back(self, data: st.DataObject) -> None:
-        """The other hands a host back; what it has is all that there is."""
+        """The other hands a host back, with all URLs of that host."""
         self._take_back(data.draw(st.sampled_from(sorted(self.away))))
 
     def _take_back(self, name: str) -> None:
@@ -404,7 +403,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HOSTS))
     def take_over_more(self, name: str) -> None:
-        """A third frontier hands a host over that this one may know, with its wait."""
+        """A third frontier hands over a host, which may be known here, with its wait."""
         if name in self.under_way or name in self.away:
             return
         other = World(KeptMemoryStore, limits=self.world.limits, node=f"third {self.line}")
@@ -413,7 +412,7 @@ class FrontierModel(RuleBasedStateMachine):
         urls = [f"http://{name}/more/{self.line}/{number}" for number in range(2)]
         other.add(*urls)
         if other.fetch(wait=5.0) is None:
-            # The heap keeps whole microseconds: it is due in the next.
+            # The heap rounds up to the next microsecond.
             return
         other.commit()
         due = other.frontier.schedule.cache.get(name).due
@@ -430,7 +429,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     @rule(written=st.booleans(), added=st.booleans())
     def commit(self, written: bool, added: bool) -> None:
-        """Written whole, or cut off by a crash before or after its write."""
+        """Commit, or crash before or after the batch is written."""
         commit = self.world.frontier.begin_commit()
         self._rounds()
         over, self.over = self.over, set()
@@ -445,7 +444,7 @@ class FrontierModel(RuleBasedStateMachine):
             self._die(self.world.crash)
 
     def _rounds(self) -> None:
-        """Hosts that were deferred are back when an hour has gone."""
+        """Schedule deferred hosts again after an hour."""
         if self.world.frontier.hopeful and self.aside:
             self.aside = {
                 name
@@ -465,7 +464,7 @@ class FrontierModel(RuleBasedStateMachine):
 
     def _die(self, how: Callable[[], object]) -> None:
         how()
-        self._no_more_under_way()
+        self._end_hand_overs()
         self.busy.clear()
         self.leases.clear()
         self.over.clear()
@@ -486,7 +485,7 @@ class FrontierModel(RuleBasedStateMachine):
         assert frontier.outbox.depth == len(messages)
 
     @invariant()
-    def what_is_counted_is_there_and_no_host_is_stuck(self) -> None:
+    def counts_match_the_disk_and_no_host_is_stuck(self) -> None:
         if not hasattr(self, "pages"):
             return
         frontier, store = self.world.frontier, self.world.store
@@ -505,7 +504,7 @@ class FrontierModel(RuleBasedStateMachine):
         in_memory: dict[str, list[float]] = {}
         pushed = [(due, name) for due, _, name in frontier.schedule._due._heap]
         pushed += [(due, name) for due, _, name in frontier.schedule._sessions._heap]
-        # Those that were in flight may come back without a request.
+        # A host given back without a request keeps its session beyond the bound of two.
         assert len(frontier.schedule._sessions) <= 2 + len(HOSTS)
         for due, name in pushed + frontier.schedule._due._run[frontier.schedule._due._at :]:
             in_memory.setdefault(name, []).append(due)
@@ -514,7 +513,7 @@ class FrontierModel(RuleBasedStateMachine):
             if host.state is SchedulingState.IDLE:
                 assert not host.queue.queued
             if host.state is SchedulingState.BLOCKED:
-                # Whoever leaves makes room for it: a share has no room, or somebody is on the way.
+                # The next release calls it: a share is full, or a called host has not arrived yet.
                 (share,) = (
                     s for s, line in frontier.schedule.shares._lines.items() if host.name in line
                 )
@@ -526,7 +525,7 @@ class FrontierModel(RuleBasedStateMachine):
                 ahead = host.name in places and (
                     due_key(places[host.name], host.name) > frontier.schedule._due._cursor
                 )
-                # A place of an earlier time is passed over.
+                # A stale place in the heap is skipped.
                 in_time = max(in_memory.get(host.name, [-1.0])) >= host.due or any(
                     host.name in line for line in frontier.schedule.shares._lines.values()
                 )
@@ -539,7 +538,7 @@ class FrontierModel(RuleBasedStateMachine):
         return () if host is None else self.world.frontier.schedule.shares.of(host)
 
     def _end_all(self) -> None:
-        """What is in flight or leased comes to its end, without a death."""
+        """End all requests in flight and all leases, without a crash."""
         for host in list(self.busy.values()):
             self._release(host, 0.25)
         for url, lease in self.leases.items():
@@ -548,8 +547,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.leases.clear()
 
     def teardown(self) -> None:
-        """Whatever happened, all that is not done is delivered, once, whether the process dies or
-        lives on."""
+        """Every page that is not done is fetched once, with and without a crash."""
         if not hasattr(self, "pages"):
             return
         if self.dies:
@@ -560,7 +558,7 @@ class FrontierModel(RuleBasedStateMachine):
         self.the_ring_changes()
         if self.world.foreign:
             self.world.foreign.clear()
-            # It has all places read again, lost ones too.
+            # A ring change makes the heap read all places again.
             self.world.robots_fetches.ring_changed()
         for name in sorted(self.away):
             self._take_back(name)
@@ -595,7 +593,7 @@ class FrontierModel(RuleBasedStateMachine):
 
 
 class MemoryModel(FrontierModel):
-    """Over the in-memory twin."""
+    """Over the store in memory."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Messages for other nodes: none is lost, in order, counted exactly, with marks of their own."""
+"""The outbox keeps messages for other nodes in order, loses none and counts them exactly."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def messages(world: World, owner: str = "x", most: int = 10_000) -> list[str]:
 
 
 def send(world: World, most: int, owner: str = "x") -> list[str]:
-    """The owner takes the first messages."""
+    """Send the first messages of an owner; return their URLs."""
     outbox = world.frontier.outbox
     lot = outbox.head(owner, most)
     assert outbox.remove(owner, [key for key, _ in lot]) == len(lot)
@@ -75,7 +75,7 @@ def test_a_message_in_the_outbox_is_known(world: World) -> None:
 
 
 def test_a_message_is_put_once_in_a_batch(open_store: Callable[[], Store]) -> None:
-    """Its mark is not on the disk yet, where verify looks."""
+    """Verify reads the disk, where the mark is not written yet."""
     world = World(open_store, verify=True)
     first, second = map(foreign, urls(2))
     assert world.forward([first, second, first]) == 2
@@ -100,8 +100,8 @@ def test_a_sent_url_is_unknown_when_its_owner_changes(
     assert world.frontier.seen.rebuilt
 
 
-class NotedStore(KeptMemoryStore):
-    """A store that notes how it is used: batches made, and where reading begins."""
+class RecordingStore(KeptMemoryStore):
+    """Counts the batches, and records where each iteration begins."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class NotedStore(KeptMemoryStore):
 
 
 def test_links_and_messages_of_a_page_are_one_batch() -> None:
-    store = NotedStore()
+    store = RecordingStore()
     world = World(lambda: store)
     before = store.batches
     ours = [world.candidate("http://b.test/")]
@@ -209,14 +209,14 @@ def test_a_message_sent_while_it_becomes_ours_counts_once(world: World) -> None:
 
 
 def test_the_head_does_not_walk_over_removed_keys() -> None:
-    store = NotedStore()
+    store = RecordingStore()
     world = World(lambda: store)
     world.forward(map(foreign, urls(30)))
     store.begun.clear()
     keys = [key for key, _ in world.frontier.outbox.head("x", 30)]
     for _ in range(3):
         send(world, 10)
-    # Behind all that had been removed when the one before began.
+    # Each iteration begins behind the keys removed before the last one.
     assert store.begun == [b"", b"", b"", keys[9]]
 
 
@@ -241,7 +241,7 @@ for page in range(1_000_000):
 
 
 def test_a_kill_repeats_only_messages_being_sent(tmp_path: Path) -> None:
-    """Each page's links and messages are there whole or not at all, marks with them."""
+    """Links, messages and marks of a page are all on disk, or none of them."""
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path / "db")],
         cwd=ROOT,
@@ -267,13 +267,13 @@ def test_a_kill_repeats_only_messages_being_sent(tmp_path: Path) -> None:
     assert found == [f"http://a.test/{n // 7}/{n % 7}" for n in range(len(found))]
     assert world.frontier.queued == len(found) // 7
     assert world.forward([foreign(url) for url in found]) == 0
-    # Only the last lot may have been printed and not removed.
+    # Only the last messages may be printed and not removed.
     assert len(sent) + len(left) - len(found) <= 10
     world.store.close()
 
 
 class OutboxModel(RuleBasedStateMachine):
-    """The outbox beside lists of messages by owner, with deaths anywhere."""
+    """Compares the outbox with lists of messages by owner, with crashes at any step."""
 
     open_store: Callable[[], Store]
 
@@ -314,7 +314,7 @@ class OutboxModel(RuleBasedStateMachine):
 
     @rule(host=st.integers(0, 3), owner=st.sampled_from(["x", "y", "z", None]))
     def change(self, host: int, owner: str | None) -> None:
-        """A host has another owner; all moves in one go, what is ours is queued."""
+        """Give a host another owner: its messages move in one step, or are queued here."""
         self.ring[f"h{host}.test"] = owner
         for lot in self.world.frontier.outbox.rebucket(self.ring.get):
             candidates = [self.world.candidate(message.decode()) for _, message in lot]

@@ -1,4 +1,4 @@
-"""A page that a dead process was working on gets a strike; three set it aside."""
+"""A page gets a strike when the process dies while working on it; three set it aside."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOOT = b"7c90e567-7e12-4456-818a-8602c3cbf4a0"
 
 
 def key_of(store: Store, url: str) -> bytes:
-    """The queue key of a URL."""
+    """Return the queue key of a URL."""
     found = [k for k, saved in all_entries(store) if entry_of(k, saved).url == url]
     assert len(found) == 1
     return found[0]
@@ -33,7 +33,7 @@ def poison(store: Store) -> dict[bytes, Entry]:
 
 
 def set_aside(world: World, url: str) -> bytes:
-    """The process dies over a page as often as it takes; its key."""
+    """Strike a page until it is set aside; return its key."""
     key = key_of(world.store, url)
     for _ in range(POISON_STRIKES):
         strike(world.store, key)
@@ -73,7 +73,7 @@ def test_the_third_strike_moves_the_whole_entry(world: World) -> None:
 
 
 def test_an_earlier_poison_entry_keeps_its_key(world: World) -> None:
-    """As when a host's queue of retries has begun again at its first sequence."""
+    """A queue of retries restarts at its first sequence, so a key may occur twice."""
     world.add("http://a.test/deadly")
     key = key_of(world.store, "http://a.test/deadly")
     batch = world.store.batch()
@@ -109,7 +109,7 @@ def test_poison_counts_as_dropped_and_the_rest_is_fetched(
     assert decode_host("a.test", record).queue.dropped == 1
 
 
-def test_a_host_with_nothing_else_queued_leaves_the_heap(world: World) -> None:
+def test_a_host_with_only_poison_leaves_the_heap(world: World) -> None:
     world.add("http://a.test/only", "http://b.test/other")
     set_aside(world, "http://a.test/only")
     frontier = world.crash()
@@ -119,14 +119,14 @@ def test_a_host_with_nothing_else_queued_leaves_the_heap(world: World) -> None:
     assert world.fetch() == "http://b.test/other"
     world.clocks.pass_(60.0)
     assert world.fetch() is None
-    # It comes back with the next URL that is found on it.
+    # The next URL found on it schedules it again.
     assert world.add("http://a.test/new") == 1
     world.clocks.pass_(60.0)
     assert world.fetch() == "http://a.test/new"
 
 
 def test_totals_of_a_clean_close_do_not_count_poison(world: World) -> None:
-    """As when something is imported between the death and the next start."""
+    """An import may close the frontier between the crash and the next start."""
     world.add("http://a.test/deadly", "http://b.test/")
     key = key_of(world.store, "http://a.test/deadly")
     world.restart()
@@ -146,7 +146,7 @@ def test_a_poison_page_stays_known(world: World) -> None:
     assert world.add("http://a.test/deadly") == 0
 
 
-def test_a_page_done_since_gets_no_strike(world: World) -> None:
+def test_a_done_page_gets_no_strike(world: World) -> None:
     world.add("http://a.test/", "http://b.test/")
     key = key_of(world.store, "http://a.test/")
     assert world.fetch() == "http://a.test/"

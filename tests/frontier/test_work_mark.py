@@ -1,4 +1,4 @@
-"""The mark of the page at work outlives a crash, and names no page that was not at work."""
+"""The work mark survives a crash, and names only the page being processed."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_the_mark_of_a_dead_process_is_read_until_it_is_blanked(path: Path) -> N
     assert left_key(path, BOOT) == b""
 
 
-def test_a_power_loss_blames_nobody(path: Path) -> None:
-    """The mark on the disk is of another run of the machine."""
+def test_a_mark_of_another_boot_is_ignored(path: Path) -> None:
+    """After a power loss the file has the mark of another boot."""
     WorkMark(path, BOOT).put(mark_of(KEY))
     assert left_key(path, b"another boot") == b""
 
@@ -59,7 +59,7 @@ def test_a_first_start_has_no_mark(path: Path) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"x", b"\0" * 4096, b"\xff" * 4096, b"x" * 5000])
-def test_garbage_blames_nobody_and_is_overwritten(path: Path, garbage: bytes) -> None:
+def test_garbage_is_ignored_and_overwritten(path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
     assert left_key(path, BOOT) == b""
     WorkMark(path, BOOT).put(mark_of(KEY))
@@ -67,14 +67,14 @@ def test_garbage_blames_nobody_and_is_overwritten(path: Path, garbage: bytes) ->
 
 
 @pytest.mark.parametrize("size", [1, MARK_AT, MARK_AT + 3, MARK_AT + 20, 4095])
-def test_a_cut_mark_blames_nobody(path: Path, size: int) -> None:
+def test_a_truncated_mark_is_ignored(path: Path, size: int) -> None:
     WorkMark(path, BOOT).put(mark_of(KEY))
     os.truncate(path, size)
     assert left_key(path, BOOT) == b""
 
 
-def test_a_torn_mark_names_no_page_that_was_not_at_work(path: Path) -> None:
-    """The process died after any number of bytes of a new mark."""
+def test_a_torn_mark_names_no_other_page(path: Path) -> None:
+    """The process dies after any number of bytes of a new mark."""
     WorkMark(path, BOOT)
     blank = path.read_bytes()[:MARK_AT]
     for old in (b"", KEY, LONGER_KEY):
@@ -85,27 +85,27 @@ def test_a_torn_mark_names_no_page_that_was_not_at_work(path: Path) -> None:
                 assert left_key(path, BOOT) in {b"", old, new}
 
 
-def test_work_is_marked_and_the_mark_before_comes_back(path: Path) -> None:
+def test_nested_work_restores_the_outer_mark(path: Path) -> None:
     mark = WorkMark(path, BOOT)
     outer, inner = mark_of(b"qouter"), mark_of(b"qin")
 
-    def held(expected: bytes) -> str:
+    def check(expected: bytes) -> str:
         assert path.read_bytes()[MARK_AT:].startswith(expected)
         return "done"
 
     def nested() -> None:
-        held(outer)
-        assert mark.during(inner, held, inner) == "done"
-        held(outer)
+        check(outer)
+        assert mark.during(inner, check, inner) == "done"
+        check(outer)
         with pytest.raises(ValueError, match="by the page"):
             mark.during(inner, fail)
-        held(outer)
+        check(outer)
 
     def fail() -> None:
         raise ValueError("by the page")
 
     mark.during(outer, nested)
-    held(NOTHING)
+    check(NOTHING)
 
 
 def test_work_that_ends_the_process_leaves_its_mark(path: Path) -> None:
@@ -118,7 +118,7 @@ def test_work_that_ends_the_process_leaves_its_mark(path: Path) -> None:
 
 
 def test_a_closed_mark_writes_nothing_to_the_file(path: Path) -> None:
-    """The next crawl may own it already."""
+    """The next crawl may own the file already."""
     old = WorkMark(path, BOOT)
     old.put(mark_of(b"qold"))
     old.close()
@@ -139,7 +139,7 @@ def test_a_mark_survives_kill_9(path: Path) -> None:
     assert left_key(path, b"boot") == KEY
 
 
-def test_a_folder_in_its_place_is_an_error(path: Path) -> None:
+def test_a_folder_in_place_of_the_mark_is_an_error(path: Path) -> None:
     path.mkdir()
     with pytest.raises(OSError, match=os.strerror(21)):
         WorkMark(path, BOOT)

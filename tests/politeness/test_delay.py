@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from krowlspider.politeness.delay import (
     BACKOFF_MAX,
+    GOOD_ANSWERS,
     JITTER,
     PARKED,
-    QUIET,
     THROTTLING_MAX,
     DelayPolicy,
     HostRate,
@@ -57,18 +57,18 @@ def test_throttling_doubles_and_a_quiet_period_halves() -> None:
     rate = HostRate()
     waits = [RULE.after_throttling(rate, 0.2, None, 0.0) for _ in range(3)]
     assert waits == [2.0, 4.0, 8.0]
-    waits = [RULE.after_answer(rate, 0.2) for _ in range(4 * QUIET)]
-    assert waits[QUIET - 2 :: QUIET] == [8.0, 4.0, 2.0, 1.0]
-    assert waits[QUIET - 1 :: QUIET] == [4.0, 2.0, 1.0, 1.0]
+    waits = [RULE.after_answer(rate, 0.2) for _ in range(4 * GOOD_ANSWERS)]
+    assert waits[GOOD_ANSWERS - 2 :: GOOD_ANSWERS] == [8.0, 4.0, 2.0, 1.0]
+    assert waits[GOOD_ANSWERS - 1 :: GOOD_ANSWERS] == [4.0, 2.0, 1.0, 1.0]
 
 
 def test_a_quiet_period_begins_anew_with_each_throttling() -> None:
     rate = HostRate(throttling=2)
-    for _ in range(QUIET - 1):
+    for _ in range(GOOD_ANSWERS - 1):
         RULE.after_answer(rate, 0.2)
     RULE.after_throttling(rate, 0.2, None, 0.0)
-    waits = [RULE.after_answer(rate, 0.2) for _ in range(QUIET)]
-    assert waits == [8.0] * (QUIET - 1) + [4.0]
+    waits = [RULE.after_answer(rate, 0.2) for _ in range(GOOD_ANSWERS)]
+    assert waits == [8.0] * (GOOD_ANSWERS - 1) + [4.0]
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])

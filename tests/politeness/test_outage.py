@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import FetchError
 from krowlspider.politeness.outage import (
+    ANSWERLESS,
+    FORGIVEN_FOR,
     HOSTS,
     HOSTS_CERTAIN,
     NETWORK,
     NOTED,
-    PATIENCE,
     PROBE_EVERY,
-    QUIET,
     RESOLVER,
     WINDOW,
     Fault,
@@ -144,8 +144,8 @@ def test_failures_just_after_an_answer_are_no_outage() -> None:
     others."""
     watch = OutageWatch()
     watch.succeeded(100.0)
-    assert set(fail(watch, 2 * HOSTS, now=100.0 + QUIET - 0.1)) == {Verdict.COUNT}
-    assert fail(watch, 1, now=100.0 + QUIET, prefix="late") == [Verdict.BEGIN]
+    assert set(fail(watch, 2 * HOSTS, now=100.0 + ANSWERLESS - 0.1)) == {Verdict.COUNT}
+    assert fail(watch, 1, now=100.0 + ANSWERLESS, prefix="late") == [Verdict.BEGIN]
 
 
 @pytest.mark.parametrize(
@@ -284,13 +284,13 @@ def test_strikes_of_before_the_last_answer_stand() -> None:
 @pytest.mark.parametrize("kind", [*SUSPECT, *CERTAIN])
 def test_every_host_is_forgiven_while_an_outage_is_young(kind: str) -> None:
     watch = in_outage(now=100.0)
-    late = 100.0 + PATIENCE - 1
+    late = 100.0 + FORGIVEN_FOR - 1
     assert watch.failed("a.test", kind, late) is Verdict.FORGIVE
 
 
 def test_in_a_long_outage_only_what_is_certain_is_forgiven() -> None:
     watch = in_outage(now=100.0)
-    late = 100.0 + PATIENCE
+    late = 100.0 + FORGIVEN_FOR
     assert watch.failed("b.test", "connect_timeout", late) is Verdict.COUNT
     assert watch.failed("b.test", "dns_down", late) is Verdict.FORGIVE
     assert watch.is_out
@@ -311,7 +311,7 @@ def test_crawl_with_dead_hosts_alone_ends() -> None:
         if verdict is Verdict.BEGIN:
             for name, count in watch.struck.items():
                 strikes[name] -= count
-    assert now < PATIENCE + (len(strikes) * 10 + HOSTS) * PROBE_EVERY
+    assert now < FORGIVEN_FOR + (len(strikes) * 10 + HOSTS) * PROBE_EVERY
 
 
 def test_resolver_watch_ignores_other_failures() -> None:

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 HERE = Path(__file__).parent
 # Seconds to start pywb or to look at three pages; both take a few.
-PATIENCE = 120
+TIMEOUT = 120
 
 RED, BLUE, CREAM = [200, 30, 60], [20, 90, 200], [250, 240, 215]
 STYLE = """
@@ -186,7 +186,7 @@ def looked_at(url: str, folder: Path, *links: str) -> list[dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     assert done.returncode == 0, done.stderr
     pages: list[dict[str, Any]] = json.loads(done.stdout)

@@ -20,7 +20,7 @@ VENV = ROOT / ".cache" / "replay-venv"
 # Written last: a venv without it, or with another, is made anew.
 _STAMP = VENV / "requirements.txt"
 # Seconds; it takes 20 where the package index is near.
-_PATIENCE = 600
+_TIMEOUT = 600
 
 
 def tool(name: str) -> Path:
@@ -46,7 +46,7 @@ def _make() -> None:
 
 
 def _run(*command: str | Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
     if done.returncode:
         raise RuntimeError(
             f"no venv for the tests of {REQUIREMENTS.name}:\n{done.stdout}{done.stderr}"

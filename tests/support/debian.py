@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # If it is removed, it is made again from the current packages.
 CACHE = ROOT / ".cache" / "debian"
 # Seconds; the longest step fetches 124 MB.
-_PATIENCE = 600
+_TIMEOUT = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Apt:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
         )
         self._complaints = done.stderr
 
@@ -183,5 +183,5 @@ def _write_launcher(path: Path, root: Path, program: str) -> None:
 
 def _output(*command: str | Path) -> str:
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=_PATIENCE
+        command, capture_output=True, text=True, check=True, timeout=_TIMEOUT
     ).stdout

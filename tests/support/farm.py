@@ -23,8 +23,8 @@ GOOD = 60
 LATENCY = 0.1
 # Seconds after which a hub answers its first page. The next one, with the links, is requested five
 # thirds of it later: by then the rate of the good hosts is steady.
-QUIET = 8.0
-STRIKES = QUIET + 5 * QUIET / 3
+ANSWERLESS = 8.0
+STRIKES = ANSWERLESS + 5 * ANSWERLESS / 3
 _FILLER = b"<p>" + b"word " * 800
 NEVER = 3600.0
 
@@ -101,7 +101,7 @@ class _Web:
         if not hub:
             return 200, "", b"<p>a leaf of " + host.encode()
         if path == "/":
-            await asyncio.sleep(QUIET)
+            await asyncio.sleep(ANSWERLESS)
             return 200, "", b"<a href=/hosts>x</a>"
         self.struck = self.struck or time.monotonic() - self.begun
         first = int(host[3 : host.index(".")]) * self._attack.links

@@ -23,7 +23,7 @@ _LOOK_AT_CLOCK = 1e-5
 # Sockets of the loop itself: that by which threads wake it.
 _OWN_SOCKETS = 1
 # Most seconds that the loop waits for a thread, and those between two checks.
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _LOOK_AT_THREADS = 0.05
 
 
@@ -87,7 +87,7 @@ class _Selector(selectors.DefaultSelector):
         begun = time.monotonic()
         # Only a thread can make something ready.
         while not ready and (timeout is None or self.threads_work()):
-            assert time.monotonic() - begun < _PATIENCE, "a thread has not answered the loop"
+            assert time.monotonic() - begun < _TIMEOUT, "a thread has not answered the loop"
             ready = super().select(_LOOK_AT_THREADS)
         if ready or timeout is None:
             return ready

@@ -140,7 +140,7 @@ def test_a_full_frontier_ends_the_crawl_with_code_3(tmp_path: Path) -> None:
         with files_limited(LIMIT):
             crawl.run(code=3)
         assert crawl.log.splitlines()[-1] == (
-            "krowlspider: the crawl could not be kept on disk: no room:"
+            "krowlspider: the crawl could not be saved to disk: no room:"
             f" make some on the disk of {crawl.jobdir / 'frontier'} and start again"
         )
         assert crawl.stats["finish_reason"] == "storage_error"
@@ -164,7 +164,7 @@ def test_crawl_stopped_while_paused_ends_with_code_3(tmp_path: Path, stop: signa
     with SimulatedWeb(spec=noisy()) as web:
         crawl, stopped_at = stopped_while_paused(web, tmp_path, ["a.test"], stop)
         assert clocks.now - stopped_at < 10
-        assert "krowlspider: the crawl could not be kept on disk" in crawl.log.splitlines()[-1]
+        assert "krowlspider: the crawl could not be saved to disk" in crawl.log.splitlines()[-1]
         assert frontier_view(crawl.jobdir)["done"] < len(NOISY)
         assert_goes_on(web, crawl, tmp_path, NOISY)
 
@@ -240,7 +240,7 @@ def test_filter_without_room_only_costs_the_next_start_time(
     with SimulatedWeb(spec=spec) as web:
         with files_limited(LIMIT):
             crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
-        assert "The filter of the seen set is not saved" in crawl.log
+        assert "The seen filter is not saved" in crawl.log
         assert list(crawl.jobdir.glob("seen*")) == []
         fetched = len(web.log())
         again = crawl_of(web, tmp_path, [web.url("a.test")], settings=FAST).run()
@@ -292,7 +292,7 @@ def test_disk_full_for_the_frontier_ends_with_code_3(tmp_path: Path, small_disk:
 
     with SimulatedWeb(spec=[robots, {**root, "latency": 5.0}, leaves]) as web:
         crawl = crawl_on(small_disk, web, tmp_path, fill()).run(code=3)
-        assert "krowlspider: the crawl could not be kept on disk: no room: " in crawl.log
+        assert "krowlspider: the crawl could not be saved to disk: no room: " in crawl.log
         small_disk.make_room()
         crawl_on(small_disk, web, tmp_path).run()
         assert_complete(small_disk, web, LINKING)

@@ -163,4 +163,4 @@ def parsed(index: Path, lines: Iterable[bytes]) -> Iterator[IndexLine]:
 def _way_out(index: Path) -> str:
     if _warc_of(index).exists():
         return ": remove it, and scrapy warc index makes it anew"
-    return ": remove it, or get it again from where its WARC file is"
+    return ": remove it, or copy it again with its WARC file"

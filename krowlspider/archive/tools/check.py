@@ -141,7 +141,7 @@ class _FileCheck:
             if name not in record.headers:
                 self._problem(member.offset, f"no {name}")
         if "WARC-Block-Digest" in record.headers and not record.verify_block_digest():
-            self._problem(member.offset, "the block does not have its digest")
+            self._problem(member.offset, "the block does not match its digest")
         block = record.reader.read()
         text = cdxj.record_line(
             record, block, Location(self._path.name, member.offset, member.length)
@@ -153,7 +153,7 @@ class _FileCheck:
             # The payload of a revisit is in another record.
             self._note_revisit(record, line.digest if line else "", member.offset)
         elif not _has_payload_digest(record, block):
-            self._problem(member.offset, "the payload does not have its digest")
+            self._problem(member.offset, "the payload does not match its digest")
 
     def _note_revisit(self, record: WarcRecord, digest: str, offset: int) -> None:
         url = record.headers.get("WARC-Refers-To-Target-URI")
@@ -165,7 +165,7 @@ class _FileCheck:
     def _check_index(self) -> None:
         index = cdxj.index_path(self._path)
         if not index.exists():
-            self._report.warn(index.name, 0, "there is no such index")
+            self._report.warn(index.name, 0, "the index is missing")
             return
         size = _check_lines(index, self._captures, self._report)
         if self._captures:
@@ -195,11 +195,11 @@ def _check_lines(index: Path, captures: set[int] | None, report: CheckReport) ->
     with index.open("rb") as file:
         for text in file:
             if text < last:
-                report.add(index.name, offset, "a line is not in its sorted place")
+                report.add(index.name, offset, "a line is out of order")
             line = _valid(text)
             leads = line is not None and (captures is None or _essence(line) in captures)
             if not leads and text != last:
-                report.add(index.name, offset, "a line leads to no such capture")
+                report.add(index.name, offset, "a line points to no capture")
             elif captures is not None and line is not None:
                 captures.discard(_essence(line))
             last = text
@@ -236,4 +236,4 @@ def _check_revisits(revisits: BinaryIO, originals: Path, report: CheckReport) ->
         key, time, digest, offset, file = json.loads(text)
         found = lines_with(originals, f"{key} {time} ")
         if not any(may_be_same(line.digest, digest) for line in found):
-            report.warn(file, offset, "what this revisit stands for is not there")
+            report.warn(file, offset, "the record that this revisit refers to is missing")

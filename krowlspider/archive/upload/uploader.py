@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _LOOK = 5.0
 # Seconds that `finish` waits for a store that takes nothing, besides the time that the parts in
 # flight need on the slowest uplink.
-PATIENCE = 60.0
+STALLED_AFTER = 60.0
 
 
 class WrongObjectError(Exception):
@@ -98,19 +98,19 @@ class Uploader:
         await self._bucket.check()
 
     async def finish(
-        self, patience: float = PATIENCE, report: Callable[[], None] = lambda: None
+        self, stalled_after: float = STALLED_AFTER, report: Callable[[], None] = lambda: None
     ) -> int:
         """Upload the finished files and return how many are left.
 
-        It ends early when the store has taken nothing for ``patience`` seconds, plus the time that
-        the parts in flight need on the slowest uplink: the client reports a part only when it has
-        arrived. ``report`` is called after each step.
+        It ends early when the store has taken nothing for ``stalled_after`` seconds, plus the time
+        that the parts in flight need on the slowest uplink: the client reports a part only when it
+        has arrived. ``report`` is called after each step.
         """
         self._plan.forgive()
         self._note_progress()
         await self._look()
         while self._plan.waiting:
-            left = self._moved + patience + self._plan.time_in_flight - time.monotonic()
+            left = self._moved + stalled_after + self._plan.time_in_flight - time.monotonic()
             if left <= 0:
                 break
             await self.step(at_most=left)
@@ -177,7 +177,7 @@ class Uploader:
             self._fail(file, error)
         else:
             if self._plan.down:
-                logger.info("%s takes files again", self._destination.url())
+                logger.info("Upload to %s works again", self._destination.url())
             self._plan.done(file)
             self.stats.waiting = self._plan.waiting
             self._note_progress()
@@ -187,10 +187,10 @@ class Uploader:
         by_store, known = isinstance(error, BucketError), self._plan.down
         wait = self._plan.failed(file, time.monotonic(), by_store=by_store)
         if not by_store:
-            logger.error("%s is not uploaded, again in %.0f s: %s", file.name, wait, error)
+            logger.error("%s failed to upload, retry in %.0f s: %s", file.name, wait, error)
         elif not known:
             logger.warning(
-                "%s takes no files, which wait in %s and are tried again: %s",
+                "%s refuses files, which wait in %s and are retried: %s",
                 self._destination.url(),
                 self._folder,
                 error,
@@ -222,13 +222,14 @@ class Uploader:
             if file.is_warc and (last is None or last.etag is not None):
                 # No upload of ours had begun.
                 raise WrongObjectError(
-                    f"{self._destination.url(file.name)} is there and differs: remove one of them"
+                    f"{self._destination.url(file.name)} exists with other content:"
+                    " remove one of them"
                 )
         await asyncio.to_thread(self._notes.add, file, None)
         expected = await self._bucket.put(path, file.size, self._note_progress)
         stored = await self._bucket.head(file.name)
         if stored is None or not await self._is_same(file, path, stored, expected):
-            raise WrongObjectError(f"{self._destination.url(file.name)} is not what was sent")
+            raise WrongObjectError(f"{self._destination.url(file.name)} differs from the file sent")
         return stored
 
     async def _is_same(self, file: LocalFile, path: Path, stored: Stored, etag: str) -> bool:
@@ -247,7 +248,7 @@ def finished_files(folder: Path) -> list[LocalFile]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if is_finished(entry.name) and entry.is_file(follow_symlinks=False):
-                # It may be gone by now.
+                # It may have been removed meanwhile.
                 with suppress(FileNotFoundError):
                     stat = entry.stat(follow_symlinks=False)
                     found.append(LocalFile(entry.name, stat.st_size, stat.st_mtime_ns))
@@ -259,7 +260,7 @@ def upload_folder(
     destination: Destination,
     *,
     delete: bool = False,
-    patience: float = PATIENCE,
+    stalled_after: float = STALLED_AFTER,
     report: Callable[[UploadStats], None] = lambda _: None,
 ) -> UploadStats:
     """Upload the finished files of ``folder`` that are not noted, and return the counts. Blocks.
@@ -276,7 +277,7 @@ def upload_folder(
         await uploader.open()
         try:
             await uploader.check()
-            await uploader.finish(patience, lambda: report(uploader.stats))
+            await uploader.finish(stalled_after, lambda: report(uploader.stats))
         finally:
             await uploader.close()
         return uploader.stats

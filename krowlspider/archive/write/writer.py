@@ -221,7 +221,7 @@ class WarcWriter:
             except Exception as error:  # noqa: BLE001
                 # Catch every error: if the thread died of it, all futures would wait for ever.
                 self._cause = error
-        failure = ArchiveError(f"the archive takes nothing more: {self._cause!r}")
+        failure = ArchiveError(f"the archive has stopped: {self._cause!r}")
         failure.__cause__ = self._cause
         return order, None, failure
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from krowlspider.fetch.errors import LocalExhausted
 from krowlspider.politeness.outage import (
+    FORGIVEN_FOR,
     NETWORK,
-    PATIENCE,
     RESOLVER,
     SILENCE,
     OutageWatch,
@@ -114,13 +114,13 @@ class Outages:
         This ends an outage in which no host that answered before is left to be probed.
         """
         now = self._frontier.now()
-        if now >= self._asked + PATIENCE:
+        if now >= self._asked + FORGIVEN_FOR:
             self._network.give_up()
             self._needs_proof = True
             logger.warning(
-                "For %.0f s no host that answered before could be tried: the pause ends, and hosts"
-                " that do not answer count as failing again.",
-                PATIENCE,
+                "No host that answered before was left to probe for %.0f s: the pause ends, and"
+                " failures count against their hosts again.",
+                FORGIVEN_FOR,
             )
         return 0.0 if self._network.open(now) else self._network.next_probe - now
 
@@ -177,13 +177,14 @@ class Outages:
             self._probes = deque(self._known_to_answer())
             logger.warning(
                 "No host answers (%s): the network of this machine or its name servers seem to be"
-                " down. The crawl pauses and tries one host every few seconds; no host is blamed.",
+                " down. The crawl pauses and probes one host every few seconds; no failure counts"
+                " against a host.",
                 kind,
             )
         else:
             logger.warning(
                 "No name is found (%s): the name servers seem to be down. Hosts whose addresses are"
-                " known go on; no host is blamed.",
+                " known go on; no failure counts against a host.",
                 kind,
             )
         for name in {name for watch in begun for name in watch.struck}:

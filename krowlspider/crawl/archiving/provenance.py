@@ -195,4 +195,4 @@ def _times(exchange: Exchange) -> list[tuple[str, str]]:
 def _log_refused(written: Future[None]) -> None:
     error = None if written.cancelled() else written.exception()
     if isinstance(error, CaptureRefused):
-        logger.error("A note was not archived: %s", error)
+        logger.error("A metadata record was not archived: %s", error)

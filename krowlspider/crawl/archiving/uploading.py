@@ -60,7 +60,7 @@ class CrawlUpload:
                 error,
             )
         else:
-            logger.info("Finished WARC files go to %s", self._url)
+            logger.info("Uploading finished WARC files to %s", self._url)
         while True:
             await self._uploader.step()
             self._publish()
@@ -84,8 +84,8 @@ class CrawlUpload:
         await self._uploader.peek()
         self._publish()
 
-    async def finish(self, patience: float) -> None:
-        """Upload the last files, while the store accepts data within ``patience`` seconds."""
+    async def finish(self, stalled_after: float) -> None:
+        """Upload the last files, while the store accepts data within ``stalled_after`` seconds."""
         if self._task is None:
             return
         self._task.cancel()
@@ -100,10 +100,12 @@ class CrawlUpload:
             self._log_left(uploader.stats.waiting, f" ({error})")
             return
         logger.info(
-            "Uploading the last files, as long as %s takes any within %.0f s", self._url, patience
+            "Uploading the last files, as long as %s accepts data within %.0f s",
+            self._url,
+            stalled_after,
         )
         try:
-            left = await uploader.finish(patience, self._publish)
+            left = await uploader.finish(stalled_after, self._publish)
         finally:
             await uploader.close()
             self._publish()
@@ -135,4 +137,4 @@ class CrawlUpload:
 
 def _log_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        logger.critical("WARC files are uploaded no more", exc_info=task.exception())
+        logger.critical("Upload of WARC files has stopped", exc_info=task.exception())

@@ -224,7 +224,7 @@ class PeerHandover:
 
     def _restart(self, host: _Host) -> None:
         """Send a host from its begin, because its acknowledgement cannot be true."""
-        logger.warning("Sending %s again: more of it is acknowledged than exists", host.name)
+        logger.warning("Sending host %s again: more chunks are acknowledged than exist", host.name)
         self._old_keys.append(host.key)
         host.departure.begin_again()
         host.key = self._key_of(host.name, host.departure)
@@ -238,8 +238,8 @@ class PeerHandover:
         self._stats.refused += 1
         if self._stats.refused == 1:
             logger.warning(
-                "Node %s cannot take host %s, which stays here: an entry is too long, or the dead"
-                " list of that node has the reason. Further hosts that it refuses are not logged",
+                "Node %s refuses host %s, which stays here: an entry is too long, or its dead list"
+                " has the reason. Further refusals are only counted",
                 *(self.owner, host.name),
             )
 

@@ -26,7 +26,7 @@ _FRESH = 1.0
 _LINE_MAX = 1024
 _FIELDS_MAX = 32
 # Most seconds from the connection to the last byte of the answer.
-_PATIENCE = 5.0
+_TIME_LIMIT = 5.0
 # Most connections at once. One more closes the oldest, so that slow clients keep nobody out.
 _CLIENTS_MAX = 8
 
@@ -55,7 +55,7 @@ class Endpoint(web.Server):
     Its clients can neither keep the loop busy nor fill memory or log.
     """
 
-    def __init__(self, path: str, page: Callable[[], bytes], patience: float = _PATIENCE):
+    def __init__(self, path: str, page: Callable[[], bytes], time_limit: float = _TIME_LIMIT):
         super().__init__(
             self._answer,
             access_log=None,
@@ -67,7 +67,7 @@ class Endpoint(web.Server):
         )
         self._path = path
         self._page = page
-        self._patience = patience
+        self._time_limit = time_limit
         self._server: asyncio.Server | None = None
         # Open connections, the oldest first.
         self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
@@ -94,7 +94,7 @@ class Endpoint(web.Server):
         try:
             address, port = await self.open(host, ports)
         except OSError as error:
-            _logger.warning("There are no metrics for Prometheus: %s", error)
+            _logger.warning("Prometheus metrics are not served: %s", error)
         else:
             shown = f"[{address}]" if ":" in address else address
             _logger.info("Metrics for Prometheus at http://%s:%d%s", shown, port, self._path)
@@ -108,7 +108,7 @@ class Endpoint(web.Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        asyncio.get_running_loop().call_later(self._patience, transport.abort)
+        asyncio.get_running_loop().call_later(self._time_limit, transport.abort)
         self._clients[handler] = transport
         if len(self._clients) > _CLIENTS_MAX:
             self._clients.pop(next(iter(self._clients))).abort()

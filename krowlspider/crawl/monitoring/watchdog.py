@@ -223,8 +223,8 @@ class Watchdog:
     def _kill(self) -> NoReturn:
         self._log_line(
             "ERROR",
-            f"{signal.Signals(self._signal).name} has come and the event loop is held: ended as by"
-            " kill -9. What was committed is on disk, and the next start goes on",
+            f"{signal.Signals(self._signal).name} received while the event loop is held: ended as"
+            " by kill -9. Committed work is on disk, and the next start goes on",
         )
         os.kill(self._pid, signal.SIGKILL)
         # The first process of a container cannot be killed from inside. Do not try again and log

@@ -106,13 +106,13 @@ class Node:
         if not self.cluster.has_lease:
             return "for a lease from Consul"
         if self.cluster.leaving:
-            return "for the other nodes to take what is here"
+            return "for other nodes to take over its hosts"
         if self.cluster.signals.signal is not Signal.RUNNING:
-            return "as the cluster's signal says"
+            return "because of the cluster signal"
         if self._crawl.rests():
             return "for the other nodes"
         is_spent = self.allowance is not None and not self.allowance.left
-        return "for pages of the cluster's" if is_spent else ""
+        return "for a share of the cluster's page limit" if is_spent else ""
 
     def run(
         self, crawl: CrawlPort, *, on_over: Callable[[], None], on_stop: Callable[[], None]

@@ -26,7 +26,7 @@ class UnknownHostError(KrowlError):
 
     def __init__(self, name: str):
         super().__init__(
-            f"the frontier has nothing of host {name!r}: give it as it stands in a URL,"
+            f"the frontier has no host {name!r}: give it as it stands in a URL,"
             " with its port unless that is the scheme's own"
         )
 

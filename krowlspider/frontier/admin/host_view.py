@@ -116,7 +116,7 @@ def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) 
         return (
             f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last"
             f" with {hold.url or 'its queue'}; it is tried again in {due_in / 3600:.1f} hours, or"
-            " at a start after that. --export, --forget and --import queue it again at once."
+            " at a start after that. --export, --forget and --import queue it again immediately."
         )
     if host.health is Health.RETIRED:
         return (

@@ -15,7 +15,7 @@ from krowlspider.frontier.entry import Count, EntryLine
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.part import Part
 from krowlspider.frontier.store.schema import KEY_SIZE, authorities_of, split_keys
-from krowlspider.politeness.delay import PARKED, QUIET, THROTTLING_MAX, HostRate
+from krowlspider.politeness.delay import GOOD_ANSWERS, PARKED, THROTTLING_MAX, HostRate
 from krowlspider.politeness.robots import BODY_MAX, RobotsRecord
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -62,18 +62,18 @@ class HostRecord(Struct):
             state=host.health.name.lower(),
             due=max(0.0, host.due - now),
             ready=max(0.0, host.ready - now) if host.ready else None,
-            pace=(rate.ema, rate.floor, rate.quiet, rate.throttling, rate.errors),
+            pace=(rate.ema, rate.floor, rate.good_answers, rate.throttling, rate.errors),
             done=host.queue.done,
             dropped=host.queue.dropped,
         )
 
     def host(self, name: str, now: float) -> Host:
         """Return the host, with the times cut to what a host may have."""
-        ema, floor, quiet, throttling, errors = self.pace
+        ema, floor, good_answers, throttling, errors = self.pace
         rate = HostRate(
             min(ema, 1e6),
             min(floor, 1e6),
-            min(quiet, QUIET - 1),
+            min(good_answers, GOOD_ANSWERS - 1),
             min(throttling, THROTTLING_MAX),
             errors,
         )

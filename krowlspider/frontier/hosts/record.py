@@ -48,7 +48,7 @@ def encode_host(host: Host) -> bytes:
         host.ready,
         rate.ema,
         rate.floor,
-        rate.quiet,
+        rate.good_answers,
         rate.throttling,
         min(rate.errors, _ERRORS_MAX),
         queue.pending,
@@ -72,7 +72,7 @@ def decode_host(name: str, record: bytes) -> Host:
     :raises ValueError: the record is of another version
     """
     version, health, due, ready, *rest = _HEAD.unpack_from(record)
-    ema, floor, quiet, throttling, errors, queued, done, dropped = rest
+    ema, floor, good_answers, throttling, errors, queued, done, dropped = rest
     if version not in (_VERSION, _VERSION_ORIGIN):
         raise ValueError(
             f"host record of {name} has version {version}, not {_VERSION} or {_VERSION_ORIGIN}"
@@ -81,7 +81,7 @@ def decode_host(name: str, record: bytes) -> Host:
     host = Host(
         name,
         health=_HEALTHS[health],
-        rate=HostRate(ema, floor, quiet, throttling, errors),
+        rate=HostRate(ema, floor, good_answers, throttling, errors),
         due=due,
         ready=ready,
         record=record,

@@ -33,7 +33,7 @@ async def show(args: list[str], opts: argparse.Namespace, settings: BaseSettings
     async with open_query(settings) as query:
         if opts.forget:
             await query.forget(opts.forget)
-            print(f"Node {opts.forget} is not waited for any more")
+            print(f"Node {opts.forget} is forgotten")
         elif opts.signal:
             await Signals(query.keys).send(Signal(opts.signal))
             print(f"The signal of the cluster {settings['KROWL_CLUSTER']} is {opts.signal}")

@@ -160,7 +160,9 @@ def test_broken_line_is_reported_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "a.cdxj"
     index_of(path, line_of(0))
     path.write_text(path.read_text() + f"{line_of(0).key} 2027 junk\n")
-    with pytest.raises(ArchiveError, match=f"^{path} has a line that is broken: remove it, or get"):
+    with pytest.raises(
+        ArchiveError, match=f"^{path} has a line that is broken: remove it, or copy"
+    ):
         captures_of([path], "http://example.org/")
     (tmp_path / "a.warc.gz").touch()
     with pytest.raises(ArchiveError, match="remove it, and scrapy warc index makes it anew"):

@@ -101,8 +101,8 @@ def test_records_after_a_broken_record_are_checked(
 
 def test_changed_byte_is_found_by_both_digests(tmp_path: Path) -> None:
     found = problems(tmp_path, gzip.compress(GOOD.replace(b"page 0", b"page 1")))
-    assert found[0].what == "the block does not have its digest"
-    assert found[1].what == "the payload does not have its digest"
+    assert found[0].what == "the block does not match its digest"
+    assert found[1].what == "the payload does not match its digest"
 
 
 def test_broken_member_ends_the_check_of_its_file(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_line_that_leads_to_no_capture_is_a_problem(
     first, second, third = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(first + second.replace(old, new) + third)
     report = check_folder(tmp_path)
-    assert report.problems == [Problem(index.name, len(first), "a line leads to no such capture")]
+    assert report.problems == [Problem(index.name, len(first), "a line points to no capture")]
     assert [each.what for each in report.warnings] == ["1 captures have no line"]
 
 
@@ -170,7 +170,7 @@ def test_a_line_out_of_its_place_is_a_problem(tmp_path: Path) -> None:
     lines = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(b"".join(reversed(lines)))
     found = [problem.what for problem in check_folder(tmp_path).problems]
-    assert found == ["a line is not in its sorted place"] * 2
+    assert found == ["a line is out of order"] * 2
 
 
 def test_missing_index_or_line_is_a_warning(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_missing_index_or_line_is_a_warning(tmp_path: Path) -> None:
     assert report.problem_count == 0
     assert report.warnings == [Problem(index.name, 0, "3 captures have no line")]
     index.unlink()
-    assert check_folder(tmp_path).warnings == [Problem(index.name, 0, "there is no such index")]
+    assert check_folder(tmp_path).warnings == [Problem(index.name, 0, "the index is missing")]
 
 
 def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
     index_path(original).unlink()
     report = check_folder(tmp_path)
     assert report.problem_count == 0
-    what = "what this revisit stands for is not there"
+    what = "the record that this revisit refers to is missing"
     assert report.warnings == [Problem(revisit.name, places[1].offset, what)]
 
 
@@ -221,7 +221,7 @@ def revisited(directory: Path) -> tuple[Path, Path]:
     return first, second
 
 
-WHAT = "what this revisit stands for is not there"
+WHAT = "the record that this revisit refers to is missing"
 
 
 def test_original_of_a_revisit_has_its_digest(
@@ -244,7 +244,7 @@ def test_originals_are_found_in_unsorted_indexes(tmp_path: Path) -> None:
     lines = index.read_bytes().splitlines(keepends=True)
     # Another tool's may lack its last line break.
     index.write_bytes(b"".join(reversed(lines)).rstrip(b"\n"))
-    out_of_order = Problem(index.name, len(lines[1]), "a line is not in its sorted place")
+    out_of_order = Problem(index.name, len(lines[1]), "a line is out of order")
     report = check_folder(tmp_path / "warc")
     assert (report.problems, report.warnings, report.files) == ([out_of_order], [], 2)
     # Nor is the index of a file that is elsewhere taken for good.
@@ -264,7 +264,7 @@ def test_broken_line_of_a_file_that_was_moved_is_a_problem(tmp_path: Path) -> No
     lines = index.read_bytes()
     index.write_bytes(lines + b"org,example)/ 2027 junk\n")
     report = check_folder(tmp_path / "warc")
-    assert report.problems == [Problem(index.name, len(lines), "a line leads to no such capture")]
+    assert report.problems == [Problem(index.name, len(lines), "a line points to no capture")]
     assert report.warnings == []
 
 

@@ -47,7 +47,7 @@ CREDENTIALS = {
 class ImpatientUpload(Upload):
     """Waits only a short time for a store that accepts nothing."""
 
-    patience = 1.5
+    stalled_after = 1.5
 
 
 class Request(NamedTuple):

@@ -234,7 +234,7 @@ def test_another_object_is_never_overwritten_by_a_warc_file(
 ) -> None:
     put(tmp_path, a=10)
     server.ask("PUT", f"/{there.bucket}/{there.prefix}/a.warc.gz", other)
-    report = upload_folder(tmp_path, there, delete=True, patience=0.8)
+    report = upload_folder(tmp_path, there, delete=True, stalled_after=0.8)
     assert (report.files, report.waiting) == (1, 1)
     assert report.failed > 0
     assert in_bucket(server, there)["a.warc.gz"] == other
@@ -296,7 +296,7 @@ def test_file_whose_object_was_replaced_is_kept(
     put(tmp_path, a=10)
     upload_folder(tmp_path, there)
     server.ask("PUT", f"/{there.bucket}/{there.prefix}/a.warc.gz", other)
-    assert upload_folder(tmp_path, there, delete=True, patience=1.5).waiting == 1
+    assert upload_folder(tmp_path, there, delete=True, stalled_after=1.5).waiting == 1
     assert in_bucket(server, there)["a.warc.gz"] == other
     assert contents(tmp_path).keys() == {"a.warc.gz", "a.cdxj"}
 
@@ -316,7 +316,7 @@ def test_file_changed_in_transit_is_kept_and_sent_again(
     (tmp_path / "a.warc.gz").write_bytes(noise(size))
     files = dict(contents(tmp_path))
     proxy.fate = lambda request: fate if request.method in {"PUT", "HEAD"} else Fate.PASS
-    report = upload_folder(tmp_path, there, delete=True, patience=1.5)
+    report = upload_folder(tmp_path, there, delete=True, stalled_after=1.5)
     assert (report.files, report.waiting) == (0, 1)
     assert report.failed > 0
     spoiled = in_bucket(server, there)["a.warc.gz"]
@@ -364,7 +364,7 @@ def test_store_that_takes_nothing_is_given_up_in_time(
     files = put(tmp_path, a=10, bb=20 if fate is Fate.HUNG else LARGE)
     proxy.fate = lambda request: fate if request.sends else Fate.PASS
     started = time.monotonic()
-    report = upload_folder(tmp_path, there, delete=True, patience=0.5)
+    report = upload_folder(tmp_path, there, delete=True, stalled_after=0.5)
     assert 0.5 <= time.monotonic() - started < 5
     assert (report.files, report.waiting) == (0, 4)
     assert contents(tmp_path) == files
@@ -414,7 +414,7 @@ def test_large_file_has_more_time_than_the_patience(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
     """The file has one part or two: the client does not report the first one's arrival."""
-    patience, in_flight = 0.5, 0.8
+    stalled_after, in_flight = 0.5, 0.8
     files = put(tmp_path, a=400_000, bb=PART + 1000)
 
     def slow(request: Request) -> Fate:
@@ -423,7 +423,7 @@ def test_large_file_has_more_time_than_the_patience(
         return Fate.PASS
 
     proxy.fate = slow
-    report = upload_folder(tmp_path, there, patience=patience)
+    report = upload_folder(tmp_path, there, stalled_after=stalled_after)
     assert (report.files, report.failed, report.waiting) == (4, 0, 0)
     assert in_bucket(server, there) == files
 
@@ -441,7 +441,7 @@ def test_finish_retries_failed_files_at_once(
             await uploader.step()
         proxy.fate = lambda _: Fate.PASS
         # A second has to pass before the next try.
-        left = await uploader.finish(patience=0.9)
+        left = await uploader.finish(stalled_after=0.9)
         await uploader.close()
         return left
 
@@ -454,7 +454,7 @@ def test_slow_store_is_waited_for_while_it_takes_parts(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
     (tmp_path / "a.warc.gz").write_bytes(noise(8 * PART + 1))
-    patience, one_by_one = 2.5, Lock()
+    stalled_after, one_by_one = 2.5, Lock()
 
     def slow(request: Request) -> Fate:
         if "partNumber" in request.target:
@@ -464,8 +464,8 @@ def test_slow_store_is_waited_for_while_it_takes_parts(
 
     proxy.fate = slow
     started = time.monotonic()
-    assert upload_folder(tmp_path, there, patience=patience).waiting == 0
-    assert time.monotonic() - started > patience
+    assert upload_folder(tmp_path, there, stalled_after=stalled_after).waiting == 0
+    assert time.monotonic() - started > stalled_after
     assert in_bucket(server, there) == contents(tmp_path)
 
 

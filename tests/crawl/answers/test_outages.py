@@ -9,7 +9,14 @@ import pytest
 
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.fetch.dns.resolver import ResolverStats
-from krowlspider.politeness.outage import HOSTS, HOSTS_CERTAIN, NETWORK, PATIENCE, QUIET, SILENCE
+from krowlspider.politeness.outage import (
+    ANSWERLESS,
+    FORGIVEN_FOR,
+    HOSTS,
+    HOSTS_CERTAIN,
+    NETWORK,
+    SILENCE,
+)
 from tests.fetch.nameserver import closed_port
 from tests.frontier.conftest import World
 from tests.frontier.memory import MemoryStore
@@ -130,13 +137,13 @@ def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) ->
 @pytest.mark.parametrize("kind", sorted(NETWORK.suspect))
 def test_once_one_has_answered_hosts_never_reached_prove_nothing(crawl: Crawl, kind: str) -> None:
     crawl.answer(1000)
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(5 * HOSTS):
         crawl.fail(number, kind)
     assert not crawl.outages.paused
     for number in range(HOSTS):
         crawl.answer(number)
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(HOSTS):
         crawl.fail(number, kind)
     assert crawl.outages.paused
@@ -144,7 +151,7 @@ def test_once_one_has_answered_hosts_never_reached_prove_nothing(crawl: Crawl, k
 
 def test_a_refusal_shows_that_there_is_a_network(crawl: Crawl) -> None:
     crawl.fail(1000, "connect_refused")
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     assert not any(crawl.fail(number, "connect_timeout") for number in range(5 * HOSTS))
 
 
@@ -169,7 +176,7 @@ def test_silence_of_unreached_hosts_proves_nothing(crawl: Crawl, kind: str) -> N
 def test_a_body_that_does_not_end_in_time_is_never_an_outage(crawl: Crawl) -> None:
     for number in range(5 * HOSTS):
         crawl.answer(number)
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     assert not any(
         crawl.fail(number, "total_timeout", has_head=True) for number in range(5 * HOSTS)
     )
@@ -184,7 +191,7 @@ def test_hosts_of_one_block_of_public_addresses_are_no_outage(
 ) -> None:
     for number in range(5 * HOSTS):
         crawl.answer(number, address.format(number))
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(5 * HOSTS):
         crawl.fail(number, "connect_timeout")
     assert crawl.outages.paused == is_outage
@@ -196,7 +203,7 @@ def test_probes_ask_one_host_of_each_owner(crawl: Crawl) -> None:
         crawl.answer(number, "94.0.0.1")
     for number in range(HOSTS + 3):
         crawl.answer(number, f"93.{number}.0.1")
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(HOSTS):
         crawl.fail(number, "connect_timeout")
     well = ["h22.test", "h21.test", "h20.test", "h104.test"]
@@ -217,25 +224,25 @@ def test_outage_without_a_host_to_probe_is_given_up(
     """Otherwise it would never end."""
     for number in range(HOSTS):
         crawl.answer(number)
-    crawl.world.clocks.pass_(QUIET)
+    crawl.world.clocks.pass_(ANSWERLESS)
     for number in range(HOSTS):
         crawl.fail(number, "connect_timeout")
-    crawl.world.clocks.pass_(PATIENCE - 1)
+    crawl.world.clocks.pass_(FORGIVEN_FOR - 1)
     assert crawl.outages.next_probe() == 0
     crawl.outages.sent(crawl.world.frontier.schedule.cache.get("h0.test"))
-    crawl.world.clocks.pass_(PATIENCE - 1)
+    crawl.world.clocks.pass_(FORGIVEN_FOR - 1)
     crawl.outages.sent(crawl.world.frontier.schedule.cache.get("never.test"))
     assert crawl.outages.next_probe() > 0
     crawl.world.clocks.pass_(1)
     assert crawl.outages.next_probe() == 0
     assert not crawl.outages.paused
-    assert "no host that answered before could be tried" in caplog.text
+    assert "No host that answered before was left to probe" in caplog.text
 
 
 def test_an_outage_that_is_certain_is_never_given_up(crawl: Crawl) -> None:
     crawl.fail(0, "dns_down")
     for _ in range(10):
-        crawl.world.clocks.pass_(PATIENCE - 1)
+        crawl.world.clocks.pass_(FORGIVEN_FOR - 1)
         assert crawl.outages.next_probe() == 0
         assert crawl.fail(0, "dns_down")
     assert crawl.outages.begun == 1

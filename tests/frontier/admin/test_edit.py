@@ -1,4 +1,4 @@
-"""Changes by hand: dropped URLs stay known, those of a forgotten host can be found anew."""
+"""Dropping a host keeps its URLs known; forgetting it lets them be found again."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ B = ["http://b.test/", "http://a.test.b.test/"]
 
 
 class Killed(Exception):
-    """The process would have died here."""
+    """Stands for the death of the process."""
 
 
 class MortalStore:
-    """A store of a process that dies after so many batches."""
+    """A store that raises `Killed` after so many batches."""
 
     def __init__(self, store: Store, batches: int):
         self._store = store
@@ -48,7 +48,7 @@ class MortalStore:
 
 @pytest.fixture
 def closed(open_store: Callable[[], Store]) -> World:
-    """A frontier with entries of three hosts, closed in order; its store is open."""
+    """A frontier with entries of three hosts, closed cleanly; its store is open."""
     world = World(open_store)
     world.add(*A, *B)
     world.add("http://a.test/first", priority=7)
@@ -65,7 +65,7 @@ def reopened(world: World) -> World:
 
 
 def nothing() -> None:
-    """No filter was saved."""
+    """Stands for removing a saved filter: there is none."""
 
 
 def test_a_dropped_host_has_nothing_queued_and_stays_known(closed: World) -> None:

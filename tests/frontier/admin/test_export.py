@@ -157,7 +157,7 @@ def test_bytes_that_are_not_text_are_a_bad_line() -> None:
 
 
 def test_the_old_name_of_throttling_is_read() -> None:
-    """Of an export by a version before 0.2.0."""
+    """Exports of versions before 0.2.0 have it."""
     world = other_world()
     assert imported(world, line(URLS[0], distress=3))[0].imported == 1
     assert exported(world)[0]["throttling"] == 3
@@ -200,7 +200,7 @@ def test_only_an_import_queues_poison_again(
 
 
 def test_an_export_reads_one_line_at_a_time() -> None:
-    """One line at a time: a frontier does not fit into memory."""
+    """A frontier may be too large for memory."""
     world = other_world()
     world.add(*(f"http://a.test/{page}" for page in range(100)))
     reads = 0
@@ -214,5 +214,5 @@ def test_an_export_reads_one_line_at_a_time() -> None:
 
     lines = export_lines(Counting())
     next(lines)
-    # The record of the host, and the first of its entries.
+    # The host record, and its first entry.
     assert reads == 2

@@ -1,4 +1,4 @@
-"""The view of one host, and the reason why it is not being fetched."""
+"""The view of one host names the reason why it is not being fetched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = 1_700_000_000.0
 
 
 def seen(host: Host, *entries: Entry, poison: tuple[Entry, ...] = ()) -> HostView:
-    """The view of a host with these entries."""
+    """Return the view of a host with these entries."""
     store = MemoryStore()
     batch = store.batch()
     prefix = schema.host_key(host.name)
@@ -103,7 +103,7 @@ def test_why_names_the_next_try_of_a_deferred_host() -> None:
     )
 
 
-def test_why_names_errors_and_hours_of_a_parked_host() -> None:
+def test_why_names_errors_and_hours_of_a_host_deferred_for_a_day() -> None:
     host = waiting(9000, errors=10)
     host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
@@ -171,7 +171,7 @@ def test_due_in_counts_the_host_and_its_retries() -> None:
 
 
 def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
-    """Five times its latency, doubled three times; its robots.txt asks for less."""
+    """The delay is five times the latency, doubled three times; robots.txt asks for less."""
     view = seen(waiting(9, ema=0.3, floor=0.75, throttling=3, errors=1), PAGE)
     assert (view.host.delay, view.crawl_delay) == (12.0, 0.75)
     assert (view.throttling, view.host.errors) == (3, 1)
@@ -211,5 +211,5 @@ def test_its_robots_txt_is_shown_for_http_and_https(open_store: Callable[[], Sto
 
 def test_an_unknown_host_is_an_error(open_store: Callable[[], Store]) -> None:
     world = World(open_store)
-    with pytest.raises(UnknownHostError, match=r"nothing of host 'no\.test'"):
+    with pytest.raises(UnknownHostError, match=r"no host 'no\.test'"):
         view_host(world.store, "no.test", RULE, NOW, most=10)

@@ -1,4 +1,4 @@
-"""After a rebuild everything agrees with the queue entries, whatever was lost."""
+"""A rebuild makes records, heap, marks and counts agree with the queue entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTS = {"a.test": 5, "a.test.b": 1, "a-b.test": 2, "c.test": 3}
 
 @pytest.fixture
 def world(open_store: Callable[[], Store]) -> World:
-    """A closed frontier of four hosts, its store open."""
+    """A closed frontier of four hosts; its store is open."""
     world = World(open_store)
     for host, pages in HOSTS.items():
         world.add(*(f"http://{host}/{page}" for page in range(pages)))
@@ -40,13 +40,13 @@ def world(open_store: Callable[[], Store]) -> World:
     return world
 
 
-def removed(world: World, *prefixes: bytes) -> list[bytes]:
-    """Lose all keys of these prefixes."""
-    return lost(world, [key for prefix in prefixes for key in world.store.keys(prefix)])
+def delete_prefixes(world: World, *prefixes: bytes) -> list[bytes]:
+    """Delete all keys of these prefixes; return them."""
+    return delete_keys(world, [key for prefix in prefixes for key in world.store.keys(prefix)])
 
 
-def lost(world: World, keys: Iterable[bytes]) -> list[bytes]:
-    """Lose these keys."""
+def delete_keys(world: World, keys: Iterable[bytes]) -> list[bytes]:
+    """Delete these keys; return them."""
     keys = list(keys)
     batch = world.store.batch()
     for key in keys:
@@ -55,17 +55,17 @@ def lost(world: World, keys: Iterable[bytes]) -> list[bytes]:
     return keys
 
 
-def without_records(world: World, *names: str) -> list[bytes]:
-    """Lose the records of these hosts, or of all."""
-    return lost(world, [host_key(name) for name in names or dict(records(world.store))])
+def delete_records(world: World, *names: str) -> list[bytes]:
+    """Delete the records of these hosts, or of all; return their keys."""
+    return delete_keys(world, [host_key(name) for name in names or dict(records(world.store))])
 
 
-def mended(world: World, most: int = 10) -> Found:
+def rebuilt(world: World, most: int = 10) -> Found:
     return rebuild_indexes(world.store, world.hasher, world.clocks.wall, most)
 
 
 def contents(world: World) -> dict[bytes, object]:
-    """All keys and values, the queues of a host record in any order."""
+    """Return all keys and values, with the queues of each host record sorted."""
     return {
         key: sorted_record(key, value)
         if key[:1] == schema.QUEUE and schema.is_record(key)
@@ -81,7 +81,7 @@ def sorted_record(key: bytes, record: bytes) -> bytes:
 
 
 def crawled(world: World) -> set[str]:
-    """Open the frontier and fetch all it has."""
+    """Open the frontier and fetch all pages; return their URLs."""
     world.store.close()
     world.open()
     found = set()
@@ -95,7 +95,7 @@ def crawled(world: World) -> set[str]:
 
 def test_a_healthy_frontier_is_unchanged_by_a_rebuild(world: World) -> None:
     before = contents(world)
-    found = mended(world)
+    found = rebuilt(world)
     assert found.kept == {
         "hosts": 4,
         "queued": 11,
@@ -110,7 +110,7 @@ def test_a_healthy_frontier_is_unchanged_by_a_rebuild(world: World) -> None:
     lists = [key for key in before if key[:1] == schema.NEW_KEYS]
     for key in [schema.CLEAN, schema.TALLY, *lists]:
         del before[key]
-    # The lists go, and are counted on.
+    # The rebuild deletes the lists and continues their numbers.
     assert after.pop(schema.SAVED) == max(lists)[1:]
     assert after == before
 
@@ -118,8 +118,8 @@ def test_a_healthy_frontier_is_unchanged_by_a_rebuild(world: World) -> None:
 @pytest.mark.parametrize("kind", ["records", schema.DUE, schema.SEEN])
 def test_lost_records_heap_and_marks_are_rebuilt(world: World, kind: bytes | str) -> None:
     urls = {entry_of(key, value).url for key, value in all_entries(world.store)}
-    assert without_records(world) if isinstance(kind, str) else removed(world, kind)
-    assert mended(world).marked == (11 if kind == schema.SEEN else 0)
+    assert delete_records(world) if isinstance(kind, str) else delete_prefixes(world, kind)
+    assert rebuilt(world).marked == (11 if kind == schema.SEEN else 0)
     assert len(list(world.store.keys(schema.DUE))) == 4
     assert crawled(world) == urls
     assert world.add(*urls) == 0
@@ -127,8 +127,8 @@ def test_lost_records_heap_and_marks_are_rebuilt(world: World, kind: bytes | str
 
 def test_lost_entries_are_counted_by_host(world: World) -> None:
     gone = [key for name in ("a.test", "c.test") for key in entry_keys(world.store, name)]
-    assert len(lost(world, gone)) == 9
-    found = mended(world, most=1)
+    assert len(delete_keys(world, gone)) == 9
+    found = rebuilt(world, most=1)
     assert found.short == [(6, "a.test")]
     assert (found.short_hosts, found.short_urls) == (2, 9)
     record = world.store.get(host_key("a.test"))
@@ -143,13 +143,13 @@ def test_a_hole_in_a_queue_hides_no_later_entry(world: World) -> None:
     batch.delete(keys[0])
     batch.delete(keys[1])
     batch.write()
-    assert mended(world).short == [(2, "c.test")]
+    assert rebuilt(world).short == [(2, "c.test")]
     assert "http://c.test/2" in crawled(world)
 
 
 def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
-    without_records(world, "c.test")
-    mended(world)
+    delete_records(world, "c.test")
+    rebuilt(world)
     record = world.store.get(host_key("c.test"))
     assert record is not None
     host = decode_host("c.test", record)
@@ -159,25 +159,25 @@ def test_a_host_without_a_record_is_new_and_due_now(world: World) -> None:
 def test_hosts_without_a_record_are_named(
     world: World,
 ) -> None:
-    without_records(world, "c.test", "a-b.test")
-    lost(world, entry_keys(world.store, "c.test"))
-    found = mended(world)
+    delete_records(world, "c.test", "a-b.test")
+    delete_keys(world, entry_keys(world.store, "c.test"))
+    found = rebuilt(world)
     assert found.unrecorded_hosts == 2
     assert sorted(found.unrecorded) == ["a-b.test", "c.test"]
     assert (found.short_hosts, found.whole) == (0, False)
     assert found.kept["seen"] == 12
-    assert mended(world, most=0).unrecorded_hosts == 1
+    assert rebuilt(world, most=0).unrecorded_hosts == 1
 
 
 @pytest.mark.parametrize("left", [None, b"{}", b'{"done": 0}'])
 def test_lost_or_old_counters_are_reported(world: World, left: bytes | None) -> None:
-    assert not mended(world).counters_lost
+    assert not rebuilt(world).counters_lost
     batch = world.store.batch()
     batch.delete(schema.COUNTERS)
     if left is not None:
         batch.put(schema.COUNTERS, left)
     batch.write()
-    assert mended(world).counters_lost
+    assert rebuilt(world).counters_lost
 
 
 def test_a_lost_key_of_a_deferred_host_is_rebuilt(world: World) -> None:
@@ -189,8 +189,8 @@ def test_a_lost_key_of_a_deferred_host_is_rebuilt(world: World) -> None:
     frontier.schedule.deferral.defer(host)
     frontier.close()
     world.store = world.open_store()
-    assert len(removed(world, schema.DEFERRED)) == 1
-    mended(world)
+    assert len(delete_prefixes(world, schema.DEFERRED)) == 1
+    rebuilt(world)
     assert list(world.store.keys(schema.DEFERRED)) == [schema.deferred_key(host.name)]
     assert any(host.name in url for url in crawled(world))
 
@@ -202,20 +202,20 @@ def test_a_whole_request_gets_no_seen_mark(world: World) -> None:
     frontier.add([Candidate("c.test", None, entry)])
     frontier.close()
     world.store = world.open_store()
-    assert mended(world).marked == 0
+    assert rebuilt(world).marked == 0
 
 
 def test_a_second_rebuild_completes_one_that_was_killed(world: World) -> None:
-    without_records(world)
-    removed(world, schema.SEEN)
+    delete_records(world)
+    delete_prefixes(world, schema.SEEN)
     urls = {entry_of(key, value).url for key, value in all_entries(world.store)}
     batch = world.store.batch()
     for key in world.store.keys(schema.DUE):
         batch.delete(key)
     batch.write()
-    mended(world)
+    rebuilt(world)
     first = contents(world)
-    mended(world)
+    rebuilt(world)
     assert contents(world) == first
     assert crawled(world) == urls
 
@@ -225,7 +225,7 @@ def test_marks_of_foreign_urls_belong_to_no_host(world: World) -> None:
     world.open()
     item = Foreign("x", "f.test", world.hasher.key("http://f.test/"), b"message")
     world.forward([item])
-    found = mended(world)
+    found = rebuilt(world)
     assert found.whole
     assert found.kept["seen"] == 13
     world.store.close()

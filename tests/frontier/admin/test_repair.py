@@ -1,4 +1,4 @@
-"""A frontier with damaged files is refused, and repaired as far as it can be read."""
+"""A frontier with damaged files is refused; a repair keeps what is readable."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 HOSTS = 60
 PAGES = 50
-# What was written since LevelDB last made tables: it is in the log.
+# Hosts whose entries are in the log and not yet in a table.
 LOGGED = 40
 NOW = 1_700_000_000.0
 
 
 @dataclass
 class Job:
-    """A crawl's folder with a frontier in it, and what it held before it was damaged."""
+    """A crawl's folder with a frontier, and the content it had before the damage."""
 
     folder: Path
 
@@ -74,7 +74,7 @@ class Job:
             store.close()
 
     def one(self, pattern: str) -> Path:
-        """The largest file of a kind."""
+        """Return the largest file that matches."""
         return max(self.frontier.glob(pattern), key=lambda path: path.stat().st_size)
 
     def repair(self) -> Repaired:
@@ -88,7 +88,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 @pytest.fixture
 def job(original: Job, tmp_path: Path) -> Job:
-    """A copy of one frontier, to be damaged."""
+    """A copy of the frontier, to be damaged."""
     copy = Job.__new__(Job)
     copy.folder = tmp_path / "job"
     shutil.copytree(original.folder, copy.folder)
@@ -112,13 +112,13 @@ def cut(path: Path, at: float) -> None:
     os.truncate(path, int(path.stat().st_size * at))
 
 
-# What is done to the frontier, whether opening it is refused, and the most URLs that are lost.
+# The damage, whether opening is refused, and the most URLs that may be lost.
 DAMAGES: dict[str, tuple[Callable[[Job], object], bool, int]] = {
     "no CURRENT": (lambda job: job.one("CURRENT").unlink(), True, 0),
     "CURRENT is nonsense": (lambda job: job.one("CURRENT").write_bytes(b"x"), True, 0),
     "no MANIFEST": (lambda job: job.one("MANIFEST-*").unlink(), True, 0),
     "empty MANIFEST": (lambda job: cut(job.one("MANIFEST-*"), 0), True, 0),
-    # A commit is a host's URLs here: one that is damaged is lost as a whole.
+    # A commit holds all URLs of one host; a damaged commit is lost as a whole.
     "flip in the log": (lambda job: flip(job.one("*.log"), 0.5), True, 2 * PAGES),
     "flip in the log and no MANIFEST": (
         lambda job: (flip(job.one("*.log"), 0.3), job.one("MANIFEST-*").unlink()),
@@ -153,7 +153,7 @@ def test_a_repair_keeps_what_is_readable_and_invents_nothing(job: Job, damage: s
     assert bool(report.tables) == (damage in {"flip in a table", "table cut"}) or lost == 0
     kept = [job.folder / "frontier.before-repair-1"]
     if damage == "flip at a table's end":
-        # In what no read needs.
+        # The damage is in bytes that no read needs.
         kept = []
     assert report.copy == (str(kept[0]) if kept else None)
     for copy in kept:
@@ -221,7 +221,7 @@ def test_a_lost_table_is_reported_by_host(job: Job) -> None:
     assert report.table_bytes > 0
     missing = Counter(map(host_of_line, job.before)) - Counter(map(host_of_line, job.exported()))
     assert missing
-    # A table that has lost a host's record too: nobody knows how many entries it had.
+    # The table held the host record too, so the number of lost entries is unknown.
     unrecorded = set(report.found.unrecorded)
     assert len(unrecorded) == report.found.unrecorded_hosts <= 1
     counted = {host: count for host, count in missing.items() if host not in unrecorded}
@@ -260,7 +260,7 @@ def test_an_unreadable_frontier_is_not_made_anew(job: Job, left: list[str]) -> N
 def test_without_room_a_frontier_is_left_as_it_is(job: Job) -> None:
     free = shutil.disk_usage(job.frontier).free
     (job.frontier / "999999.ldb").touch()
-    # A hole takes no room, and counts as if it did.
+    # A hole takes no room on disk but counts towards the size.
     os.truncate(job.frontier / "999999.ldb", free + 10**9)
     before = sorted(job.folder.rglob("*"))
     with pytest.raises(StoreError, match=r"[\d,]+ MB must be free on its disk") as refusal:
@@ -293,7 +293,7 @@ def test_two_frontiers_are_not_mixed(job: Job) -> None:
         job.repair()
 
 
-# Repairs a frontier, and dies at the nth thing that Python does to a file in its folder.
+# Repairs a frontier, and dies at the nth file operation of Python in its folder.
 MORTAL = """
 import os, signal, sys
 from pathlib import Path
@@ -316,7 +316,7 @@ repair(folder / "frontier", FilterFile(folder / "seen"), IdentityHasher(1), 1.7e
 
 @pytest.mark.parametrize("step", [11, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_next_repair_completes_one_that_was_killed(job: Job, tmp_path: Path, step: int) -> None:
-    """No crawl opens the frontier in between."""
+    """No crawl opens the frontier between the two repairs."""
     DAMAGES["flip in the log and no MANIFEST"][0](job)
     expected: list[str] | None = None
     for at in range(1, 100, step):

@@ -1,4 +1,4 @@
-"""The frontier that hands over: each store, and each amount of memory, once."""
+"""The frontier that hands over: one over each store, with little and with much memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hand-over moves a host whole, once, and with its delay, whatever dies on the way."""
+"""A hand-over moves a host whole, once and with its delay, also when either side dies."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def other() -> World:
 
 
 def chunks(world: World) -> list[dict[str, Any]]:
-    """All chunks of the host, which stays sealed."""
+    """Return all chunks of the host, which stays sealed."""
     departure = world.departures.begin(HOST_NAME)
     found: list[dict[str, Any]] = []
     while (chunk := departure.chunk(len(found))) is not None:
@@ -88,7 +88,7 @@ def content(world: World, *kinds: bytes) -> dict[bytes, bytes]:
 
 
 def put_retry(world: World, wait: float) -> None:
-    """Have the first page tried again later."""
+    """Retry the first page after ``wait`` seconds."""
     lease = world.pop()
     assert lease is not None
     world.frontier.schedule.release(lease.host, 0.25)
@@ -121,7 +121,7 @@ def test_a_host_done_by_the_sender_is_due_with_a_new_url(world: World, other: Wo
     other.add(url(0))
     other.commit()
     other.foreign.add(HOST_NAME)
-    # It is held, and has no place in memory.
+    # The host is held, and not in the heap.
     assert other.fetch() is None
     world.hand_over(HOST_NAME, other)
     assert other.frontier.schedule.cache.get(HOST_NAME).state is SchedulingState.IDLE
@@ -142,7 +142,7 @@ def test_a_deferred_host_stays_deferred_when_more_arrives(world: World, other: W
     world.fetch(wait=5.0)
     world.commit()
     world.hand_over(HOST_NAME, other)
-    # It was to go on, and stays after all.
+    # The hand-over is stopped, so the host stays.
     other.departures.begin(HOST_NAME)
     other.departures.stop()
     other.clocks.pass_(60)
@@ -157,7 +157,7 @@ def test_a_host_with_nothing_queued_arrives_idle(world: World, other: World) -> 
     world.hand_over(HOST_NAME, other)
     host = other.frontier.schedule.cache.get(HOST_NAME)
     assert host.state is SchedulingState.IDLE
-    # It can be asked for another's robots.txt.
+    # It can serve the robots fetch of another host.
     other.clocks.pass_(60)
     other.frontier.schedule.enqueue_robots_fetch(HOST_NAME, object())
     assert other.frontier.schedule.pop() is host
@@ -253,7 +253,7 @@ def test_a_restarted_sender_repeats_no_arrived_chunk(world: World, other: World)
 
 
 def test_chunks_lost_by_the_receiver_are_cut_again(world: World) -> None:
-    """What has come is on its disk with its next commit only."""
+    """The receiver has chunks on disk only after its next commit."""
     world.add(*urls(0, 1, 2, 3, 4))
     found = chunks(world)
     departure = world.departures.under_way[HOST_NAME]
@@ -277,8 +277,7 @@ def test_arrived_chunks_are_skipped_one_a_step(world: World) -> None:
 
 
 def test_more_arrived_chunks_than_there_are_is_an_error(world: World, other: World) -> None:
-    """What a sender reads of it, anybody may have written; and chunks of another size may be
-    counted."""
+    """The count that the sender reads may be forged, or count chunks of another size."""
     world.add(*urls(0, 1, 2, 3))
     departure = world.departures.begin(HOST_NAME)
     chunk = departure.chunk(0)
@@ -296,7 +295,7 @@ def test_more_arrived_chunks_than_there_are_is_an_error(world: World, other: Wor
 
 
 def test_two_entries_of_one_identity_both_arrive(world: World, other: World) -> None:
-    """As of a page whose redirect leads to its own identity, or a request that is not filtered."""
+    """A redirect may lead to its own identity, and a request may skip the filter."""
     world.add(url(0))
     world.frontier.add([Candidate(HOST_NAME, None, Entry(url(0)))])
     world.hand_over(HOST_NAME, other)
@@ -319,7 +318,7 @@ def test_a_pickled_request_stays_and_is_counted(world: World, other: World) -> N
 
 
 def test_an_entry_handed_over_between_two_is_not_fetched(world: World, other: World) -> None:
-    """However much of a host's queue is in memory."""
+    """It holds for any part of the queue in memory."""
     world.add(url(0))
     for number in (1, 3):
         entry = Entry(url(number), request=b"Ppickle")
@@ -332,8 +331,7 @@ def test_an_entry_handed_over_between_two_is_not_fetched(world: World, other: Wo
     assert world.pop() is None
 
 
-# What each frontier has done or queued of page 0, whose state is known by how it was come by, and
-# what is fetched when all is in one.
+# What each frontier has done or queued of page 0, and what is fetched once one frontier has all.
 @pytest.mark.parametrize(
     ("here", "there", "left"),
     [
@@ -372,7 +370,7 @@ def test_a_page_known_to_both_is_fetched_unless_done(
 
 
 def test_an_entry_done_by_the_sender_is_not_fetched(world: World, other: World) -> None:
-    """However much of a host's queue is in memory."""
+    """It holds for any part of the queue in memory."""
     world.add(url(1))
     do(world, url(1))
     other.add(*urls(0, 1, 2))
@@ -385,7 +383,7 @@ def test_an_entry_done_by_the_sender_is_not_fetched(world: World, other: World) 
 
 
 def test_a_host_in_flight_keeps_the_later_time(world: World, other: World) -> None:
-    """The other has fetched it while this one was dead."""
+    """The receiver fetched from the host while the sender was down."""
     world.add(*urls(0, 1))
     lease = world.pop()
     assert lease is not None
@@ -456,9 +454,9 @@ def test_a_host_deferred_to_the_next_round_stays_so(world: World, other: World) 
     assert host is not None
     world.frontier.schedule.deferral.defer(host)
     for _ in range(2):
-        # Its record may have been read from disk since.
+        # The record may have been read from disk meanwhile.
         world.add("http://b.test/")
-    # As if its record had been read since.
+    # As if the record had been read meanwhile.
     host.due += 3600
     world.hand_over(HOST_NAME, other)
     other.clocks.pass_(100)
@@ -510,7 +508,7 @@ def test_robots_txt_is_handed_over(world: World, other: World) -> None:
     record = RobotsRecord("rules", wall, wall + 500, 200, body)
     world.put_robots(f"https://{HOST_NAME}", record.encode())
     world.add(f"https://{HOST_NAME}/1")
-    # Nothing was known when it was last asked for.
+    # The last look-up found no record.
     authority = f"https://{HOST_NAME}"
     assert other.gate.verdict(authority, authority + "/1") is Verdict.UNKNOWN
     world.hand_over(HOST_NAME, other)
@@ -546,7 +544,7 @@ def test_the_budget_of_a_domain_moves_with_its_hosts(open_store: Callable[[], St
 
 
 def test_a_handed_over_url_is_unknown_to_the_sender(tmp_path: Path, other: World) -> None:
-    """Should the host come back without it, as from a node whose disk is lost, it is found anew."""
+    """If the receiver loses its disk, the host comes back without it, and links find it again."""
     file = FilterFile(tmp_path / "seen")
     world = World(lambda: LevelStore(tmp_path / "db", create=True), file=file)
     world.add(*urls(0, 1), "http://b.test/")
@@ -618,7 +616,7 @@ def test_a_ring_change_keeps_hosts_not_yet_delivered(world: World, other: World)
     with pytest.raises(ValueError, match="not under way"):
         kept.chunk(1)
     do(world, url(0))
-    # It goes after all: what was fetched since is not fetched there.
+    # The second hand-over leaves out what was fetched meanwhile.
     world.hand_over(HOST_NAME, other)
     assert sorted(other.queued(HOST_NAME)) == urls(1, 2)
     assert world.frontier.pending == 0
@@ -628,7 +626,7 @@ def test_moving_finds_hosts_of_others_with_their_owners(world: World) -> None:
     world.add(*(f"http://h{number}.test/" for number in range(2500)))
     owners = {f"h{number}.test": "y" if number % 2 else "x" for number in range(10)}
     steps = list(world.departures.moving(owners.get))
-    # Those that memory alone knows of, then a thousand records a step.
+    # Hosts in memory only come first, then a thousand records a step.
     assert len(steps) == 4
     assert {pair for step in steps for pair in step} == set(owners.items())
 
@@ -708,7 +706,7 @@ def test_a_robots_txt_that_expands_too_much_is_refused(world: World) -> None:
 def test_counts_too_large_for_a_record_are_cut(
     world: World,
 ) -> None:
-    """Of a host that has pages done here: a record that cannot be written would end each start."""
+    """A host with pages done here: a record that cannot be written would stop each start."""
     world.add(url(9))
     do(world, url(9))
     most = {**good()["record"], "done": 0xFFFFFFFF, "dropped": 0xFFFFFFFF}
@@ -803,7 +801,7 @@ CHUNKS = st.fixed_dictionaries(
 
 
 def answer_for_an_hour(world: World) -> None:
-    """Fetch what is due, now with an answer and now without, and commit."""
+    """Fetch due pages for an hour, some with an answer and some without, and commit."""
     for turn in range(12):
         world.clocks.pass_(300)
         if (lease := world.pop()) is None:
@@ -822,7 +820,7 @@ def answer_for_an_hour(world: World) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(CHUNKS, min_size=1, max_size=3), st.sampled_from(["new", "queued", "done", "off"]))
 def test_no_chunk_crashes_the_process_now_or_later(found: list[Any], state: str) -> None:
-    """Whatever it says, of a host that is new, has URLs queued or done, or is deferred."""
+    """Any content, for a host that is new, has URLs queued or done, or is deferred."""
     kept = KeptMemoryStore()
     world = World(lambda: kept, limits=replace(LIMITS, domain_budget=100))
     if state != "new":
@@ -856,7 +854,7 @@ def test_a_wait_that_is_too_long_is_cut(world: World) -> None:
     assert world.fetch() == url(0)
 
 
-MOVER = """
+SENDER = """
 import sys
 from pathlib import Path
 from krowlspider.frontier.store.store import LevelStore
@@ -875,11 +873,11 @@ print("all", flush=True)
 """
 
 
-def run_mover(folder: Path, kill_after: int) -> int:
+def run_sender(folder: Path, kill_after: int) -> int:
     """Return how many lines the child printed before it was killed, or ended."""
     count = 0
     with subprocess.Popen(
-        [sys.executable, "-c", MOVER, str(folder)],
+        [sys.executable, "-c", SENDER, str(folder)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -898,11 +896,10 @@ def run_mover(folder: Path, kill_after: int) -> int:
 def test_kills_during_hand_overs_lose_and_double_nothing(tmp_path: Path) -> None:
     pages = sorted(f"http://h{host}.test/{page}" for host in range(200) for page in range(7))
     for kill_after in (3, 31, 50):
-        run_mover(tmp_path, kill_after)
+        run_sender(tmp_path, kill_after)
         here = World(lambda: LevelStore(tmp_path / "here"), node="here")
         there = World(lambda: LevelStore(tmp_path / "there"), node="there")
-        # A host that is in both is on its way: nothing of it is fetched there before it is here no
-        # more.
+        # A host in both is being handed over: the receiver fetches nothing of it yet.
         queues: dict[str, list[str]] = {}
         for host in range(200):
             name = f"h{host}.test"
@@ -912,7 +909,7 @@ def test_kills_during_hand_overs_lose_and_double_nothing(tmp_path: Path) -> None
         assert there.frontier.queued == len(list(all_entries(there.store)))
         here.store.close()
         there.store.close()
-    run_mover(tmp_path, 10_000)
+    run_sender(tmp_path, 10_000)
     here = World(lambda: LevelStore(tmp_path / "here"), node="here")
     there = World(lambda: LevelStore(tmp_path / "there"), node="there")
     queued = [page for host in range(200) for page in there.queued(f"h{host}.test")]

@@ -1,4 +1,4 @@
-"""No domain fills the frontier, and no stranger the queue of a host."""
+"""No domain fills the frontier, and links from other domains fill no host's queue."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_domain_gets_no_more_than_its_share(world: World) -> None:
     for number in range(4):
         found(world, "a.evil.test", of(f"{number}.evil.test", 0, 4))
     assert dropped(world, "domain_share") == 4 * 4 - SHARE
-    # What is refused is not known, and the others have room.
+    # A refused URL is not known, and other domains have room.
     assert world.add(*of("good0.test", 5, 5)) == 5
     assert not world.frontier.knows(
         [world.hasher.key("http://3.evil.test/3")], lambda _: "3.evil.test"
@@ -72,7 +72,7 @@ def test_a_share_has_room_again_as_pages_are_done(world: World) -> None:
         if "evil" in url:
             break
     world.commit()
-    # Fewer than half of all places are taken by others now, or one of its own is free.
+    # Now other domains hold under half of all places, or one place of its own is free.
     world.add(*of("good9.test", 0, 6))
     assert world.add(*of("evil.test", 20, 5)) == 1
 
@@ -102,7 +102,7 @@ def test_a_domain_dropped_by_hand_has_its_share_again(world: World) -> None:
     assert world.add(*of("evil.test", 20, 5)) == 5
 
 
-def test_urls_named_by_strangers_come_after_the_hosts_own(open_store: Callable[[], Store]) -> None:
+def test_links_from_other_domains_come_after_the_hosts_own(open_store: Callable[[], Store]) -> None:
     world = World(open_store, limits=replace(LIMITS, host_queue=100, total=100))
     own = of("a.test", 0, 18)
     found(world, "a.test", own[:16])
@@ -115,7 +115,7 @@ def test_urls_named_by_strangers_come_after_the_hosts_own(open_store: Callable[[
     assert fetched == [*own, "http://a.test/50"]
 
 
-def test_strangers_leave_a_host_half_of_its_queue(world: World) -> None:
+def test_links_from_other_domains_fill_half_of_a_hosts_queue(world: World) -> None:
     assert found(world, "evil.test", of("a.test", 0, 20)) == 10
     assert dropped(world, "host_queue") == 10
     assert found(world, "a.test", of("a.test", 30, 10)) == 10
@@ -141,7 +141,7 @@ def test_only_the_loads_of_large_domains_are_remembered(
 
 
 def test_loads_missing_on_disk_are_counted(world: World) -> None:
-    """As of a folder from before, or after a change by hand."""
+    """A folder of an earlier version, or a change by hand, leaves none."""
     fill_half(world)
     world.add(*of("evil.test", 0, 15))
     world.commit()

@@ -1,4 +1,4 @@
-"""A host that held the event loop twice is set aside for a day, and nothing of it is lost."""
+"""A host that held the event loop twice is deferred for a day, and loses no URL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 def start_after(world: World, folder: Path, *urls: str) -> list[Hold]:
-    """The next start after holds by these URLs were noted; the world is open again."""
+    """Start after holds by these URLs were noted; return the holds that are settled."""
     notes = folder / NOTES
     lines = [{"host": url.split("/")[2], "url": url} for url in urls]
     notes.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -38,7 +38,7 @@ def start_after(world: World, folder: Path, *urls: str) -> list[Hold]:
 
 
 def fetched(world: World) -> set[str]:
-    """All that is due after a round of those that were deferred."""
+    """Fetch all due pages, with deferred hosts that are due again; return their URLs."""
     world.commit()
     found = set(iter(world.fetch, None))
     world.commit()
@@ -46,7 +46,7 @@ def fetched(world: World) -> set[str]:
 
 
 def test_the_second_hold_sets_a_host_aside_for_a_day(world: World, tmp_path: Path) -> None:
-    """Over two starts, by two of its pages; all that is queued of it stays."""
+    """The holds are of two starts and two pages; the queue of the host stays."""
     world.add(BAD, "http://bad.test/other", GOOD)
     (first,) = start_after(world, tmp_path, BAD)
     assert (first.times, first.aside) == (1, False)
@@ -56,7 +56,7 @@ def test_the_second_hold_sets_a_host_aside_for_a_day(world: World, tmp_path: Pat
     assert fetched(world) == {GOOD}
     frontier = world.frontier
     assert (frontier.queued, frontier.deferred_queued, frontier.hopeful) == (2, 2, False)
-    # A start does not cut the day short, nor begin it anew.
+    # A start neither shortens the day nor restarts it.
     assert start_after(world, tmp_path) == []
     world.clocks.pass_(DAY - 7200.0)
     assert fetched(world) == set()
@@ -64,14 +64,14 @@ def test_the_second_hold_sets_a_host_aside_for_a_day(world: World, tmp_path: Pat
     assert fetched(world) == {BAD}
 
 
-def test_two_holds_of_one_run_are_enough(world: World, tmp_path: Path) -> None:
+def test_two_holds_of_one_run_set_a_host_aside(world: World, tmp_path: Path) -> None:
     world.add(BAD, GOOD)
     (hold,) = start_after(world, tmp_path, BAD, BAD)
     assert hold.aside
     assert fetched(world) == {GOOD}
 
 
-def test_a_third_hold_sets_it_aside_again(world: World, tmp_path: Path) -> None:
+def test_a_third_hold_sets_a_host_aside_again(world: World, tmp_path: Path) -> None:
     world.add(BAD, "http://bad.test/other")
     start_after(world, tmp_path, BAD, BAD)
     world.clocks.pass_(DAY + 1)
@@ -82,9 +82,7 @@ def test_a_third_hold_sets_it_aside_again(world: World, tmp_path: Path) -> None:
     assert fetched(world) == set()
 
 
-def test_a_host_that_is_set_aside_says_why_and_is_freed_by_forgetting_it(
-    world: World, tmp_path: Path
-) -> None:
+def test_forgetting_a_host_frees_it_after_holds(world: World, tmp_path: Path) -> None:
     world.add(BAD)
     start_after(world, tmp_path, BAD, BAD)
     view = view_host(world.store, "bad.test", RULE, world.clocks.wall, most=10)
@@ -103,9 +101,7 @@ def test_a_host_that_is_set_aside_says_why_and_is_freed_by_forgetting_it(
     assert fetched(world) == {BAD}
 
 
-def test_notes_of_a_forgotten_host_and_torn_ones_count_for_nothing(
-    world: World, tmp_path: Path
-) -> None:
+def test_torn_notes_and_those_of_unknown_hosts_are_ignored(world: World, tmp_path: Path) -> None:
     world.add(GOOD)
     world.frontier.close()
     world.store = world.open_store()
@@ -124,8 +120,8 @@ def test_a_retired_host_stays_retired(world: World, tmp_path: Path) -> None:
     assert world.frontier.schedule.cache.get("bad.test").health is Health.RETIRED
 
 
-def test_a_death_in_work_on_a_host_blames_none_of_its_pages(world: World, tmp_path: Path) -> None:
-    """Where robots.txt is read, or a host is popped: its record has the key of the mark."""
+def test_a_crash_while_a_host_is_worked_on_strikes_no_page(world: World, tmp_path: Path) -> None:
+    """While robots.txt is parsed or a host popped, the mark has the key of the host record."""
     world.add(BAD)
     WorkMark(tmp_path / MARK, b"").put(
         mark_of(schema.host_key("bad.test"), "http://bad.test/robots.txt")

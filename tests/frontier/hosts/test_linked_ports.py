@@ -1,4 +1,4 @@
-"""Of the ports in a range each host name has one that links lead to."""
+"""Links may lead to one port of a range for each host name."""
 
 from __future__ import annotations
 

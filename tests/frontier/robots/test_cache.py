@@ -1,4 +1,4 @@
-"""What is kept of robots.txt in memory: bounded, and nothing is lost by it."""
+"""The cache of robots.txt is bounded, and reads evicted rules from disk again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ A = "http://a.test"
 URL = f"{A}/private"
 
 
-def book_of(world: World) -> RobotsCache:
+def cache_of(world: World) -> RobotsCache:
     return RobotsCache(world.store, "krowlspider", lambda: world.clocks.wall, ttl=100.0)
 
 
@@ -39,7 +39,7 @@ def record_of(world: World, body: bytes) -> RobotsRecord:
 
 
 def seconds(job: Callable[[], object]) -> float:
-    """Of CPU."""
+    """Return the CPU seconds that a call takes."""
     begun = time.thread_time()
     job()
     return time.thread_time() - begun
@@ -47,57 +47,57 @@ def seconds(job: Callable[[], object]) -> float:
 
 def test_rules_in_memory_are_bounded_and_come_back_from_disk() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
+    cache = cache_of(world)
     body = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n# " + b"long" * 256
-    book.learn(A, record_of(world, body))
-    before, rules = book.look_up(A)
+    cache.learn(A, record_of(world, body))
+    before, rules = cache.look_up(A)
     for number in range(RULES_MAX // 50_000 + 1):
         long = record_of(world, b"sitemap:a\n" * 50_000 + b"# %d" % number)
-        book.learn(f"http://{number}.test", long)
-    assert book.size == RULES_MAX
-    expires, again = book.look_up(A)
+        cache.learn(f"http://{number}.test", long)
+    assert cache.size == RULES_MAX
+    expires, again = cache.look_up(A)
     assert again is not rules
     assert again is not None
     assert (expires, again.crawl_delay, again.allowed(URL)) == (before, 7.0, False)
-    # What was in memory for the longest has made room for it.
-    assert book.size == RULES_MAX - 50_000 + again.size
+    # The oldest rules were evicted for it.
+    assert cache.size == RULES_MAX - 50_000 + again.size
 
 
 def test_authorities_in_memory_are_bounded() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
-    book.learn(A, record_of(world, b"User-agent: *\nDisallow: /private\n# " + b"long" * 256))
-    _, rules = book.look_up(A)
+    cache = cache_of(world)
+    cache.learn(A, record_of(world, b"User-agent: *\nDisallow: /private\n# " + b"long" * 256))
+    _, rules = cache.look_up(A)
     for number in range(AUTHORITIES_MAX - 1):
-        book.learn(f"http://{number}.test", record_of(world, b""))
-    assert book.look_up(A)[1] is rules
-    book.learn("http://last.test", record_of(world, b""))
-    assert A not in book._parsed
+        cache.learn(f"http://{number}.test", record_of(world, b""))
+    assert cache.look_up(A)[1] is rules
+    cache.learn("http://last.test", record_of(world, b""))
+    assert A not in cache._parsed
 
 
 def test_different_rules_in_memory_are_bounded() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
-    book.learn(A, record_of(world, b"User-agent: *\nDisallow: /private"))
-    _, rules = book.look_up(A)
+    cache = cache_of(world)
+    cache.learn(A, record_of(world, b"User-agent: *\nDisallow: /private"))
+    _, rules = cache.look_up(A)
     for number in range(DIFFERENT_MAX - 1):
         body = b"User-agent: *\nDisallow: /%d\n# %b" % (number, b"long" * 256)
-        book.learn(f"http://{number}.test", record_of(world, body))
-    assert book.look_up(A)[1] is rules
-    assert book.size == DIFFERENT_MAX
-    book.learn("http://last.test", record_of(world, b"User-agent: *\nDisallow: /last"))
-    assert book.size == DIFFERENT_MAX
-    assert A not in book._parsed
+        cache.learn(f"http://{number}.test", record_of(world, body))
+    assert cache.look_up(A)[1] is rules
+    assert cache.size == DIFFERENT_MAX
+    cache.learn("http://last.test", record_of(world, b"User-agent: *\nDisallow: /last"))
+    assert cache.size == DIFFERENT_MAX
+    assert A not in cache._parsed
 
 
-def test_long_rules_and_those_with_many_wildcards_count_for_what_they_take() -> None:
+def test_rules_count_by_the_memory_they_take() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
+    cache = cache_of(world)
     wild = b"User-agent: *\nDisallow: /" + b"*ab" * 100_000
-    book.learn(A, record_of(world, wild))
-    assert book.size > 30_000
-    book.learn(A, record_of(world, b"Sitemap: http://a.test/" + b"x" * 300_000))
-    assert 1_000 < book.size < 2_000
+    cache.learn(A, record_of(world, wild))
+    assert cache.size > 30_000
+    cache.learn(A, record_of(world, b"Sitemap: http://a.test/" + b"x" * 300_000))
+    assert 1_000 < cache.size < 2_000
 
 
 class Reads(KeptMemoryStore):
@@ -111,132 +111,132 @@ class Reads(KeptMemoryStore):
         return found
 
 
-def test_of_a_host_both_authorities_are_read_at_once_and_only_once() -> None:
+def test_one_read_finds_the_http_and_https_records_of_a_host() -> None:
     world = World(Reads)
     world.put_robots(A, record_of(world, b"Crawl-delay: 1").encode())
-    book, store = book_of(world), world.store
+    cache, store = cache_of(world), world.store
     assert isinstance(store, Reads)
     before = store.count
-    assert book.look_up("https://a.test") == (0.0, None)
-    assert book.look_up(A)[1] is not None
-    assert book.look_up("https://a.test") == (0.0, None)
+    assert cache.look_up("https://a.test") == (0.0, None)
+    assert cache.look_up(A)[1] is not None
+    assert cache.look_up("https://a.test") == (0.0, None)
     assert store.count == before + 2
 
 
-def test_what_was_not_there_is_known_once_it_is_learnt() -> None:
+def test_a_missing_record_is_known_once_learnt() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
-    assert book.look_up(A) == (0.0, None)
-    book.learn(A, record_of(world, b""))
-    assert book.look_up(A) == (world.clocks.wall + 100, book.look_up(A)[1])
-    assert book.look_up(A)[1] is not None
+    cache = cache_of(world)
+    assert cache.look_up(A) == (0.0, None)
+    cache.learn(A, record_of(world, b""))
+    assert cache.look_up(A) == (world.clocks.wall + 100, cache.look_up(A)[1])
+    assert cache.look_up(A)[1] is not None
 
 
-def test_reading_the_one_authority_leaves_what_is_known_of_the_other() -> None:
-    """A record that could not be had is not on disk, nor for how long one was extended."""
+def test_reading_https_keeps_the_unsaved_record_of_http() -> None:
+    """The record of a failed fetch is in memory only, and so is an extended expiry."""
     world = World(KeptMemoryStore)
-    book, until = book_of(world), world.clocks.wall + 10
-    book.learn(A, RobotsRecord(Ruling.RETRY.value, 0.0, until, 503, b""))
-    book.look_up("https://a.test")
-    assert book.look_up(A) == (until, None)
+    cache, until = cache_of(world), world.clocks.wall + 10
+    cache.learn(A, RobotsRecord(Ruling.RETRY.value, 0.0, until, 503, b""))
+    cache.look_up("https://a.test")
+    assert cache.look_up(A) == (until, None)
 
 
 def test_authorities_without_a_record_are_bounded_in_memory() -> None:
     world = World(Reads)
-    book, store = book_of(world), world.store
+    cache, store = cache_of(world), world.store
     assert isinstance(store, Reads)
     for number in range(WITHOUT_MAX // 2 + 1):
-        book.look_up(f"http://{number}.test")
+        cache.look_up(f"http://{number}.test")
     before = store.count
-    book.look_up(f"http://{WITHOUT_MAX // 2}.test")
+    cache.look_up(f"http://{WITHOUT_MAX // 2}.test")
     assert store.count == before
-    book.look_up("http://0.test")
+    cache.look_up("http://0.test")
     assert store.count == before + 2
 
 
 def test_hosts_with_the_same_short_robots_txt_share_its_rules() -> None:
     world = World(KeptMemoryStore)
-    book, body = book_of(world), b"User-agent: *\nDisallow: /private"
-    book.learn(A, record_of(world, body))
-    book.learn("http://b.test", record_of(world, body))
-    assert book.look_up(A)[1] is book.look_up("http://b.test")[1]
-    assert book.size == 1
-    book.learn(A, record_of(world, b""))
-    assert book.size == 1
-    book.learn("http://b.test", record_of(world, b"User-agent: *\nDisallow: /a\nDisallow: /b"))
-    assert book.size == 2
-    book.learn("http://b.test", record_of(world, body))
-    assert book.size == 1
+    cache, body = cache_of(world), b"User-agent: *\nDisallow: /private"
+    cache.learn(A, record_of(world, body))
+    cache.learn("http://b.test", record_of(world, body))
+    assert cache.look_up(A)[1] is cache.look_up("http://b.test")[1]
+    assert cache.size == 1
+    cache.learn(A, record_of(world, b""))
+    assert cache.size == 1
+    cache.learn("http://b.test", record_of(world, b"User-agent: *\nDisallow: /a\nDisallow: /b"))
+    assert cache.size == 2
+    cache.learn("http://b.test", record_of(world, body))
+    assert cache.size == 1
 
 
-def test_one_long_robots_txt_of_many_hosts_is_read_once() -> None:
-    """When it comes, and when the copy that each host has on disk is read."""
+def test_one_long_robots_txt_of_many_hosts_is_parsed_once() -> None:
+    """Both when it is fetched and when the copy of each host is read from disk."""
     world = World(KeptMemoryStore)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /*%d*x\n" % n for n in range(20_000))
     authorities = [f"http://{number}.test" for number in range(100)]
 
     def learn() -> None:
-        book = book_of(world)
+        cache = cache_of(world)
         for authority in authorities:
-            book.learn(authority, record_of(world, bytes(bytearray(body))))
+            cache.learn(authority, record_of(world, bytes(bytearray(body))))
 
     def recall() -> None:
-        book = book_of(world)
-        assert len({book.look_up(authority)[1] for authority in authorities}) == 1
+        cache = cache_of(world)
+        assert len({cache.look_up(authority)[1] for authority in authorities}) == 1
 
-    once = seconds(lambda: book_of(world).learn(A, record_of(world, body + b"#")))
+    once = seconds(lambda: cache_of(world).learn(A, record_of(world, body + b"#")))
     assert seconds(learn) < 20 * once
     assert seconds(recall) < 20 * once
 
 
 def test_a_record_learnt_again_counts_once() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
+    cache = cache_of(world)
     for _ in range(2):
-        book.learn(A, record_of(world, b"User-agent: *\nDisallow: /a\nDisallow: /b"))
-    assert book.size == 2
+        cache.learn(A, record_of(world, b"User-agent: *\nDisallow: /a\nDisallow: /b"))
+    assert cache.size == 2
 
 
-def test_what_could_not_be_had_is_known_until_it_is_tried_again() -> None:
+def test_a_failed_fetch_is_known_until_its_retry() -> None:
     world = World(KeptMemoryStore)
-    book = book_of(world)
-    assert book.record(A) is None
-    book.learn(A, RobotsRecord(Ruling.RETRY.value, 0.0, world.clocks.wall + 10, 503, b""))
-    known = book.record(A)
+    cache = cache_of(world)
+    assert cache.record(A) is None
+    cache.learn(A, RobotsRecord(Ruling.RETRY.value, 0.0, world.clocks.wall + 10, 503, b""))
+    known = cache.record(A)
     assert known is not None
     assert (known.ruling, known.expires) == ("retry", world.clocks.wall + 10)
     world.clocks.pass_(10)
-    assert book.record(A) is None
+    assert cache.record(A) is None
 
 
 @pytest.mark.parametrize("ruling", [Ruling.RULES, Ruling.RETRY])
-def test_what_would_hold_for_longer_than_a_record_may_decides_nothing(ruling: Ruling) -> None:
+def test_a_record_that_expires_too_late_is_ignored(ruling: Ruling) -> None:
     world = World(KeptMemoryStore)
-    book, now = book_of(world), world.clocks.wall
-    book.learn(A, RobotsRecord(ruling.value, now, now + 7301, 200, b""))
-    assert not book.holds(book.look_up(A)[0])
-    assert book.record(A) is None
+    cache, now = cache_of(world), world.clocks.wall
+    cache.learn(A, RobotsRecord(ruling.value, now, now + 7301, 200, b""))
+    assert not cache.holds(cache.look_up(A)[0])
+    assert cache.record(A) is None
     world.clocks.pass_(1)
-    assert book.holds(book.look_up(A)[0])
-    assert book.record(A) is not None
+    assert cache.holds(cache.look_up(A)[0])
+    assert cache.record(A) is not None
 
 
-# --- who is told ---
+# --- the report of sitemaps ---
 
 
-class Told:
-    """Notes the sitemaps that it is told of, and whether the record was on disk then."""
+class SitemapReports:
+    """Records the reported sitemaps, and whether the record was on disk by then."""
 
     def __init__(self, world: World):
         self._world = world
-        self.heard: list[tuple[list[str], bool]] = []
+        self.received: list[tuple[list[str], bool]] = []
 
     def __call__(self, sitemaps: list[str]) -> None:
-        self.heard.append((sitemaps, self._world.store.get(robots_key(A)) is not None))
+        self.received.append((sitemaps, self._world.store.get(robots_key(A)) is not None))
 
 
 class Died(Exception):
-    """The process, in the midst of it."""
+    """Stands for the death of the process."""
 
 
 def die(sitemaps: list[str]) -> None:
@@ -247,42 +247,44 @@ def die(sitemaps: list[str]) -> None:
     (Ruling.RULES, ["/1.xml", "/2.xml"]),
     (Ruling.ALLOW_ALL, []),
 ])  # fmt: skip
-def test_the_sitemaps_are_told_before_the_record_is_kept(ruling: Ruling, named: list[str]) -> None:
+def test_sitemaps_are_reported_before_the_record_is_stored(
+    ruling: Ruling, named: list[str]
+) -> None:
     world = World(KeptMemoryStore)
-    told = Told(world)
+    reports = SitemapReports(world)
     record = record_of(world, b"Sitemap: /1.xml\nSitemap: /2.xml")
     record.ruling = ruling.value
-    book_of(world).learn(A, record, told)
-    assert told.heard == [(named, False)]
+    cache_of(world).learn(A, record, reports)
+    assert reports.received == [(named, False)]
     assert world.store.get(robots_key(A)) is not None
 
 
-def test_after_a_death_while_the_sitemaps_are_told_robots_txt_is_asked_for_again(
+def test_a_crash_while_sitemaps_are_reported_stores_no_record(
     world: World,
 ) -> None:
-    book = book_of(world)
+    cache = cache_of(world)
     with pytest.raises(Died):
-        book.learn(A, record_of(world, b"Sitemap: /1.xml"), die)
+        cache.learn(A, record_of(world, b"Sitemap: /1.xml"), die)
     world.crash()
-    assert book_of(world).record(A) is None
+    assert cache_of(world).record(A) is None
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_of_a_robots_txt_that_cannot_be_had_nobody_is_told(kept: bool) -> None:
-    """With its last good copy, whose sitemaps were told when it came, and without."""
+def test_a_failed_fetch_reports_no_sitemaps(kept: bool) -> None:
+    """With and without a last good copy, whose sitemaps were reported when it was fetched."""
     world = World(KeptMemoryStore)
-    book, told = book_of(world), Told(world)
+    cache, reports = cache_of(world), SitemapReports(world)
     if kept:
-        book.learn(A, record_of(world, b"Sitemap: /1.xml\nUser-agent: *\nDisallow: /private"))
+        cache.learn(A, record_of(world, b"Sitemap: /1.xml\nUser-agent: *\nDisallow: /private"))
     failure = RobotsRecord(Ruling.RETRY.value, 0.0, world.clocks.wall + 10, 503, b"")
-    book.learn(A, failure, told)
-    assert told.heard == []
-    known = book.record(A)
+    cache.learn(A, failure, reports)
+    assert reports.received == []
+    known = cache.record(A)
     assert known is not None
     assert known.ruling == (Ruling.RULES if kept else Ruling.RETRY).value
 
 
-def test_a_search_for_a_robots_txt_that_is_not_there_passes_nothing_that_was_deleted(
+def test_looking_up_a_missing_record_scans_no_deleted_keys(
     tmp_path: Path,
 ) -> None:
     world = World(lambda: LevelStore(tmp_path / "db", create=True))
@@ -303,29 +305,29 @@ def test_a_search_for_a_robots_txt_that_is_not_there_passes_nothing_that_was_del
     for mark in marks:
         batch.delete(mark)
     batch.write()
-    # Some 1,000 times as long, if it passed all marks.
+    # A scan of all marks would take about 1,000 times as long.
     assert min(seconds() for _ in range(5)) < 50 * before
 
 
-def test_a_host_that_goes_leaves_no_deletion_of_a_robots_txt_that_it_never_had() -> None:
-    class Noting(KeptMemoryStore):
-        gone: ClassVar[list[bytes]] = []
+def test_handing_over_a_host_deletes_only_records_it_has() -> None:
+    class Recording(KeptMemoryStore):
+        deleted: ClassVar[list[bytes]] = []
 
         def batch(self, *, sync: bool = False) -> Batch:
             made = super().batch(sync=sync)
             delete = made.delete
 
-            def note(key: bytes) -> None:
-                self.gone.append(key)
+            def record_deletion(key: bytes) -> None:
+                self.deleted.append(key)
                 delete(key)
 
-            made.delete = note  # type: ignore[method-assign]
+            made.delete = record_deletion  # type: ignore[method-assign]
             return made
 
-    world, other = World(Noting), World(KeptMemoryStore)
+    world, other = World(Recording), World(KeptMemoryStore)
     for name in ("a.test", "b.test"):
         world.add(f"http://{name}/page")
-    book_of(world).learn("http://b.test", record_of(world, b""))
+    cache_of(world).learn("http://b.test", record_of(world, b""))
     for name in ("a.test", "b.test"):
         world.hand_over(name, other)
-    assert [key for key in Noting.gone if key[:1] == ROBOTS] == [robots_key("http://b.test")]
+    assert [key for key in Recording.deleted if key[:1] == ROBOTS] == [robots_key("http://b.test")]

@@ -1,4 +1,4 @@
-"""No page while its robots.txt is unknown; what it says, and for how long."""
+"""No page is fetched while its robots.txt is unknown; a decision holds until it expires."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fetch_of(authority: str, host: Host) -> RobotsFetch:
 
 
 def robots_fetch_of(world: World, robots: RobotsFetches, page: str = PAGE) -> RobotsFetch:
-    """The robots fetch for the page's authority, its host popped."""
+    """Pop the page's host, and return the robots fetch for the page's authority."""
     world.add(page)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -47,7 +47,7 @@ def robots_fetch_of(world: World, robots: RobotsFetches, page: str = PAGE) -> Ro
 
 
 def asked_again(world: World, robots: RobotsFetches, host: Host) -> RobotsFetch:
-    """The robots fetch for the page's authority, when what was known has expired."""
+    """Return the robots fetch for the page's authority after the decision has expired."""
     assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
     return fetch_of(A, host)
 
@@ -63,9 +63,7 @@ def answer(
     return robots_fetch.is_away
 
 
-def test_a_host_that_asks_for_a_longer_delay_than_the_crawl_keeps_is_too_slow(
-    world: World, robots: RobotsFetches
-) -> None:
+def test_a_crawl_delay_above_the_limit_is_too_slow(world: World, robots: RobotsFetches) -> None:
     robots_fetch = robots_fetch_of(world, robots)
     answer(robots, robots_fetch, 200, b"User-agent: *\nCrawl-delay: 300\n")
     assert not robots.gate.too_slow("a.test")
@@ -73,7 +71,7 @@ def test_a_host_that_asks_for_a_longer_delay_than_the_crawl_keeps_is_too_slow(
     assert robots.gate.too_slow("a.test")
 
 
-def test_invariant_3_an_authority_never_asked_is_unknown(robots: RobotsFetches) -> None:
+def test_invariant_3_an_authority_without_a_fetch_is_unknown(robots: RobotsFetches) -> None:
     assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
@@ -112,7 +110,7 @@ def test_a_decision_outlives_the_process(world: World, robots: RobotsFetches) ->
 
 
 @pytest.mark.parametrize(("status", "tries"), [(429, 2), (500, 1), (503, 2)])
-def test_a_host_in_trouble_is_asked_again_and_then_counts_as_disallowing_for_a_while(
+def test_failed_robots_fetches_make_an_authority_unreachable(
     world: World, robots: RobotsFetches, status: int, tries: int
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -128,7 +126,7 @@ def test_a_host_in_trouble_is_asked_again_and_then_counts_as_disallowing_for_a_w
     assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
-def test_no_answer_is_tried_again_unless_that_is_pointless(
+def test_a_fetch_without_an_answer_is_retried_unless_it_is_final(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -142,7 +140,7 @@ def test_no_answer_is_tried_again_unless_that_is_pointless(
     assert robots.gate.verdict(B, f"{B}/") is Verdict.UNREACHABLE
 
 
-def test_a_redirect_on_the_same_host_is_the_hosts_next_request(
+def test_a_redirect_on_the_same_host_is_its_next_request(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -156,7 +154,7 @@ def test_a_redirect_on_the_same_host_is_the_hosts_next_request(
     assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
-def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
+def test_a_redirect_to_another_host_waits_for_that_hosts_turn(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -180,7 +178,7 @@ def test_a_redirect_to_another_host_takes_that_hosts_turn_and_the_page_waits(
     assert host.rate.floor == 7.0
 
 
-def test_a_redirect_back_home_from_another_host_ends_the_waiting(
+def test_a_redirect_back_from_another_host_resumes_the_host(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -204,7 +202,7 @@ def test_after_five_redirects_robots_txt_counts_as_missing(
     assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
 
 
-def test_the_longest_crawl_delay_of_http_and_https_holds_for_the_host(
+def test_the_longer_crawl_delay_of_http_and_https_holds(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -248,7 +246,7 @@ def test_a_redirect_to_nowhere_counts_as_missing(
     lambda robots, robots_fetch: [answer(robots, robots_fetch, 500) for _ in range(2)],
     lambda robots, robots_fetch: [answer(robots, robots_fetch, 429) for _ in range(3)],
 ])  # fmt: skip
-def test_while_the_server_fails_the_last_good_copy_decides(
+def test_the_last_good_copy_decides_while_the_server_fails(
     world: World, robots: RobotsFetches, fail: Callable[[RobotsFetches, RobotsFetch], object]
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -260,7 +258,9 @@ def test_while_the_server_fails_the_last_good_copy_decides(
     assert robots_fetch.host.rate.floor == 7.0
 
 
-def test_the_last_good_copy_may_be_that_there_is_none(world: World, robots: RobotsFetches) -> None:
+def test_a_missing_robots_txt_counts_as_a_last_good_copy(
+    world: World, robots: RobotsFetches
+) -> None:
     robots_fetch = robots_fetch_of(world, robots)
     answer(robots, robots_fetch, 404)
     world.clocks.pass_(TTL)
@@ -268,9 +268,7 @@ def test_the_last_good_copy_may_be_that_there_is_none(world: World, robots: Robo
     assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
-def test_a_server_that_fails_is_asked_again_now_and_then(
-    world: World, robots: RobotsFetches
-) -> None:
+def test_a_failing_server_is_asked_again_after_a_while(world: World, robots: RobotsFetches) -> None:
     robots_fetch = robots_fetch_of(world, robots)
     answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(TTL)
@@ -290,9 +288,7 @@ def test_a_server_that_fails_is_asked_again_now_and_then(
     assert robots.gate.verdict(A, PRIVATE) is Verdict.ALLOWED
 
 
-def test_the_last_good_copy_ends_thirty_days_after_it_was_fetched(
-    world: World, robots: RobotsFetches
-) -> None:
+def test_the_last_good_copy_expires_after_thirty_days(world: World, robots: RobotsFetches) -> None:
     robots_fetch = robots_fetch_of(world, robots)
     answer(robots, robots_fetch, 200, RULES)
     world.clocks.pass_(LAST_GOOD_MAX - 10)
@@ -304,7 +300,7 @@ def test_the_last_good_copy_ends_thirty_days_after_it_was_fetched(
     assert robots.gate.verdict(A, PAGE) is Verdict.UNREACHABLE
 
 
-def test_a_restart_neither_forgets_the_last_good_copy_nor_asks_at_once(
+def test_a_restart_keeps_the_last_good_copy_and_its_retry_time(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -321,14 +317,14 @@ def test_a_restart_neither_forgets_the_last_good_copy_nor_asks_at_once(
     assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
-# --- who is told that it has come ---
+# --- the report of a robots.txt that was found ---
 
 NAMING = b"Sitemap: /1.xml\nUser-agent: *\nDisallow: /private\nSitemap: /2.xml\n"
 NAMED = ["/1.xml", "/2.xml"]
 
 
-def come(world: World) -> list[tuple[str, list[str]]]:
-    """The authorities whose robots.txt has come, and the sitemaps they name."""
+def reported(world: World) -> list[tuple[str, list[str]]]:
+    """Return the authorities whose robots.txt was found, and the sitemaps they name."""
     return [(robots_fetch.authority, sitemaps) for robots_fetch, sitemaps in world.found]
 
 
@@ -336,7 +332,7 @@ def come(world: World) -> list[tuple[str, list[str]]]:
     ("reply", "named"),
     [((200, None), NAMED), ((404, None), []), ((301, f"{B}/home"), []), ((301, None), [])],
 )
-def test_that_robots_txt_has_come_or_is_not_there_is_told_with_the_sitemaps_it_names(
+def test_each_decision_is_reported_with_the_named_sitemaps(
     world: World,
     robots: RobotsFetches,
     reply: tuple[int, str | None],
@@ -344,12 +340,12 @@ def test_that_robots_txt_has_come_or_is_not_there_is_told_with_the_sitemaps_it_n
 ) -> None:
     status, location = reply
     answer(robots, robots_fetch_of(world, robots), status, NAMING, location)
-    assert come(world) == [(A, named)]
+    assert reported(world) == [(A, named)]
 
 
 @pytest.mark.parametrize("status", [429, 503, None])
 @pytest.mark.parametrize("kept", [True, False])
-def test_that_robots_txt_cannot_be_had_is_not_told(
+def test_a_failed_fetch_is_not_reported(
     world: World,
     robots: RobotsFetches,
     status: int | None,
@@ -367,15 +363,13 @@ def test_that_robots_txt_cannot_be_had_is_not_told(
         else:
             answer(robots, robots_fetch, status, NAMING)
     assert robots.gate.verdict(A, PAGE) is (Verdict.ALLOWED if kept else Verdict.UNREACHABLE)
-    assert come(world) == []
+    assert reported(world) == []
 
 
-def test_a_robots_txt_known_from_another_host_is_told_for_the_one_that_redirects_to_it(
-    world: World, robots: RobotsFetches
-) -> None:
+def test_a_redirect_to_a_known_robots_txt_is_reported(world: World, robots: RobotsFetches) -> None:
     answer(robots, robots_fetch_of(world, robots, f"{B}/"), 200, NAMING)
     answer(robots, robots_fetch_of(world, robots), 301, location=f"{B}/robots.txt")
-    assert come(world) == [(B, NAMED), (A, NAMED)]
+    assert reported(world) == [(B, NAMED), (A, NAMED)]
 
 
 # --- one robots.txt of many hosts ---
@@ -388,8 +382,10 @@ LEADING = "http://leading.test/robots.txt"
 def crawl(
     world: World, robots: RobotsFetches, status: int | None, way: tuple[str, ...] = (SHARED,)
 ) -> list[str]:
-    """Fetch what is due until nothing is; return the URLs of robots.txt that were fetched. All
-    redirect by this way to SHARED, which answers ``status``, or not at all (None)."""
+    """Fetch until nothing is due; return the URLs of robots.txt that were fetched.
+
+    All redirect along ``way`` to SHARED, which answers ``status``; None: it does not answer.
+    """
     asked = []
     idle = 0
     while idle < 100:
@@ -415,7 +411,10 @@ def crawl(
 
 
 def next_robots_fetch(world: World, robots: RobotsFetches, host: Host) -> RobotsFetch | None:
-    """What the host is popped for; None when its page is decided on, which ends it here."""
+    """Return the robots fetch a host was popped for; None if its page has a decision.
+
+    Such a page is acknowledged.
+    """
     if host.robots.fetches:
         robots_fetch = host.robots.fetches.pop(0)
         assert isinstance(robots_fetch, RobotsFetch)
@@ -437,7 +436,7 @@ def verdicts(robots: RobotsFetches) -> set[tuple[Verdict, Verdict]]:
     }
 
 
-def test_fifty_hosts_that_redirect_to_one_robots_txt_fetch_it_once(
+def test_hosts_that_redirect_to_one_robots_txt_fetch_it_once(
     world: World, robots: RobotsFetches
 ) -> None:
     world.add(*[f"{host}/private" for host in MANY])
@@ -452,13 +451,13 @@ def test_fifty_hosts_that_redirect_to_one_robots_txt_fetch_it_once(
     assert {world.frontier.schedule.cache.get(host[7:]).rate.floor for host in MANY} == {7.0}
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_redirect_that_fifty_hosts_come_by_is_asked_once(
-    world: World, robots: RobotsFetches, at_once: bool
+@pytest.mark.parametrize("together", [True, False])
+def test_a_redirect_shared_by_many_hosts_is_fetched_once(
+    world: World, robots: RobotsFetches, together: bool
 ) -> None:
     way = (LEADING, "https://leading.test/robots.txt", SHARED)
     asked = []
-    for part in [MANY] if at_once else [MANY[:1], MANY[1:]]:
+    for part in [MANY] if together else [MANY[:1], MANY[1:]]:
         world.add(*[f"{host}/private" for host in part])
         asked += crawl(world, robots, 200, way)
     assert sorted(asked) == sorted([*way, *(f"{host}/robots.txt" for host in MANY)])
@@ -468,7 +467,7 @@ def test_a_redirect_that_fifty_hosts_come_by_is_asked_once(
     assert robots.waiting == 0
 
 
-def test_what_was_known_before_is_not_fetched_for_others(
+def test_a_known_robots_txt_is_not_fetched_for_a_redirect(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots, "http://shared.test/")
@@ -485,13 +484,15 @@ def test_what_was_known_before_is_not_fetched_for_others(
     assert robots.gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
 
 
-def test_what_has_expired_is_fetched_again(world: World, robots: RobotsFetches) -> None:
+def test_an_expired_robots_txt_is_fetched_again_for_a_redirect(
+    world: World, robots: RobotsFetches
+) -> None:
     answer(robots, robots_fetch_of(world, robots, "http://shared.test/"), 200, RULES)
     world.clocks.pass_(TTL)
     assert answer(robots, robots_fetch_of(world, robots), 301, location=SHARED)
 
 
-def test_http_and_https_that_have_one_robots_txt_fetch_it_once(
+def test_http_that_redirects_to_https_shares_its_robots_txt(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -501,7 +502,7 @@ def test_http_and_https_that_have_one_robots_txt_fetch_it_once(
     assert robots.gate.verdict("https://a.test", "https://a.test/private") is Verdict.DISALLOWED
 
 
-def test_rules_from_elsewhere_on_a_host_are_not_those_of_the_host(
+def test_rules_from_another_path_do_not_decide_for_their_host(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -512,7 +513,7 @@ def test_rules_from_elsewhere_on_a_host_are_not_those_of_the_host(
     assert robots.gate.verdict("https://a.test", "https://a.test/private") is Verdict.UNKNOWN
 
 
-def test_one_robots_txt_that_cannot_be_had_is_tried_for_all_at_once(
+def test_one_failed_fetch_decides_for_all_hosts_that_redirect(
     world: World, robots: RobotsFetches
 ) -> None:
     world.add(*[f"{host}/private" for host in MANY])

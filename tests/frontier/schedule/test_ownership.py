@@ -1,4 +1,4 @@
-"""Hosts that are not ours to fetch, for now: held back at the pop, and never lost."""
+"""Hosts of other nodes are held at the pop, and never lost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.limits import MemoryLimits
 from krowlspider.frontier.robots.fetch import RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
@@ -22,48 +23,48 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.store.store import Store
 
-A, B = "http://a.test/0", "http://b.test/0"
+A, A2, B = "http://a.test/0", "http://a.test/1", "http://b.test/0"
 
 
-def thaw(world: World, *domains: str) -> None:
+def make_ours(world: World, *domains: str) -> None:
     world.foreign.difference_update(domains)
     world.robots_fetches.ring_changed()
 
 
 def fetched(world: World) -> list[str]:
-    """All that is due now."""
+    """Fetch all pages that are due now; return their URLs."""
     found = []
     while (url := world.fetch()) is not None:
         found.append(url)
     return found
 
 
-def test_a_host_that_is_not_ours_is_not_popped_and_others_are(world: World) -> None:
+def test_a_foreign_host_is_held_and_others_are_popped(world: World) -> None:
     world.foreign.add("a.test")
     world.add(A, B)
     world.clocks.pass_(1)
     assert fetched(world) == [B]
     assert world.frontier.schedule.transitions.held == 1
     assert world.frontier.hopeful
-    assert world.frontier.pending == 1 + 1  # the other is not acknowledged yet
+    assert world.frontier.pending == 1 + 1  # the fetched page is not committed yet
 
 
-def test_a_held_host_comes_back_when_the_ring_has_changed(world: World) -> None:
+def test_a_ring_change_releases_a_held_host(world: World) -> None:
     world.foreign.add("a.test")
     world.add(A, B)
     fetched(world)
-    thaw(world)
+    make_ours(world)
     assert world.frontier.schedule.transitions.held == 0
     assert fetched(world) == []
     assert world.frontier.schedule.transitions.held == 1
-    thaw(world, "a.test")
+    make_ours(world, "a.test")
     assert fetched(world) == [A]
     world.commit()
     assert world.frontier.pending == 0
 
 
 @pytest.mark.parametrize("end", [World.restart, World.crash])
-def test_a_held_host_keeps_its_place_over_any_end(
+def test_a_held_host_keeps_its_place_after_a_restart_and_a_crash(
     world: World, end: Callable[[World], object]
 ) -> None:
     world.foreign.add("a.test")
@@ -73,11 +74,13 @@ def test_a_held_host_keeps_its_place_over_any_end(
     world.clocks.pass_(1)
     assert fetched(world) == []
     assert world.frontier.schedule.host_count == 1
-    thaw(world, "a.test")
+    make_ours(world, "a.test")
     assert fetched(world) == [A]
 
 
-def test_held_hosts_are_looked_at_once_and_wake_nobody(open_store: Callable[[], Store]) -> None:
+def test_held_hosts_are_looked_at_once_and_cause_no_wake_up(
+    open_store: Callable[[], Store],
+) -> None:
     world = World(open_store, limits=replace(LIMITS, memory=MemoryLimits(window=50)))
     world.add(*(f"http://h{number}.a.test/" for number in range(500)))
     world.foreign.add("a.test")
@@ -97,10 +100,10 @@ def test_held_hosts_are_looked_at_once_and_wake_nobody(open_store: Callable[[], 
     assert len(fetched(world)) == 500
 
 
-def test_a_crowd_that_is_due_does_not_hide_hosts_that_come_back(
+def test_a_full_window_does_not_hide_released_hosts(
     open_store: Callable[[], Store],
 ) -> None:
-    """Memory may be full of hosts that are not due yet when sooner ones are to be read again."""
+    """The window may be full of later hosts when earlier ones must be read again."""
     world = World(
         open_store, limits=replace(LIMITS, memory=MemoryLimits(window=5), domain_concurrency=100)
     )
@@ -112,14 +115,14 @@ def test_a_crowd_that_is_due_does_not_hide_hosts_that_come_back(
     leases = [lease for _ in range(20) if (lease := world.pop()) is not None]
     for lease in leases:
         world.frontier.schedule.release(lease.host, 3.0)
-    thaw(world, "a.test")
+    make_ours(world, "a.test")
     assert fetched(world) == [A]
     assert world.frontier.schedule.next_due() is not None
     world.clocks.pass_(4)
     assert len(fetched(world)) == 20
 
 
-def test_a_ring_that_changes_often_fills_no_memory(world: World) -> None:
+def test_frequent_ring_changes_do_not_fill_memory(world: World) -> None:
     world.add(*(f"http://h{number}.test/{page}" for number in range(20) for page in range(2)))
     leases = [lease for _ in range(20) if (lease := world.pop()) is not None]
     for lease in leases:
@@ -133,20 +136,20 @@ def test_a_ring_that_changes_often_fills_no_memory(world: World) -> None:
     assert len(fetched(world)) == 20
 
 
-def test_what_is_discovered_for_a_held_host_waits_with_it(world: World) -> None:
+def test_a_url_found_on_a_held_host_waits_with_it(world: World) -> None:
     world.foreign.add("a.test")
     world.add(A)
     assert fetched(world) == []
     world.add("http://a.test/1")
     world.clocks.pass_(60)
     assert fetched(world) == []
-    thaw(world, "a.test")
+    make_ours(world, "a.test")
     found = fetched(world)
     world.clocks.pass_(1)
     assert found + fetched(world) == [A, "http://a.test/1"]
 
 
-def test_a_request_in_flight_ends_and_its_host_is_held_then(world: World) -> None:
+def test_a_host_in_flight_is_held_when_its_request_ends(world: World) -> None:
     world.add(A, "http://a.test/1")
     lease = world.pop()
     assert lease is not None
@@ -157,11 +160,11 @@ def test_a_request_in_flight_ends_and_its_host_is_held_then(world: World) -> Non
     world.commit()
     world.clocks.pass_(60)
     assert fetched(world) == []
-    thaw(world, "a.test")
+    make_ours(world, "a.test")
     assert fetched(world) == ["http://a.test/1"]
 
 
-def test_a_host_that_waits_for_room_and_is_held_passes_its_room_on(
+def test_a_held_host_passes_its_room_to_the_next(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store, limits=replace(LIMITS, address_concurrency=1))
@@ -181,7 +184,7 @@ def test_a_host_that_waits_for_room_and_is_held_passes_its_room_on(
     assert fetched(world) == ["http://c.test/0"]
 
 
-def test_a_host_that_is_deferred_and_not_ours_comes_back_with_a_round(world: World) -> None:
+def test_a_deferred_foreign_host_returns_with_a_round_once_ours(world: World) -> None:
     world.add(A)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -190,13 +193,13 @@ def test_a_host_that_is_deferred_and_not_ours_comes_back_with_a_round(world: Wor
     world.robots_fetches.ring_changed()
     world.clocks.pass_(200)
     assert fetched(world) == []
-    thaw(world, "a.test")
+    make_ours(world, "a.test")
     world.clocks.pass_(ROUND)
     world.commit()
     assert fetched(world) == [A]
 
 
-def test_no_host_waits_for_a_robots_txt_on_a_host_that_is_not_ours(world: World) -> None:
+def test_no_host_awaits_a_robots_txt_of_a_foreign_host(world: World) -> None:
     world.foreign.add("b.test")
     world.add(A)
     host = world.frontier.schedule.pop()
@@ -208,7 +211,7 @@ def test_no_host_waits_for_a_robots_txt_on_a_host_that_is_not_ours(world: World)
     assert world.robots_fetches.waiting == 0
 
 
-def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) -> None:
+def test_a_host_goes_on_when_the_awaited_host_becomes_foreign(world: World) -> None:
     world.add(A)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -225,8 +228,8 @@ def test_a_host_that_waits_for_one_that_is_ours_no_more_goes_on(world: World) ->
     assert again.name == "a.test"
 
 
-def sent_to_b(world: World) -> tuple[RobotsFetch, Host]:
-    """A's robots.txt has led to B, of which nothing is on disk; the request to B is on its way."""
+def redirected_to_b(world: World) -> tuple[RobotsFetch, Host]:
+    """Redirect A's robots.txt to B, which has no record; return the fetch and B, in flight."""
     world.add(A)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -251,10 +254,10 @@ def sent_to_b(world: World) -> tuple[RobotsFetch, Host]:
     ids=["no answer", "postponed", "503"],
 )
 @pytest.mark.parametrize("lost", ["b.test", "a.test", "both"])
-def test_an_robots_fetch_whose_host_was_lost_while_it_was_in_flight_is_over(
+def test_a_robots_fetch_in_flight_ends_if_a_host_becomes_foreign(
     world: World, end: Callable[[RobotsFetches, RobotsFetch], object], lost: str
 ) -> None:
-    robots_fetch, asked = sent_to_b(world)
+    robots_fetch, asked = redirected_to_b(world)
     world.foreign.update(["a.test", "b.test"] if lost == "both" else [lost])
     world.robots_fetches.ring_changed()
     end(world.robots_fetches, robots_fetch)
@@ -269,10 +272,10 @@ def test_an_robots_fetch_whose_host_was_lost_while_it_was_in_flight_is_over(
     assert world.gate.verdict("http://a.test", A) is verdict
 
 
-def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_robots_fetch_is_over(
+def test_an_unsaved_host_is_handed_over_after_its_robots_fetch(
     world: World,
 ) -> None:
-    _, asked = sent_to_b(world)
+    _, asked = redirected_to_b(world)
     world.foreign.add("b.test")
     world.robots_fetches.ring_changed()
     owners = {"b.test": "there"}
@@ -289,13 +292,13 @@ def test_a_host_that_memory_alone_knows_of_is_handed_over_when_its_robots_fetch_
     other = World(KeptMemoryStore, node="there")
     world.hand_over("b.test", other)
     assert moving() == []
-    # It is asked there no earlier than it would have been here.
+    # The receiver keeps its delay.
     other.add(B)
     assert other.frontier.schedule.cache.get("b.test").due > other.frontier.now()
 
 
-def test_a_host_that_waits_for_the_turn_of_another_leaves_at_once(world: World) -> None:
-    """That one may rest for an hour."""
+def test_a_host_awaiting_a_resting_host_leaves_immediately(world: World) -> None:
+    """The awaited host may rest for an hour."""
     world.add(A, B)
     host = world.frontier.schedule.pop()
     assert host is not None
@@ -313,8 +316,8 @@ def test_a_host_that_waits_for_the_turn_of_another_leaves_at_once(world: World) 
     assert world.robots_fetches.waiting == 0
 
 
-def test_a_host_that_waits_for_a_request_in_flight_leaves_when_that_is_over(world: World) -> None:
-    robots_fetch, asked = sent_to_b(world)
+def test_a_host_awaiting_a_fetch_in_flight_leaves_at_its_end(world: World) -> None:
+    robots_fetch, asked = redirected_to_b(world)
     world.foreign.add("a.test")
     world.robots_fetches.ring_changed()
     with pytest.raises(HostBusyError):
@@ -325,13 +328,13 @@ def test_a_host_that_waits_for_a_request_in_flight_leaves_when_that_is_over(worl
     world.departures.begin("a.test")
 
 
-def test_robots_fetches_of_a_held_host_that_is_ours_again_are_fetched(
+def test_robots_fetches_survive_while_their_host_is_held(
     open_store: Callable[[], Store],
 ) -> None:
-    """Another node had not published yet that it has left the domain."""
+    """The node that lost the domain had not published it yet."""
     world = World(open_store, limits=TINY)
     world.add(A)
-    world.frontier.schedule.enqueue_robots_fetch("b.test", "errand")
+    world.frontier.schedule.enqueue_robots_fetch("b.test", "fetch")
     world.foreign.add("b.test")
     world.clocks.pass_(1)
     assert fetched(world) == [A]
@@ -339,10 +342,10 @@ def test_robots_fetches_of_a_held_host_that_is_ours_again_are_fetched(
     world.frontier.schedule.ownership.ring_changed()
     host = world.frontier.schedule.pop()
     assert host is not None
-    assert (host.name, host.robots.fetches) == ("b.test", ["errand"])
+    assert (host.name, host.robots.fetches) == ("b.test", ["fetch"])
 
 
-def test_a_robots_txt_that_another_fetched_later_goes_before_ours(world: World) -> None:
+def test_a_newer_robots_txt_of_another_node_replaces_ours(world: World) -> None:
     record = RobotsRecord(
         Ruling.RULES.value,
         world.clocks.wall + 5,
@@ -358,3 +361,46 @@ def test_a_robots_txt_that_another_fetched_later_goes_before_ours(world: World) 
         )
         batch.write()
         assert world.gate.verdict("http://a.test", A) is verdict
+
+
+def test_a_busy_host_is_not_handed_over(world: World) -> None:
+    world.add(A, A2)
+    lease = world.pop()
+    assert lease is not None
+    with pytest.raises(HostBusyError, match=r"a\.test is in flight, with 1 pages open"):
+        world.departures.begin("a.test")
+    world.frontier.schedule.release(lease.host, 0.25)
+    with pytest.raises(HostBusyError):
+        world.departures.begin("a.test")
+    world.frontier.acknowledge(lease)
+    world.commit()
+    other = World(KeptMemoryStore)
+    world.hand_over("a.test", other)
+    assert other.queued("a.test") == [A2]
+    assert world.frontier.pending == 0
+    assert world.frontier.schedule.host_count == 0
+
+
+def test_a_handed_over_host_keeps_its_rate_health_and_due_time(world: World) -> None:
+    world.add(A, A2)
+    lease = world.pop()
+    assert lease is not None
+    host = lease.host
+    host.rate.ema, host.rate.floor = 0.7, 9.0
+    host.set_health(Health.ACTIVE)
+    world.frontier.schedule.release(host, 500.0)
+    world.frontier.acknowledge(lease)
+    world.commit()
+    other = World(KeptMemoryStore)
+    world.hand_over("a.test", other)
+    other.hand_over("a.test", world)
+    assert world.fetch() is None
+    world.crash()
+    host = world.frontier.schedule.cache.get("a.test")
+    assert (host.rate.ema, host.rate.floor) == (pytest.approx(0.7), 9.0)
+    assert (host.health, host.queue.done) == (Health.ACTIVE, 1)
+    world.clocks.pass_(499)
+    assert world.fetch() is None
+    world.clocks.pass_(2)
+    assert world.fetch() == A2
+    assert world.add(A) == 0

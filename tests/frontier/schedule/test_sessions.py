@@ -1,5 +1,4 @@
-"""Sessions: a host has several requests in a row, each after its delay, before others have their
-turn."""
+"""A session gives a host several requests in a row, each after its delay."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def world(open_store: Callable[[], Store], request: pytest.FixtureRequest) -> Wo
 
 
 def with_hosts(world: World, pages: int = 6) -> World:
-    """Three hosts that have all been due for long."""
+    """Add three hosts that are long overdue."""
     world.add(*(f"http://{host}/{page}" for host in HOSTS for page in range(pages)))
     world.commit()
     world.clocks.pass_(100)
@@ -37,7 +36,7 @@ def with_hosts(world: World, pages: int = 6) -> World:
 
 
 def order(world: World, count: int, wait: float = 0.25, *, commits: bool = False) -> str:
-    """The hosts of so many pages fetched one after the other, each when its host's wait is over."""
+    """Fetch so many pages, each after its host's wait; return the first letters of their hosts."""
     found = ""
     for _ in range(count):
         url = world.fetch(wait)
@@ -49,12 +48,12 @@ def order(world: World, count: int, wait: float = 0.25, *, commits: bool = False
     return found
 
 
-def test_a_host_has_a_session_before_the_next_has_its_turn(world: World) -> None:
+def test_a_session_ends_before_the_next_host_is_popped(world: World) -> None:
     assert order(with_hosts(world), 18) == "aaabbbccc" * 2
 
 
-def test_a_session_has_no_end_while_a_crowd_is_turned_away(world: World) -> None:
-    """Its host would be behind the whole crowd."""
+def test_a_session_continues_while_a_crowd_is_turned_away(world: World) -> None:
+    """If it ended, its host would wait behind the whole crowd."""
     world = with_hosts(world)
     found = ""
     for _ in range(6):
@@ -65,12 +64,12 @@ def test_a_session_has_no_end_while_a_crowd_is_turned_away(world: World) -> None
     assert order(world, 6) == "bbbccc"
 
 
-def test_a_host_whose_record_is_on_disk_has_a_session_that_ends(world: World) -> None:
-    # Nothing but the session keeps it in memory.
+def test_a_session_ends_although_its_host_is_saved(world: World) -> None:
+    # Only the session keeps the host in memory.
     assert order(with_hosts(world), 18, commits=True) == "aaabbbccc" * 2
 
 
-def test_a_host_that_had_no_room_goes_on_when_there_is_room(
+def test_a_session_without_room_continues_when_there_is_room(
     open_store: Callable[[], Store],
 ) -> None:
     limits = replace(LIMITS, sessions=SESSIONS, domain_concurrency=1)
@@ -84,14 +83,14 @@ def test_a_host_that_had_no_room_goes_on_when_there_is_room(
     assert second is not None
     assert second.entry.url == "http://b.s.test/0"
     world.clocks.pass_(0.25)
-    # The first is due, and its domain has no room.
+    # The first host is due, but its domain has no room.
     assert world.fetch() == "http://c.test/1"
     world.frontier.schedule.release(second.host, 0.25)
     world.clocks.pass_(0.25)
     assert world.fetch() == "http://a.s.test/1"
 
 
-def test_a_host_for_which_room_was_made_goes_before_sessions(
+def test_a_host_called_to_free_room_goes_before_sessions(
     open_store: Callable[[], Store],
 ) -> None:
     limits = replace(LIMITS, sessions=SESSIONS, domain_concurrency=1)
@@ -100,14 +99,14 @@ def test_a_host_for_which_room_was_made_goes_before_sessions(
     world.clocks.pass_(1)
     first = world.pop()
     assert first is not None
-    # The second has no room.
+    # The second host has no room.
     assert world.fetch() == "http://c.test/1"
     world.clocks.pass_(0.25)
     world.frontier.schedule.release(first.host, 0.25)
     assert world.fetch() == "http://b.s.test/1"
 
 
-def test_robots_fetches_alone_are_no_session(world: World) -> None:
+def test_robots_fetches_alone_start_no_session(world: World) -> None:
     with_hosts(world, pages=1)
     assert order(with_hosts(world, pages=3), 1) == "a"
     lease = world.pop()
@@ -122,7 +121,7 @@ def test_robots_fetches_alone_are_no_session(world: World) -> None:
     assert host.session == 0
 
 
-def test_without_sessions_each_has_its_turn(open_store: Callable[[], Store]) -> None:
+def test_without_sessions_hosts_alternate(open_store: Callable[[], Store]) -> None:
     assert order(with_hosts(World(open_store)), 9) == "abc" * 3
 
 
@@ -133,7 +132,7 @@ def test_while_a_session_waits_others_are_popped(world: World) -> None:
     assert [host_of(world.fetch() or "http://none/") for _ in range(4)] == [*HOSTS, "none"]
 
 
-def test_no_session_shortens_a_wait(world: World) -> None:
+def test_a_session_keeps_the_delay_of_its_host(world: World) -> None:
     world.add("http://a.test/1", "http://a.test/2")
     assert world.fetch(wait=4.0) is not None
     world.clocks.pass_(3.99)
@@ -145,11 +144,11 @@ def test_no_session_shortens_a_wait(world: World) -> None:
     assert world.fetch() is not None
 
 
-def test_a_wait_that_another_frontier_has_handed_over_ends_a_session(world: World) -> None:
+def test_a_handed_over_wait_ends_a_session(world: World) -> None:
     with_hosts(world)
     lease = world.pop()
     assert lease is not None
-    # As `take_over` has it.
+    # As `take_over` sets it.
     lease.host.due = world.frontier.now() + 1000
     world.frontier.schedule.release(lease.host, 0.25)
     assert len(world.frontier.schedule._sessions) == 0
@@ -159,7 +158,7 @@ def test_a_wait_that_outlasts_the_connection_ends_a_session(world: World) -> Non
     assert order(with_hosts(world), 6, wait=5.0) == "abcabc"
 
 
-def test_a_host_in_trouble_has_no_session(world: World) -> None:
+def test_a_host_with_errors_has_no_session(world: World) -> None:
     with_hosts(world)
     found = ""
     for _ in range(6):
@@ -173,26 +172,26 @@ def test_a_host_in_trouble_has_no_session(world: World) -> None:
     assert found == "abcabc"
 
 
-def test_no_more_hosts_have_a_session_than_connections_are_kept(
+def test_sessions_are_bounded_by_the_kept_connections(
     open_store: Callable[[], Store],
 ) -> None:
     one = replace(SESSIONS, hosts=1)
     world = with_hosts(World(open_store, limits=replace(LIMITS, sessions=one)))
     assert [host_of(world.fetch() or "") for _ in range(3)] == [*HOSTS]
     world.clocks.pass_(0.25)
-    # Only the first goes on before those that have been due as long.
+    # Only the first host has a session; the others alternate by due time.
     assert order(world, 8) == "aabbbccc"
     assert len(world.frontier.schedule._sessions) <= 1
 
 
-def test_a_host_with_nothing_queued_has_none(world: World) -> None:
+def test_an_idle_host_has_no_session(world: World) -> None:
     world.add("http://a.test/1")
     world.fetch()
     assert len(world.frontier.schedule._sessions) == 0
 
 
 @pytest.mark.parametrize("end", [World.restart, World.crash])
-def test_a_session_ends_with_the_process_and_its_host_has_its_place(
+def test_a_restart_ends_a_session_and_loses_no_url(
     world: World, end: Callable[[World], object]
 ) -> None:
     with_hosts(world)
@@ -205,7 +204,7 @@ def test_a_session_ends_with_the_process_and_its_host_has_its_place(
     assert world.frontier.pending == 0
 
 
-def test_a_host_in_a_session_that_is_another_nodes_is_held(world: World) -> None:
+def test_a_foreign_host_in_a_session_is_held(world: World) -> None:
     with_hosts(world)
     assert order(world, 1) == "a"
     world.foreign.add("a.test")
@@ -213,7 +212,7 @@ def test_a_host_in_a_session_that_is_another_nodes_is_held(world: World) -> None
     assert world.fetch() is None
     assert world.frontier.schedule.transitions.held == 1
     world.commit()
-    # It need not stay in memory for long.
+    # A held host need not stay in memory.
     host = world.frontier.schedule.cache.get("a.test")
     assert not world.frontier.schedule.cache._is_pinned(host)
     world.foreign.clear()
@@ -221,7 +220,7 @@ def test_a_host_in_a_session_that_is_another_nodes_is_held(world: World) -> None
     assert order(world, 5) == "a" * 5
 
 
-def test_the_hosts_of_sessions_are_counted_as_due(world: World) -> None:
+def test_hosts_of_sessions_are_counted_as_due(world: World) -> None:
     world.add("http://a.test/1", "http://a.test/2")
     world.fetch()
     assert world.frontier.schedule.count_due() == 0

@@ -1,4 +1,4 @@
-"""The seen set forgets nothing, and has almost no false positives."""
+"""The seen set forgets no URL, and has almost no false positives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mark(store: Store, seen: SeenSet, host: str, *numbers: int) -> None:
     batch.write()
 
 
-def test_invariant_8_a_growing_filter_forgets_nothing() -> None:
+def test_invariant_7_a_growing_filter_forgets_nothing() -> None:
     seen = SeenFilter(100)
     for number in range(5000):
         seen.update([key(number)])
@@ -47,7 +47,7 @@ def test_invariant_8_a_growing_filter_forgets_nothing() -> None:
     assert seen.layers == 4
 
 
-def test_invariant_8_one_false_positive_in_a_million() -> None:
+def test_invariant_7_one_false_positive_in_a_million() -> None:
     seen = SeenFilter(20_000)
     seen.update(key(number) for number in range(60_000))
     # 100,000 look-ups at 1e-6 are 0.1 expected; three or more have a chance of 2e-4.
@@ -61,7 +61,7 @@ def newest_of(seen: SeenFilter) -> Bloom:
 
 
 def rate_of(layer: Bloom) -> float:
-    """The part of unknown keys for which all bits are set, by how many bits are."""
+    """Return the expected share of false positives, from the share of set bits."""
     data = layer.save_bytes()
     hashes, bits = int.from_bytes(data[:8], "little"), data[8:]
     assert 8 * len(bits) == layer.size_in_bits
@@ -77,7 +77,7 @@ def test_a_bulk_update_fills_layers_as_single_keys_do() -> None:
     assert all(key(number) in bulk for number in range(75))
 
 
-def test_invariant_8_marks_on_disk_rebuild_the_filter(
+def test_invariant_7_marks_on_disk_rebuild_the_filter(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -95,7 +95,7 @@ def test_verify_refutes_and_counts_a_false_positive(
     store = open_store()
     seen = SeenSet(store, 10, verify=verify)
     mark(store, seen, "a.test", 1)
-    # In the filter, but with no mark on disk: what a false positive looks like.
+    # In the filter without a mark on disk: a false positive.
     seen.filter.update([key(2)])
     assert seen.known("a.test", key(1))
     assert seen.known("a.test", key(2)) is not verify
@@ -104,7 +104,7 @@ def test_verify_refutes_and_counts_a_false_positive(
 
 
 def marks(store: Store) -> list[int]:
-    """How many identities each mark on disk stands for."""
+    """Return how many identities each mark on disk holds."""
     return [1 + len(others) // KEY_SIZE for _, others in store.items(SEEN)]
 
 
@@ -153,7 +153,7 @@ def test_a_long_batch_of_one_host_writes_several_marks(open_store: Callable[[], 
     assert len(SeenSet(store, 10)) == 1000
 
 
-def test_invariant_8_verify_splits_joined_marks(
+def test_invariant_7_verify_splits_joined_marks(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -161,14 +161,14 @@ def test_invariant_8_verify_splits_joined_marks(
         mark(store, SeenSet(store, 10), "a.test", at, at + 1)
     seen = SeenSet(store, 10, verify=True)
     assert marks(store) == [1] * 400
-    # The next start need not look for joined ones.
+    # The next start does not look for joined marks.
     assert store.get(JOINED) is None
     seen.filter.update([key(1000)])
     assert all(seen.known("a.test", key(number)) for number in range(400))
     assert not seen.known("a.test", key(1000))
 
 
-def test_invariant_8_verify_is_exact_after_a_while_without(
+def test_invariant_7_verify_is_exact_after_a_while_without(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -180,11 +180,11 @@ def test_invariant_8_verify_is_exact_after_a_while_without(
     assert seen.false_positives == 0
 
 
-class CutShort(Exception):
-    """The process dies here."""
+class Died(Exception):
+    """Stands for the death of the process."""
 
 
-def test_invariant_8_a_death_during_the_split_loses_no_mark(
+def test_invariant_7_a_death_during_the_split_loses_no_mark(
     open_store: Callable[[], Store],
 ) -> None:
     store = open_store()
@@ -201,10 +201,10 @@ def test_invariant_8_a_death_during_the_split_loses_no_mark(
             nonlocal batches
             batches += 1
             if batches == 3:
-                raise CutShort
+                raise Died
             return store.batch(sync=sync)
 
-    with pytest.raises(CutShort):
+    with pytest.raises(Died):
         SeenSet(Mortal(), 10, verify=True)  # type: ignore[arg-type]
     assert {1, 4} == {*marks(store)}
     seen = SeenSet(store, 10, verify=True)
@@ -246,7 +246,7 @@ def of_version(data: bytes, version: int) -> bytes:
 
 
 def saved(store: Store, file: FilterFile, *numbers: int) -> SeenSet:
-    """A set with these numbers, saved."""
+    """Return a seen set with these numbers, after a save."""
     seen = SeenSet(store, 10, file=file)
     mark(store, seen, "a.test", *numbers)
     seen.save(seen.snapshot())
@@ -302,13 +302,13 @@ def test_a_batch_written_during_a_save_is_not_lost(
     assert [again.known("a.test", key(number)) for number in (1, 2, 3)] == [True, True, False]
 
 
-def test_invariant_8_a_filter_of_a_later_store_is_refused(
+def test_invariant_7_a_filter_of_a_later_store_is_refused(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store, later = open_store(), MemoryStore()
     seen = saved(store, file, 1)
     mark(store, seen, "a.test", 2)
-    # The store goes on, and is put back from a copy.
+    # The store continues, then is restored from a copy.
     seen = saved(later, file, 1)
     for number in range(2, 6):
         mark(later, seen, "a.test", number)
@@ -318,14 +318,14 @@ def test_invariant_8_a_filter_of_a_later_store_is_refused(
     assert [again.known("a.test", key(number)) for number in range(1, 6)] == [True] * 2 + [
         False
     ] * 3
-    # Nor when there are as many batches in this one.
+    # It is refused also when this store has as many batches.
     for number in range(11, 20):
         mark(store, again, "a.test", number)
     again = SeenSet(store, 10, file=file)
     assert [again.known("a.test", key(number)) for number in range(1, 6)] == [True] * 2 + [
         False
     ] * 3
-    # It counts on from where it was.
+    # The count continues.
     again.save(again.snapshot())
     mark(store, again, "a.test", 3)
     last = SeenSet(store, 10, file=file)
@@ -333,14 +333,14 @@ def test_invariant_8_a_filter_of_a_later_store_is_refused(
     assert last.known("a.test", key(3))
 
 
-def test_invariant_8_a_filter_of_an_earlier_store_is_refused(
+def test_invariant_7_a_filter_of_an_earlier_store_is_refused(
     open_store: Callable[[], Store], file: FilterFile
 ) -> None:
     store = open_store()
     seen = saved(store, file, 1)
     early = file.path.read_bytes()
     mark(store, seen, "a.test", 2)
-    # The lists of what is in it are dropped.
+    # The lists of keys in it are deleted.
     seen.save(seen.snapshot())
     file.path.write_bytes(early)
     again = SeenSet(store, 10, file=file)
@@ -392,7 +392,7 @@ def test_recent_keys_are_bounded_and_the_older_go_first() -> None:
     keys = [key(number) for number in range(100)]
     for each in keys:
         met.add([each])
-    # Four went from the newer half to the older one with the last.
+    # The last key moved four from the newer half to the older one.
     assert met.among(keys) == set(keys[-4:])
 
 

@@ -1,5 +1,4 @@
-"""What hosts share: addresses and their blocks, the crowd of those not known to answer, and the
-rate of an address."""
+"""Hosts share addresses, blocks, origins, and the crowd of hosts not known to answer."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def opened(open_store: Callable[[], Store], limits: Limits = LIMITS, **caps: obj
 
 
 def sent(world: World, address: str | None = None) -> Host | None:
-    """The next host on its way to its address; None when there is none. Those without room are
-    turned back."""
+    """Pop the next host that has room at its address; None if there is none."""
     while (host := world.frontier.schedule.pop()) is not None:
         where = address or address_of(host.name)
         if world.frontier.schedule.reserve_address(host, where):
@@ -60,7 +58,7 @@ def sent(world: World, address: str | None = None) -> Host | None:
 
 
 def address_of(name: str) -> str:
-    """Each domain of these tests has a block of its own."""
+    """Return an address in a block of the domain alone."""
     number = int(name.partition(".")[0].lstrip("abcdefghijklmnopqrstuvwxyz") or 0)
     return f"10.{number // 250}.{number % 250}.1"
 
@@ -73,12 +71,12 @@ def all_sent(world: World, address: str | None = None) -> list[Host]:
 
 
 def answer(world: World, host: Host, latency: float = 0.1) -> None:
-    """The host answers, and is asked again 0.25 s or more later."""
+    """Record an answer of the host; it is due again after 0.25 s or more."""
     world.frontier.schedule.release(host, RULE.after_answer(host.rate, latency))
 
 
 def reached(world: World, count: int) -> list[str]:
-    """So many hosts that have answered, with more pages."""
+    """Return the names of so many hosts that have answered and have more pages."""
     names = [f"good{number}.test" for number in range(count)]
     world.add(*(f"http://{name}/{page}" for name in names for page in range(50)))
     for host in all_sent(world):
@@ -90,15 +88,15 @@ def test_hosts_of_a_block_have_a_quarter_of_the_slots(open_store: Callable[[], S
     world = opened(open_store, slots=SLOTS, address_concurrency=2)
     world.add(*(f"http://h{number}.test/" for number in range(40)))
     places = [f"192.0.2.{number}" for number in range(40)]
-    there = []
+    sent_hosts = []
     while (host := world.frontier.schedule.pop()) is not None:
         place = places[int(host.name[1:-5])]
         if world.frontier.schedule.reserve_address(host, place):
-            there.append(host)
+            sent_hosts.append(host)
         else:
             world.frontier.schedule.turn_back(host, place)
-    assert len(there) == SLOTS // 4
-    world.frontier.schedule.release(there[0], 5.0)
+    assert len(sent_hosts) == SLOTS // 4
+    world.frontier.schedule.release(sent_hosts[0], 5.0)
     assert len(all_sent(world, "192.0.2.200")) == 1
 
 
@@ -108,8 +106,8 @@ def test_a_crowd_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> 
     assert len(all_sent(world)) == SLOTS - SLOTS // 32
 
 
-def test_a_crowd_leaves_slots_to_those_that_answer(open_store: Callable[[], Store]) -> None:
-    """Those that were in flight together lately, and a quarter more, may be again."""
+def test_a_crowd_leaves_slots_to_hosts_that_answer(open_store: Callable[[], Store]) -> None:
+    """They keep the slots they used together lately, and a quarter more."""
     world = opened(open_store, slots=SLOTS)
     good = reached(world, 20)
     world.clocks.pass_(1)
@@ -132,7 +130,7 @@ def test_a_crowd_has_a_quarter_of_the_slots_at_least(open_store: Callable[[], St
     assert len(all_sent(world)) == SLOTS // 4
 
 
-def test_a_crowd_has_the_slots_that_nobody_else_used(open_store: Callable[[], Store]) -> None:
+def test_a_crowd_takes_the_slots_that_others_leave_free(open_store: Callable[[], Store]) -> None:
     world = opened(open_store, slots=SLOTS)
     good = reached(world, 40)
     for name in good:
@@ -161,10 +159,10 @@ def test_slow_and_failing_hosts_are_of_the_crowd(
 
 
 @pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
-def test_who_waits_for_room_is_sent_once_each(
+def test_each_host_that_waits_for_room_is_sent_once(
     open_store: Callable[[], Store], limits: Limits
 ) -> None:
-    """Also those that memory has only the names of, and those that it has not even these of."""
+    """Also hosts of which memory has only the name, and hosts only on disk."""
     world = opened(open_store, limits, slots=8, address_concurrency=1)
     urls = [f"http://h{number}.test/" for number in range(100)]
     world.add(*urls)
@@ -181,8 +179,8 @@ def test_who_waits_for_room_is_sent_once_each(
     assert sorted(found) == sorted(urls)
 
 
-def test_twenty_thousand_that_wait_cost_one_look_each(open_store: Callable[[], Store]) -> None:
-    """Nothing is written for them, and those behind them are found."""
+def test_each_of_many_waiting_hosts_costs_one_look(open_store: Callable[[], Store]) -> None:
+    """Nothing is written for them, and hosts behind them are found."""
     sessions = SessionLimits(10, 15.0, 2000)
     world = opened(open_store, slots=SLOTS, sessions=sessions)
     good = reached(world, 10)
@@ -199,12 +197,12 @@ def test_twenty_thousand_that_wait_cost_one_look_each(open_store: Callable[[], S
     spent = time.process_time() - begun
     assert pops >= 3500
     assert world.frontier.schedule.shares.waiting > 19_900
-    # 12 µs a look and 20 µs a pop; to look at all of them every time would take minutes.
+    # Looking at all hosts in each pop would take minutes.
     assert spent < 5.0
     assert not any("dead" in name for name in world.frontier.schedule.cache._changed)
 
 
-def test_past_its_looks_a_pop_takes_sessions_only(open_store: Callable[[], Store]) -> None:
+def test_a_pop_out_of_looks_takes_only_sessions(open_store: Callable[[], Store]) -> None:
     sessions = SessionLimits(1000, 15.0, 2000)
     world = opened(open_store, slots=SLOTS, sessions=sessions)
     good = reached(world, 5)
@@ -220,10 +218,10 @@ def test_past_its_looks_a_pop_takes_sessions_only(open_store: Callable[[], Store
     assert [one.name for one in all_sent(world)] == ["late.test"]
 
 
-def test_a_pop_that_stops_at_its_looks_is_gone_on_with_at_once(
+def test_a_pop_out_of_looks_continues_immediately(
     open_store: Callable[[], Store],
 ) -> None:
-    """It finds nobody, and does not say that nobody is due."""
+    """It returns no host, but reports that hosts are still due."""
     world = opened(open_store, domain_concurrency=1)
     world.add(*(f"http://h{number}.full.test/" for number in range(2500)), "http://last.test/")
     looks = world.looked_at
@@ -245,7 +243,9 @@ def test_a_pop_that_stops_at_its_looks_is_gone_on_with_at_once(
 # --- the rate of an address ---
 
 
-def paced(open_store: Callable[[], Store], limits: Limits = LIMITS, hosts: int = 50) -> World:
+def with_address_delay(
+    open_store: Callable[[], Store], limits: Limits = LIMITS, hosts: int = 50
+) -> World:
     world = opened(open_store, limits, address_delay=0.1, address_concurrency=8)
     world.add(*(f"http://h{number}.test/{page}" for number in range(hosts) for page in (1, 2)))
     return world
@@ -255,7 +255,7 @@ def paced(open_store: Callable[[], Store], limits: Limits = LIMITS, hosts: int =
 def test_an_address_is_asked_ten_times_a_second(
     open_store: Callable[[], Store], limits: Limits
 ) -> None:
-    world = paced(open_store, limits)
+    world = with_address_delay(open_store, limits)
     times = []
     for _ in range(1000):
         for host in all_sent(world, "192.0.2.1"):
@@ -264,12 +264,12 @@ def test_an_address_is_asked_ten_times_a_second(
         world.clocks.pass_(0.01)
     gaps = [later - sooner for sooner, later in pairwise(times)]
     assert min(gaps) >= 0.1 - 1e-6
-    # All that are there, and nearly as often as it may.
+    # All hosts are sent, nearly at the allowed rate.
     assert 90 <= len(times) <= 100
 
 
-def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[], Store]) -> None:
-    world = paced(open_store, hosts=2)
+def test_next_due_includes_the_delay_of_an_address(open_store: Callable[[], Store]) -> None:
+    world = with_address_delay(open_store, hosts=2)
     assert sent(world, "192.0.2.1") is not None
     assert sent(world, "192.0.2.1") is None
     due = world.frontier.schedule.next_due()
@@ -279,7 +279,7 @@ def test_a_pop_knows_when_an_address_may_be_asked_again(open_store: Callable[[],
 
 
 def refuse(world: World, host: Host, retry_after: float | None = None) -> float:
-    """The host asks for rest; for how long its address does."""
+    """Record a refusal of the host; return for how long its address rests."""
     wait = RULE.after_throttling(host.rate, 0.01, retry_after, 0.0)
     rest = world.frontier.schedule.shares.addresses.refused(
         host, retry_after, world.frontier.now(), 0.0
@@ -289,7 +289,7 @@ def refuse(world: World, host: Host, retry_after: float | None = None) -> float:
 
 
 def next_sent(world: World, address: str = "192.0.2.1") -> tuple[Host, float]:
-    """The next host that is sent, and how long that took."""
+    """Wait for the next host that is sent; return it with the time waited."""
     begun = world.frontier.now()
     while (host := sent(world, address)) is None:
         due = world.frontier.schedule.next_due()
@@ -298,26 +298,26 @@ def next_sent(world: World, address: str = "192.0.2.1") -> tuple[Host, float]:
     return host, world.frontier.now() - begun
 
 
-def test_three_hosts_in_a_row_that_ask_for_rest_speak_for_their_address(
+def test_three_refusals_by_different_hosts_rest_their_address(
     open_store: Callable[[], Store],
 ) -> None:
-    world = paced(open_store)
+    world = with_address_delay(open_store)
     assert [refuse(world, next_sent(world)[0], retry_after=30.0) for _ in range(3)] == [0, 0, 30]
     assert next_sent(world)[1] == pytest.approx(30.0)
 
 
 def test_the_retry_after_of_an_address_has_a_bound(open_store: Callable[[], Store]) -> None:
-    world = paced(open_store)
+    world = with_address_delay(open_store)
     for _ in range(3):
         refuse(world, next_sent(world)[0], retry_after=3600.0)
     assert next_sent(world)[1] == pytest.approx(60.0)
 
 
-def test_the_limit_of_one_site_does_not_silence_its_neighbours(
+def test_refusals_by_few_hosts_do_not_rest_their_address(
     open_store: Callable[[], Store],
 ) -> None:
-    """Nor do those of two, nor those of many with answers in between."""
-    world = paced(open_store)
+    """Neither those of two hosts, nor those of many hosts with answers in between."""
+    world = with_address_delay(open_store)
     first, second = next_sent(world)[0], next_sent(world)[0]
     for host in (first, first, second, first):
         world.frontier.schedule.shares.addresses.refused(host, 3600.0, world.frontier.now(), 0.0)
@@ -331,10 +331,10 @@ def test_the_limit_of_one_site_does_not_silence_its_neighbours(
             answer(world, host)
 
 
-def test_an_address_that_goes_on_refusing_waits_twice_as_long_each_time(
+def test_each_further_refusal_doubles_the_delay_of_an_address(
     open_store: Callable[[], Store],
 ) -> None:
-    world = paced(open_store)
+    world = with_address_delay(open_store)
     waits = []
     for _ in range(8):
         host, took = next_sent(world)
@@ -343,18 +343,18 @@ def test_an_address_that_goes_on_refusing_waits_twice_as_long_each_time(
     assert waits == [0.0, 0.1, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
 
 
-def test_what_was_on_the_way_when_an_address_backed_off_counts_once(
+def test_refusals_of_requests_in_flight_count_once(
     open_store: Callable[[], Store],
 ) -> None:
-    world = paced(open_store)
-    there = [next_sent(world)[0] for _ in range(8)]
-    for host in there:
+    world = with_address_delay(open_store)
+    sent_hosts = [next_sent(world)[0] for _ in range(8)]
+    for host in sent_hosts:
         refuse(world, host)
     assert next_sent(world)[1] == pytest.approx(0.2)
 
 
 def test_ten_answers_halve_the_backoff_of_an_address(open_store: Callable[[], Store]) -> None:
-    world = paced(open_store)
+    world = with_address_delay(open_store)
     for _ in range(4):
         refuse(world, next_sent(world)[0])
     waits = []
@@ -366,7 +366,7 @@ def test_ten_answers_halve_the_backoff_of_an_address(open_store: Callable[[], St
     assert waits == [0.4] * 11 + [0.2] * 10 + [0.1]
 
 
-def test_so_many_addresses_are_remembered(
+def test_addresses_in_memory_are_bounded(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addresses, "ADDRESSES", 10)
@@ -376,10 +376,10 @@ def test_so_many_addresses_are_remembered(
     assert len(world.frontier.schedule.shares.addresses._known) == 10
 
 
-def test_two_thousand_names_at_one_address_are_turned_back_once_each(
+def test_each_of_many_hosts_at_one_address_is_turned_back_once(
     open_store: Callable[[], Store],
 ) -> None:
-    """Their address is not known before, also where memory has forgotten them meanwhile."""
+    """Their address is unknown before the first pop, and may be evicted meanwhile."""
     memory = MemoryLimits(hosts=100, blocked=10)
     world = opened(open_store, address_delay=0.1, memory=memory, slots=256)
     world.add(*(f"http://h{number}.test/" for number in range(2000)))
@@ -398,7 +398,7 @@ def test_two_thousand_names_at_one_address_are_turned_back_once_each(
     assert 295 <= len(found) <= 301
 
 
-def test_a_host_in_line_by_its_name_can_leave(open_store: Callable[[], Store]) -> None:
+def test_a_sealed_host_leaves_its_line(open_store: Callable[[], Store]) -> None:
     world = opened(open_store, domain_concurrency=1, memory=MemoryLimits(blocked=0))
     world.add("http://a.d.test/", "http://b.d.test/")
     first = world.frontier.schedule.pop()
@@ -413,7 +413,7 @@ def test_a_host_in_line_by_its_name_can_leave(open_store: Callable[[], Store]) -
     assert world.frontier.schedule.pop() is other
 
 
-# --- where hosts were found ---
+# --- origins: where hosts were found ---
 
 
 def found(world: World, via: str, *urls: str) -> None:
@@ -421,7 +421,7 @@ def found(world: World, via: str, *urls: str) -> None:
 
 
 def test_hosts_of_one_origin_have_an_eighth_of_the_slots(open_store: Callable[[], Store]) -> None:
-    """While others are due: what they leave free goes to the origin as to a crowd."""
+    """It holds while others are due; slots they leave free go to the origin."""
     world = opened(open_store, slots=SLOTS)
     good = reached(world, 20)
     found(world, "www.hub.test", *(f"http://h{number}.test/" for number in range(500)))
@@ -434,8 +434,8 @@ def test_hosts_of_one_origin_have_an_eighth_of_the_slots(open_store: Callable[[]
     assert len(more) == SLOTS - SLOTS // 32 - 25 - SLOTS // 8
 
 
-def test_a_hub_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> None:
-    """Its hosts are found by it, and answer: they are no crowd but for their number."""
+def test_one_origin_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> None:
+    """Its hosts answer, so they are not of the crowd."""
     world = opened(open_store, slots=SLOTS)
     found(world, "hub.test", *(f"http://h{number}.test/{p}" for number in range(500) for p in "ab"))
     for _ in range(20):
@@ -445,7 +445,7 @@ def test_a_hub_alone_has_nearly_all_slots(open_store: Callable[[], Store]) -> No
     assert len(all_sent(world)) >= SLOTS * 3 // 4
 
 
-def test_hosts_of_other_origins_do_not_wait_behind_those_of_one(
+def test_a_full_origin_does_not_delay_hosts_of_other_origins(
     open_store: Callable[[], Store],
 ) -> None:
     world = opened(open_store, slots=SLOTS)
@@ -463,7 +463,7 @@ def test_hosts_of_other_origins_do_not_wait_behind_those_of_one(
     assert [host.name for host in all_sent(world)] == ["new.test"]
 
 
-def test_an_origin_is_kept_over_a_restart_and_is_a_domain(open_store: Callable[[], Store]) -> None:
+def test_an_origin_is_a_domain_and_survives_a_restart(open_store: Callable[[], Store]) -> None:
     world = opened(open_store)
     found(world, "www.hub.test", "http://a.test/", "http://deep.hub.test/")
     found(world, "m.hub.test", "http://b.test/")
@@ -481,7 +481,7 @@ def test_an_origin_is_kept_over_a_restart_and_is_a_domain(open_store: Callable[[
     assert None not in [world.fetch() for _ in range(5)]
 
 
-def test_a_host_that_gave_ten_pages_counts_for_itself(open_store: Callable[[], Store]) -> None:
+def test_a_host_with_ten_pages_leaves_its_origin(open_store: Callable[[], Store]) -> None:
     world = opened(open_store, slots=SLOTS)
     found(world, "hub.test", *(f"http://h{number}.test/" for number in range(40)))
     for number in range(40):
@@ -490,7 +490,7 @@ def test_a_host_that_gave_ten_pages_counts_for_itself(open_store: Callable[[], S
     assert not any(place[0] == "^" for host in all_sent(world) for place in host.shares.places)
 
 
-def test_a_record_from_before_origins_is_read_as_it_was() -> None:
+def test_a_record_without_an_origin_is_read() -> None:
     host = Host("a.test")
     host.queue.done = 3
     host.queue.append(0)
@@ -504,10 +504,10 @@ def test_a_record_from_before_origins_is_read_as_it_was() -> None:
     assert after.queue.levels[0].tail == 1
 
 
-def test_a_domain_behind_a_full_origin_leaves_the_others_their_turns(
+def test_a_domain_in_a_full_origin_does_not_delay_other_hosts(
     open_store: Callable[[], Store],
 ) -> None:
-    """Its hosts go from one line to the other with each request that ends."""
+    """Its hosts move between two lines with each request that ends."""
     world = opened(open_store, slots=SLOTS, domain_concurrency=2)
     good = reached(world, 10)
     slow = [f"http://h{number}.test/" for number in range(SLOTS // 8)]
@@ -517,47 +517,49 @@ def test_a_domain_behind_a_full_origin_leaves_the_others_their_turns(
     names = [f"http://v{number}.victim.test/" for number in range(3000)]
     world.frontier.queue([world.candidate(url) for url in names], via="www.hub.test")
     world.clocks.pass_(1)
-    # All of them are looked at once, a thousand in a pop.
+    # Each is looked at once, a thousand in a pop.
     for _ in range(3):
         assert not all_sent(world)
     for _ in range(20):
-        there = all_sent(world)
-        assert {host.name for host in there} >= {*good}
-        for host in there:
+        sent_hosts = all_sent(world)
+        assert {host.name for host in sent_hosts} >= {*good}
+        for host in sent_hosts:
             answer(world, host)
         world.clocks.pass_(1)
     assert world.frontier.schedule._calls._left > 0
 
 
-def test_a_crowd_goes_on_after_a_probe_took_who_was_called(open_store: Callable[[], Store]) -> None:
+def test_a_crowd_goes_on_after_a_probe_pops_the_called_host(
+    open_store: Callable[[], Store],
+) -> None:
     world = opened(open_store, slots=16)
     world.add(*(f"http://h{number}.test/" for number in range(40)))
-    there = all_sent(world)
+    sent_hosts = all_sent(world)
     first = world.frontier.schedule.shares._lines["?"][0]
-    world.frontier.schedule.release(there.pop(), 1000.0)
+    world.frontier.schedule.release(sent_hosts.pop(), 1000.0)
     world.frontier.schedule._calls.call_at_pop(world.frontier.now())
     probe = world.frontier.schedule.pop_named(first)
     assert probe is not None
-    for host in (probe, *there):
+    for host in (probe, *sent_hosts):
         world.frontier.schedule.release(host, 1000.0)
     world.clocks.pass_(1)
     assert len(all_sent(world)) == 16
 
 
-def test_an_address_that_rests_is_called_at_its_end_though_all_have_left(
+def test_hosts_of_an_idle_address_are_called_after_its_rest(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shares, "_LINES_LOOKED_AT", 0)
     world = opened(open_store, address_delay=0.1, address_concurrency=3)
     world.add(*(f"http://h{number}.test/" for number in range(20)))
-    there: list[Host] = []
+    sent_hosts: list[Host] = []
     for _ in range(10):
-        there += all_sent(world, "192.0.2.1")
+        sent_hosts += all_sent(world, "192.0.2.1")
         world.clocks.pass_(0.2)
-    assert len(there) == 3
-    for host in there:
+    assert len(sent_hosts) == 3
+    for host in sent_hosts:
         world.frontier.schedule.shares.addresses.refused(host, 60.0, world.frontier.now(), 0.0)
-    for host in there:
+    for host in sent_hosts:
         world.frontier.schedule.release(host, 1000.0)
     assert sent(world, "192.0.2.1") is None
     world.clocks.pass_(61)

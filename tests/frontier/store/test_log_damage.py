@@ -1,4 +1,4 @@
-"""Damaged records are taken out of a LevelDB log, and nothing else is."""
+"""A repair removes damaged records from a LevelDB log, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def recovered(log: Path, data: bytes) -> dict[bytes, bytes]:
-    """What LevelDB's repair makes of a log, which reads no checksum."""
+    """Repair a log with LevelDB, which reads no checksum; return the content."""
     log.write_bytes(data)
     plyvel.repair_db(str(log.parent))
     store = plyvel.DB(str(log.parent))
@@ -72,7 +72,7 @@ def test_a_flipped_byte_loses_only_its_own_commits(log: Path, at: int) -> None:
     assert damaged > 0
     found = recovered(log, cleaned)
     assert found.items() <= dict(commits()).items()
-    # A length that is wrong costs the rest of its block, of which a commit takes 180 bytes.
+    # A wrong length loses the rest of its block; a commit takes 180 bytes.
     lost = COMMITS - len(found)
     assert 1 <= lost <= (BLOCK // 100 if at % BLOCK in (4, 5) else 2)
 

@@ -1,4 +1,4 @@
-"""A frontier names its job: one that was restored in the wrong place is refused."""
+"""A store names its job; a store of another job is refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_store_belongs_to_the_job_that_made_it(open_store: Callable[[], Store]
     for seed, ring in ((ANOTHER, "a of ours"), (OURS, "b of ours"), (OURS, "")):
         with pytest.raises(StoreError, match="of another job"):
             check_owner(store, seed, ring)
-    # It stays whose it was.
+    # The owner is unchanged.
     put_owner(store, ANOTHER, "")
     check_owner(store, OURS, "a of ours")
 

@@ -1,4 +1,4 @@
-"""The contract of every store, and the durability of LevelDB's."""
+"""The contract of every store, and the durability of the LevelDB store."""
 
 from __future__ import annotations
 
@@ -132,14 +132,14 @@ def test_read_next_finds_the_next_key_and_any_other(open_store: OpenStore) -> No
 
 
 def _merges(store: LevelStore) -> int:
-    """How often LevelDB has moved or merged tables since it was opened."""
+    """Return how often LevelDB moved or merged tables since it was opened."""
     sleep(0.2)
     log = (store.folder / "LOG").read_text()
     return log.count("Compacting") + log.count("Moved")
 
 
 def test_reading_merges_no_tables_as_getting_does(tmp_path: Path) -> None:
-    """Below a table that has other keys of the same range."""
+    """The keys lie below a table with other keys of the same range."""
     store = LevelStore(tmp_path / "db", create=True)
     for turn in range(2):
         put(store, *((b"%06d" % number, b"." * 50) for number in range(turn, 20_000, 2)))
@@ -283,8 +283,7 @@ def test_a_missing_or_headless_folder_is_not_made_anew(
 
 @contextmanager
 def full_disk(size: int = 0) -> Iterator[None]:
-    """No file of this process can grow beyond ``size`` bytes, and the kernel says so in the words
-    of a full disk or nearly."""
+    """Limit every file of this process to ``size`` bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -302,7 +301,7 @@ def level_store(tmp_path: Path) -> Iterator[LevelStore]:
 
 @pytest.mark.parametrize("sync", [False, True])
 def test_the_first_write_without_room_is_the_last(level_store: LevelStore, sync: bool) -> None:
-    """Also when there is room again: what failed is gone, and nothing may be written behind it."""
+    """Also once there is room: the failed batch is lost, and nothing may be written behind it."""
     put(level_store, (b"a", b"1"))
     message = f"no room: make some on the disk of {level_store.folder} and start again"
     with full_disk(), pytest.raises(StoreError) as caught:
@@ -319,7 +318,7 @@ def test_the_first_write_without_room_is_the_last(level_store: LevelStore, sync:
 
 
 def test_a_record_cut_in_half_loses_no_other(level_store: LevelStore) -> None:
-    """The kernel takes the first part of a write, as it does when a disk fills."""
+    """The kernel writes only a part of the batch, as when a disk fills."""
     put(level_store, (b"a", b"x" * 1000))
     with full_disk(3000), pytest.raises(StoreError):
         put(level_store, (b"b", b"y" * 5000))
@@ -336,7 +335,7 @@ def test_a_record_cut_in_half_loses_no_other(level_store: LevelStore) -> None:
 
 
 def test_a_merge_without_room_loses_nothing(level_store: LevelStore) -> None:
-    """LevelDB then refuses every write, until it is opened again."""
+    """LevelDB then refuses every write until it is opened again."""
     put(level_store, *((b"%d" % number, b"x" * 1000) for number in range(100)))
     with full_disk():
         level_store.compact(b"\0", b"\xff")
@@ -351,7 +350,7 @@ def test_a_merge_without_room_loses_nothing(level_store: LevelStore) -> None:
 def test_a_store_without_room_opens_once_there_is_room(
     tmp_path: Path,
 ) -> None:
-    """The device that is always full stands where LevelDB will write its next list of tables."""
+    """The next manifest of LevelDB is a link to /dev/full."""
     folder = tmp_path / "db"
     store = LevelStore(folder, create=True)
     put(store, (b"a", b"1"))
@@ -379,7 +378,7 @@ def test_lacks_room_is_a_full_disk_a_quota_or_a_limit(number: int) -> None:
 
 
 def test_a_write_that_fails_otherwise_is_the_last(tmp_path: Path) -> None:
-    """The names of the logs lead nowhere: what they hold cannot be made durable."""
+    """The logs are dangling links, so their content cannot be synced."""
     store = LevelStore(tmp_path / "db", create=True)
     put(store, (b"a", b"1"))
     (tmp_path / "db" / "999999.log").symlink_to("999999.log")
@@ -391,7 +390,7 @@ def test_a_write_that_fails_otherwise_is_the_last(tmp_path: Path) -> None:
     store.close()
 
 
-# So few that batches change the same ones.
+# So few keys that batches change the same ones.
 KEYS = [
     b"a",
     b"a\x00",

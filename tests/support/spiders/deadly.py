@@ -54,8 +54,8 @@ class DeadlySpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[Any]:
         if self.way == "robots":
-            book = Job.of(self.crawler).robots._book
-            book._parse = lambda _: sum(range(10**12))
+            cache = Job.of(self.crawler).robots_cache
+            cache._parse = lambda _: sum(range(10**12))
         yield scrapy.Request(
             f"{self.roots[0]}/deadly", getattr(self, self.way), errback=self.errback
         )

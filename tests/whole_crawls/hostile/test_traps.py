@@ -326,7 +326,7 @@ def test_host_excluded_during_a_crawl_is_left_alone_soon(
         assert frontier_view(running.jobdir)["queued"] == 0
         exclude.unlink()
         again = crawl_of(web, tmp_path, seeds, settings=slow).run(code=2)
-        assert "is not a file that is there" in again.log
+        assert "is not an existing file" in again.log
 
 
 def test_missing_exclude_file_keeps_its_last_expressions(
@@ -345,7 +345,7 @@ def test_missing_exclude_file_keeps_its_last_expressions(
         running = crawl(web, tmp_path, "/", script=remove(), KROWL_EXCLUDE=exclude).run()
         assert fetched(web) == ["/", "/1", "/2", "/3"]
         assert dropped(running) == {"exclude": 1}
-        assert running.log.count("cannot be read, so what it said last holds") == 1
+        assert running.log.count("cannot be read, so its last content stays in force") == 1
 
 
 def test_new_exclude_file_counts_after_two_looks(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_pipe_as_exclude_file_holds_nothing_up(
             yield lambda: bool(pages(web.log()))
             os.mkfifo(tmp_path / "new")
             (tmp_path / "new").replace(exclude)
-            yield lambda: "what it said last holds: not a file" in running.log
+            yield lambda: "its last content stays in force: not a file" in running.log
             before = len(pages(web.log()))
             yield lambda: len(pages(web.log())) >= before + 25
             interrupt()
@@ -416,7 +416,7 @@ def test_pipe_as_exclude_file_holds_nothing_up(
         running.run()
         assert not any(path.endswith("/no") for path in fetched(web))
         assert dropped(running) == {"exclude": running.stats["krowl/frontier/done_count"]}
-        assert running.log.count("cannot be read, so what it said last holds") == 1
+        assert running.log.count("cannot be read, so its last content stays in force") == 1
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/"])
@@ -457,7 +457,7 @@ def test_a_right_setting_is_taken(name: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("KROWL_EXCLUDE", "/none/such", "is not a file that is there"),
+        ("KROWL_EXCLUDE", "/none/such", "is not an existing file"),
         ("KROWL_EXCLUDE", "", "is not a file's path"),
         ("KROWL_EXCLUDE", "a\0b", "is not a file's path"),
         ("KROWL_SKIP_EXTENSIONS", "zip,a/b", "has 'a/b', which is not one of the extensions"),

@@ -1,5 +1,4 @@
-"""What failed is tried again later: after its own time, before what has not been tried, never at
-once."""
+"""A failed page is retried when its own time has come, before new URLs of its host."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def pop(world: World) -> Lease:
 
 
 def fail(world: World, wait: float, tries: int = 1) -> None:
-    """Fetch a page in vain: its next try is ``wait`` seconds from now."""
+    """Fail to fetch a page: its retry is due in ``wait`` seconds."""
     lease = pop(world)
     due = world.frontier.now() + wait
     world.frontier.schedule.release(lease.host, 0.25)
@@ -30,7 +29,7 @@ def fail(world: World, wait: float, tries: int = 1) -> None:
 
 
 def fetched(world: World, seconds: float) -> list[str]:
-    """What is fetched in so many seconds."""
+    """Fetch for so many seconds; return the URLs."""
     found = []
     for _ in range(round(seconds / 0.25)):
         world.clocks.pass_(0.25)
@@ -39,13 +38,13 @@ def fetched(world: World, seconds: float) -> list[str]:
     return found
 
 
-def test_a_retry_is_due_after_its_time_and_then_before_what_was_not_tried(world: World) -> None:
+def test_a_due_retry_is_fetched_before_new_urls(world: World) -> None:
     world.add(*A)
     fail(world, 1.0)
     assert fetched(world, 1.5) == [A[1], A[2], A[3], A[0], A[4], A[5]]
 
 
-def test_a_host_that_has_nothing_but_retries_rests_until_the_first_is_due(world: World) -> None:
+def test_a_host_with_only_retries_rests_until_the_first_is_due(world: World) -> None:
     world.add(A[0], A[1])
     fail(world, 30.0)
     world.clocks.pass_(0.25)
@@ -56,7 +55,7 @@ def test_a_host_that_has_nothing_but_retries_rests_until_the_first_is_due(world:
     assert fetched(world, 20.0) == [A[1], A[0]] or fetched(world, 0) == []
 
 
-def test_retries_of_different_counts_keep_their_own_times(world: World) -> None:
+def test_retries_with_different_counts_keep_their_due_times(world: World) -> None:
     world.add(A[0], A[1])
     fail(world, 40.0, tries=2)
     world.clocks.pass_(0.25)
@@ -65,7 +64,7 @@ def test_retries_of_different_counts_keep_their_own_times(world: World) -> None:
     assert fetched(world, 36.0) == [A[0]]
 
 
-def test_what_is_added_meanwhile_does_not_wait_for_the_retries(world: World) -> None:
+def test_a_new_url_does_not_wait_for_retries(world: World) -> None:
     world.add(A[0])
     fail(world, 60.0)
     world.clocks.pass_(0.25)
@@ -74,7 +73,7 @@ def test_what_is_added_meanwhile_does_not_wait_for_the_retries(world: World) -> 
     assert fetched(world, 60.0) == [A[1], A[0]]
 
 
-def test_a_host_that_is_overdue_keeps_its_place_when_more_is_added(world: World) -> None:
+def test_adding_a_url_keeps_the_place_of_an_overdue_host(world: World) -> None:
     world.add("http://first.test/")
     world.clocks.pass_(1)
     world.add("http://second.test/")
@@ -84,7 +83,7 @@ def test_a_host_that_is_overdue_keeps_its_place_when_more_is_added(world: World)
     assert fetched(world, 0.75)[0] == "http://first.test/"
 
 
-def test_a_retry_has_its_time_and_its_count_after_a_crash(world: World) -> None:
+def test_a_crash_keeps_the_due_time_and_count_of_a_retry(world: World) -> None:
     world.add(A[0], A[1])
     fail(world, 50.0)
     world.crash()
@@ -101,7 +100,7 @@ def test_a_higher_priority_goes_before_a_retry(world: World) -> None:
     assert fetched(world, 1.0) == [A[1], A[0]]
 
 
-def test_a_lane_that_is_empty_leaves_the_record(world: World) -> None:
+def test_an_empty_level_is_removed_from_the_host_record(world: World) -> None:
     world.add(A[0])
     for tries in range(1, 6):
         fail(world, 1.0, tries)
@@ -121,7 +120,7 @@ def test_a_lane_that_is_empty_leaves_the_record(world: World) -> None:
     assert fetched(world, 2.0) == [A[1]]
 
 
-def test_a_retry_that_is_leased_when_the_process_dies_comes_back(world: World) -> None:
+def test_a_leased_retry_is_queued_again_after_a_crash(world: World) -> None:
     world.add(A[0])
     fail(world, 1.0)
     world.clocks.pass_(2)
@@ -130,7 +129,7 @@ def test_a_retry_that_is_leased_when_the_process_dies_comes_back(world: World) -
     assert fetched(world, 2.0) == [A[0]]
 
 
-def test_tries_beyond_the_last_lane_share_it(world: World) -> None:
+def test_retry_counts_above_the_last_level_share_it(world: World) -> None:
     world.add(A[0])
     lease = pop(world)
     world.frontier.schedule.release(lease.host, 0.25)
@@ -139,8 +138,8 @@ def test_tries_beyond_the_last_lane_share_it(world: World) -> None:
     assert fetched(world, 2.0) == [A[0]]
 
 
-def test_a_lane_stays_while_a_page_of_it_is_leased(world: World) -> None:
-    """Its sequences would begin again, and one of them be the leased page's."""
+def test_a_level_stays_while_one_of_its_pages_is_leased(world: World) -> None:
+    """A new level restarts its sequences, and one could equal that of the leased page."""
     world.add(*A)
     fail(world, 1.0)
     world.clocks.pass_(0.25)

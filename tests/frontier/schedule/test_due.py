@@ -1,5 +1,4 @@
-"""However many hosts there are, a pop looks at few of them, memory holds few of them, and they come
-in order."""
+"""The heap pops hosts in due order; the work of a pop and the memory are bounded."""
 
 from __future__ import annotations
 
@@ -7,11 +6,16 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from krowlspider.frontier import frontier as frontier_module
 from krowlspider.frontier.limits import MemoryLimits
 from krowlspider.frontier.schedule import cache, scheduler
-from krowlspider.frontier.store.schema import DUE
+from krowlspider.frontier.schedule.due import DueHeap
+from krowlspider.frontier.store.schema import DUE, due_key, split_due_key, whole_microseconds
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Store
 
 MANY = 400
-# Most of the hosts and most of the heap are on disk only.
+# Most hosts, and most of the heap, are on disk only.
 LITTLE = replace(LIMITS, memory=MemoryLimits(hosts=30, window=20))
 
 
@@ -30,8 +34,10 @@ def page_of(number: int) -> str:
 
 
 def resting(world: World, chance: random.Random) -> dict[str, float]:
-    """So many hosts, each of which has been fetched once and rests for up to 100 seconds; when each
-    is due, by the monotonic clock."""
+    """Add MANY hosts, fetch each once, and let it rest for up to 100 seconds.
+
+    Return when each is due, on the monotonic clock.
+    """
     due = {}
     world.add(*(page_of(number) + path for number in range(MANY) for path in "ab"))
     while (lease := world.pop()) is not None:
@@ -45,7 +51,7 @@ def resting(world: World, chance: random.Random) -> dict[str, float]:
     return due
 
 
-def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
+def test_a_crash_does_not_load_every_waiting_host_together(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "_LOOKS", 20)
@@ -67,7 +73,7 @@ def test_after_a_death_the_hosts_that_wait_are_not_all_read_at_once(
     assert found == set(urls)
 
 
-def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
+def test_blocked_hosts_of_one_domain_in_memory_are_bounded(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = MemoryLimits(hosts=30, window=40, blocked=5, in_line=10)
@@ -92,10 +98,10 @@ def test_the_hosts_of_one_domain_that_have_no_turn_are_not_all_kept_in_memory(
     assert sorted(found) == sorted(urls)
 
 
-def test_of_what_a_host_has_next_little_is_kept_in_memory(world: World) -> None:
+def test_urls_read_ahead_are_bounded_by_their_length(world: World) -> None:
     short = [f"http://a.test/{number}" for number in range(10)]
     long = [f"http://b.test/{number}/{'x' * 1000}" for number in range(10)]
-    # A short one before each long one.
+    # Short and long URLs alternate.
     both = [f"http://c.test/{number}/{'x' * 1000 * (number % 2)}" for number in range(10)]
     world.add(*short, *long, *both)
     kept = {"a.test": set[int](), "b.test": set[int](), "c.test": set[int]()}
@@ -110,7 +116,7 @@ def test_of_what_a_host_has_next_little_is_kept_in_memory(world: World) -> None:
     assert kept == {"a.test": {0, 1, 2, 3}, "b.test": {0}, "c.test": {0, 1}}
 
 
-def test_the_consumed_part_of_the_heap_is_compacted_with_a_commit(
+def test_a_commit_compacts_the_consumed_part_of_the_heap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compacted = []
@@ -130,7 +136,7 @@ def test_the_consumed_part_of_the_heap_is_compacted_with_a_commit(
     assert all(start == DUE < stop for start, stop in compacted)
 
 
-def test_invariant_1_what_a_death_left_unsure_is_so_after_a_clean_end_too(world: World) -> None:
+def test_invariant_1_the_delay_after_a_crash_survives_a_restart(world: World) -> None:
     world.add("http://a.test/1", "http://a.test/2")
     lease = world.pop()
     assert lease is not None
@@ -145,10 +151,10 @@ def test_invariant_1_what_a_death_left_unsure_is_so_after_a_clean_end_too(world:
     assert world.pop() is not None
 
 
-def test_hosts_are_popped_in_the_order_of_their_times_whatever_is_added_meanwhile(
+def test_hosts_are_popped_by_due_time_while_others_are_added(
     open_store: Callable[[], Store],
 ) -> None:
-    """New hosts, and those that are fetched again: due at once, in some seconds, or in a minute."""
+    """Hosts are new, or fetched again: due immediately, in some seconds, or in a minute."""
     chance = random.Random(3)
     world = World(open_store, limits=LITTLE)
     due = resting(world, chance)
@@ -157,7 +163,7 @@ def test_hosts_are_popped_in_the_order_of_their_times_whatever_is_added_meanwhil
         if chance.random() < 0.2:
             world.add(page_of(number), page_of(number) + "again")
             due[f"h{number}.d{number}.test"] = world.clocks.monotonic
-        # Times are kept in whole microseconds: none is asked for sooner than that.
+        # Due times are stored in whole microseconds, so time moves on by more than one.
         world.clocks.pass_(chance.uniform(0.001, 0.3))
         if chance.random() < 0.05:
             world.commit()
@@ -181,10 +187,10 @@ def test_hosts_are_popped_in_the_order_of_their_times_whatever_is_added_meanwhil
     assert popped > MANY
 
 
-def test_new_hosts_do_not_keep_known_ones_waiting_however_many_come(
+def test_new_hosts_do_not_delay_overdue_ones(
     open_store: Callable[[], Store],
 ) -> None:
-    """All are overdue, and for each that is fetched two new ones are found."""
+    """All hosts are overdue, and each fetch finds two new hosts."""
     chance = random.Random(4)
     world = World(open_store, limits=LITTLE)
     due = resting(world, chance)
@@ -201,7 +207,35 @@ def test_new_hosts_do_not_keep_known_ones_waiting_however_many_come(
         if number % 20 == 0:
             world.commit()
     assert order == sorted(due, key=lambda name: due[name])
-    # Then the new ones, first come, first served.
+    # The new hosts follow, oldest first.
     host = world.frontier.schedule.pop()
     assert host is not None
     assert host.name in {page_of(number)[7:-1] for number in (MANY, MANY + 1)}
+
+
+@given(st.floats(0.0, 4e9))
+@example(1700001256.8395581)
+def test_a_time_on_disk_is_never_earlier(due: float) -> None:
+    """Otherwise a host would be popped repeatedly before its entry is due."""
+    kept = whole_microseconds(due)
+    assert due <= kept <= due + 2.5e-6
+    assert split_due_key(due_key(kept, "a.test")) == (kept, "a.test")
+
+
+def test_the_heap_yields_hosts_in_the_order_of_their_times() -> None:
+    store = MemoryStore()
+    batch = store.batch()
+    for due in (10.0, 20.0, 30.0):
+        batch.put(due_key(due, f"{due:.0f}.test"), b"")
+    batch.write()
+    heap = DueHeap(store, 3, 100)
+    heap.read_window(5.0)
+    assert heap.soon(2) == ["10.test", "20.test"]
+    heap.push(15.0, "15.test")
+    assert heap.soon(2) == ["10.test", "20.test"]
+    heap.push(9.0, "9.test")
+    assert heap.soon(2) == ["9.test", "15.test"]
+    assert [heap.pop(40.0) for _ in range(6)] == [
+        *("9.test", "10.test", "15.test", "20.test", "30.test"),
+        None,
+    ]

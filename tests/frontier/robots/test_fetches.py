@@ -1,5 +1,4 @@
-"""What one authority's robots.txt settles for others, and what a clock that was ahead leaves
-behind."""
+"""One robots.txt may decide for many hosts; records of a fast clock are not trusted."""
 
 from __future__ import annotations
 
@@ -40,14 +39,14 @@ def robots(world: World) -> RobotsFetches:
     return fetches_of(world)
 
 
-# --- a clock that was ahead ---
+# --- a fast clock ---
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_was_fetched_while_the_clock_was_ahead_is_asked_for_again(
+def test_a_robots_txt_fetched_with_a_fast_clock_is_fetched_again(
     world: World, robots: RobotsFetches, restarted: bool
 ) -> None:
-    """It would hold until the true time has come to where the clock was."""
+    """Otherwise it would hold until the true time reaches the wrong one."""
     robots_fetch = robots_fetch_of(world, robots)
     world.clocks.wall += DAY
     answer(robots, robots_fetch, 200, RULES)
@@ -63,10 +62,10 @@ def test_what_was_fetched_while_the_clock_was_ahead_is_asked_for_again(
     assert robots.gate.verdict(A, PRIVATE) is Verdict.UNKNOWN
 
 
-def test_what_was_fetched_while_the_clock_was_ahead_is_not_handed_to_others(
+def test_a_robots_txt_fetched_with_a_fast_clock_is_not_shared(
     world: World, robots: RobotsFetches
 ) -> None:
-    """They would not know it either, and ask again and again."""
+    """Other hosts would not trust it either, and ask repeatedly."""
     robots_fetch = robots_fetch_of(world, robots, "http://shared.test/")
     world.clocks.wall += DAY
     answer(robots, robots_fetch, 200, RULES)
@@ -84,7 +83,7 @@ def test_what_was_fetched_while_the_clock_was_ahead_is_not_handed_to_others(
     )
 
 
-def test_what_holds_for_longer_for_a_host_that_waits_is_fetched_again_for_others(
+def test_an_extended_robots_txt_is_fetched_again_for_others(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots, "http://shared.test/")
@@ -99,25 +98,25 @@ def test_what_holds_for_longer_for_a_host_that_waits_is_fetched_again_for_others
     assert world.frontier.schedule.cache.get("shared.test").robots.fetches == [other]
 
 
-def test_a_clock_that_is_set_back_an_hour_has_nothing_asked_for_again(
+def test_setting_the_clock_back_an_hour_keeps_decisions(
     world: World, robots: RobotsFetches
 ) -> None:
-    """As much as a record may outlast its life for a host that waits."""
+    """A record may be extended by an hour, so this is within its bound."""
     answer(robots, robots_fetch_of(world, robots), 200, RULES)
     world.clocks.wall -= 3600.0
     assert robots.gate.verdict(A, PAGE) is Verdict.ALLOWED
     assert robots.gate.verdict(A, PRIVATE) is Verdict.DISALLOWED
 
 
-# --- robots.txt of many hosts, and in other places ---
+# --- redirects of many hosts, and to other paths ---
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_of_each_host_that_redirects_to_one_robots_txt_it_is_told_once_that_it_has_come(
-    world: World, robots: RobotsFetches, at_once: bool
+@pytest.mark.parametrize("together", [True, False])
+def test_a_shared_robots_txt_is_reported_once_for_each_host(
+    world: World, robots: RobotsFetches, together: bool
 ) -> None:
-    """Those that wait for it, and those that find it known: each has a /sitemap.xml of its own."""
-    for part in [MANY] if at_once else [MANY[:1], MANY[1:]]:
+    """Both for hosts that await it and for those that find it known."""
+    for part in [MANY] if together else [MANY[:1], MANY[1:]]:
         world.add(*[f"{host}/private" for host in part])
         asked = crawl(world, robots, 200)
         assert asked.count(SHARED) == (part[0] == MANY[0])
@@ -128,7 +127,7 @@ WWW = "http://www.a.test"
 
 
 def found(world: World) -> list[tuple[str, str, list[str]]]:
-    """Each robots.txt found: its authority, the host whose pages led to it, and its sitemaps."""
+    """Return of each robots.txt found: authority, host of the fetch, and sitemaps."""
     return [
         (robots_fetch.authority, robots_fetch.host.name, named)
         for robots_fetch, named in world.found
@@ -136,11 +135,10 @@ def found(world: World) -> list[tuple[str, str, list[str]]]:
 
 
 @pytest.mark.parametrize(("status", "named"), [(200, ["/s.xml"]), (404, [])])
-def test_a_host_whose_robots_txt_is_fetched_for_another_of_its_domain_is_told_too(
+def test_a_redirect_within_a_domain_is_reported_for_both_hosts(
     world: World, robots: RobotsFetches, status: int, named: list[str]
 ) -> None:
-    """It is never asked for it again: a site that moves all to its www. host would have no
-    sitemaps."""
+    """The www. host is not asked again, so its sitemaps are reported now."""
     robots_fetch = robots_fetch_of(world, robots)
     answer(robots, robots_fetch, 301, location=f"{WWW}/robots.txt")
     world.frontier.schedule.release(robots_fetch.host, 0.25)
@@ -151,7 +149,7 @@ def test_a_host_whose_robots_txt_is_fetched_for_another_of_its_domain_is_told_to
     assert robots.gate.verdict(WWW, f"{WWW}/") is Verdict.ALLOWED
 
 
-def test_a_host_of_another_domain_that_robots_txt_leads_to_is_not_told(
+def test_a_redirect_to_another_domain_is_not_reported_for_it(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -163,7 +161,7 @@ def test_a_host_of_another_domain_that_robots_txt_leads_to_is_not_told(
     assert robots.gate.verdict(B, f"{B}/") is Verdict.ALLOWED
 
 
-def test_a_robots_txt_that_cannot_be_had_tells_nobody_of_the_hosts_it_is_of(
+def test_a_failed_fetch_after_a_redirect_is_not_reported(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -175,7 +173,7 @@ def test_a_robots_txt_that_cannot_be_had_tells_nobody_of_the_hosts_it_is_of(
     assert found(world) == []
 
 
-def test_a_robots_txt_in_another_place_of_another_host_decides_for_those_who_lead_there_alone(
+def test_a_robots_txt_at_another_path_decides_only_for_redirects(
     world: World, robots: RobotsFetches
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -197,7 +195,7 @@ def test_a_robots_txt_in_another_place_of_another_host_decides_for_those_who_lea
     f"{B}/login?back=/robots.txt",
     f"{B}/?url={A}/robots.txt",
 ])  # fmt: skip
-def test_a_redirect_to_another_hosts_home_page_counts_as_no_robots_txt(
+def test_a_redirect_to_a_home_page_counts_as_no_robots_txt(
     world: World, robots: RobotsFetches, location: str
 ) -> None:
     robots_fetch = robots_fetch_of(world, robots)
@@ -207,12 +205,11 @@ def test_a_redirect_to_another_hosts_home_page_counts_as_no_robots_txt(
     assert robots.waiting == 0
 
 
-# --- more than may wait ---
+# --- bounds of waiting hosts ---
 
 
 def redirect_many(world: World, robots: RobotsFetches, hosts: int, place: str) -> list[bool]:
-    """Have as many hosts' robots.txt redirect there, each with a name of its own in it; whether
-    each waits."""
+    """Redirect the robots.txt of so many hosts to ``place``; return whether each waits."""
     names = [f"http://h{number}.test/page" for number in range(hosts)]
     waits = []
     for number, robots_fetch in enumerate([robots_fetch_of(world, robots, name) for name in names]):
@@ -225,7 +222,7 @@ def redirect_many(world: World, robots: RobotsFetches, hosts: int, place: str) -
 
 
 @pytest.mark.parametrize("place", [LEGAL, f"{B}/{{}}/robots.txt"])
-def test_hosts_that_would_crowd_another_are_deferred_and_come_again(
+def test_hosts_awaiting_one_host_are_bounded(
     world: World, robots: RobotsFetches, place: str
 ) -> None:
     waits = redirect_many(world, robots, WAITING_AT_ONE + 2, place)
@@ -236,16 +233,14 @@ def test_hosts_that_would_crowd_another_are_deferred_and_come_again(
         == WAITING_AT_ONE
     )
     late = f"http://h{WAITING_AT_ONE}.test"
-    assert robots.gate.verdict(late, f"{late}/page") is Verdict.UNREACHABLE, (
-        "it is deferred when it is popped"
-    )
+    assert robots.gate.verdict(late, f"{late}/page") is Verdict.UNREACHABLE, "its pop defers it"
     assert world.frontier.queued == WAITING_AT_ONE + 2
-    # Their robots.txt is asked for again after a while.
+    # Their robots.txt may be fetched again after a while.
     world.clocks.pass_(robots_fetches.UNREACHABLE_TTL)
     assert robots.gate.verdict(late, f"{late}/page") is Verdict.UNKNOWN
 
 
-def test_hosts_that_wait_anywhere_are_bounded(
+def test_all_hosts_awaiting_robots_are_bounded(
     world: World, robots: RobotsFetches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(robots_fetches, "WAITING_MAX", 5)
@@ -254,18 +249,18 @@ def test_hosts_that_wait_anywhere_are_bounded(
     assert robots.waiting == 5
 
 
-def test_a_robots_txt_of_many_hosts_is_packed_once(
+def test_a_robots_txt_of_many_hosts_is_encoded_once(
     world: World, robots: RobotsFetches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = []
+    encoded = []
     encode = RobotsRecord.encode
     monkeypatch.setattr(
-        RobotsRecord, "encode", lambda record: packed.append(record) or encode(record)
+        RobotsRecord, "encode", lambda record: encoded.append(record) or encode(record)
     )
     redirect_many(world, robots, 20, LEGAL)
     robots_fetch = world.frontier.schedule.cache.get("b.test").robots.fetches.pop(0)
     assert not answer(robots, robots_fetch, 200, RULES)  # type: ignore[arg-type]
-    assert len(packed) == 1
+    assert len(encoded) == 1
     for number in range(20):
         authority = f"http://h{number}.test"
         assert robots.gate.verdict(authority, f"{authority}/private") is Verdict.DISALLOWED

@@ -1,0 +1,34 @@
+"""A host record survives its encoding."""
+
+from __future__ import annotations
+
+import pytest
+
+from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
+from krowlspider.frontier.hosts.record import decode_host, encode_host
+from krowlspider.politeness.delay import HostRate
+
+
+@pytest.mark.parametrize("health", Health)
+def test_decode_returns_the_encoded_host(health: Health) -> None:
+    host = Host("a.test", health=health, rate=HostRate(0.5, 7.0, 9, 3, 2), due=1234.5)
+    host.queue.done, host.queue.dropped = 4, 5
+    for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
+        host.queue.append(priority, tries)
+    again = decode_host("a.test", encode_host(host))
+    assert (again.health, again.due, again.queue.queued) == (health, 1234.5, 5)
+    assert (again.queue.done, again.queue.dropped) == (4, 5)
+    assert [getattr(again.rate, name) for name in HostRate.__slots__] == [0.5, 7.0, 9, 3, 2]
+    assert {level: (q.head, q.tail) for level, q in again.queue.levels.items()} == {
+        level: (q.head, q.tail) for level, q in host.queue.levels.items()
+    }
+    assert again.state is (
+        SchedulingState.DEFERRED if health is Health.DEAD else SchedulingState.SCHEDULED
+    )
+
+
+def test_a_record_of_another_version_is_refused() -> None:
+    record = bytearray(encode_host(Host("a.test")))
+    record[0] = 99
+    with pytest.raises(ValueError, match=r"host record of a\.test has version 99"):
+        decode_host("a.test", bytes(record))
