@@ -90,7 +90,7 @@ def _run(web: Web, pairs: int, scratch: Path | None) -> dict[str, dict[str, floa
                 begun = time.process_time_ns()
                 contender.write(batch)
                 spent[name] += time.process_time_ns() - begun
-            # Whoever is first finds the batch in no cache.
+            # The first stage finds the batch in no cache.
             turns = turns[1:] + turns[:1]
         for name, contender in turns:
             begun = time.process_time_ns()

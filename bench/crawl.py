@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bench.pages import Shape
 
-# What is told of each run, and how.
+# The printed figures of each run, and their formats.
 FIGURES = {
     "pages_per_cpu_second": "pages per CPU-second",
     "steady_pages_per_cpu_second": "the same without the start",

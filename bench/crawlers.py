@@ -125,7 +125,7 @@ CRAWLERS = {
             "scrapy-redis",
             _scrapy_redis,
             "stock Scrapy with queue and fingerprints in Redis: no archive; what is in flight is lost by a kill. The"
-            " Redis server has the web's core, and its CPU is told apart",
+            " Redis server has the web's core, and its CPU is listed apart",
         ),
         Crawler(
             "crawlee",

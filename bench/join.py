@@ -3,7 +3,7 @@
 Consul, Redis servers, web and second node share the other core. The first node's frontier is filled
 with so many hosts, each of a domain of its own; half of them move to the second node. Figures are
 the first node's: over a minute before the second starts; from its start until it fetches, which is
-when all that moves is there; over a minute after. What is kept is told of pages a second, and of
+when all that moves is there; over a minute after. The kept share is that of pages a second, and of
 pages per CPU-second, as the hand-over may use what was idle before.
 """
 

@@ -2,7 +2,7 @@
 and what it gives.
 
 Crawlers, web and Redis share both cores, as on one machine they would; so the web's own CPU is
-told, by which two processes on two cores cannot be twice as fast.
+printed: it is why two processes on two cores cannot be twice as fast.
 """
 
 from __future__ import annotations

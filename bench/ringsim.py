@@ -90,10 +90,10 @@ def real_urls() -> list[str]:
         if path.suffix in {"", ".py", ".txt", ".rst", ".md"} and path.is_file():
             found.update(_URL.findall(path.read_bytes()))
     for path in Path("/var/lib/apt/lists").glob("*Packages*"):
-        told = subprocess.run(
+        shown = subprocess.run(
             ["/usr/lib/apt/apt-helper", "cat-file", path], capture_output=True, check=True
         )
-        found.update(_URL.findall(told.stdout))
+        found.update(_URL.findall(shown.stdout))
     normal = (normalise(url.decode("ascii", "ignore")) for url in found)
     return sorted({url for url in normal if url and urlsplit(url).hostname})
 

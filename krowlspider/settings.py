@@ -68,7 +68,7 @@ KROWL_CONNECT_TIMEOUT = 10.0
 KROWL_FIRST_BYTE_TIMEOUT = 30.0
 # Bytes a second that an answer must have on average over any 10 s, once it has begun; a slower one
 # is cut off after 10 to 20 s and counts as an error of its host. A modem of 9600 baud has 1000.
-# Servers that send a head at once and then think for over 10 s are lost. 0: no limit.
+# Servers that send a head immediately and then think for over 10 s are lost. 0: no limit.
 KROWL_BODY_RATE_MIN = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
 # record has the bytes that came, marked as truncated.
@@ -249,7 +249,7 @@ KROWL_DRAIN_TIMEOUT = 300.0
 KROWL_STATIC_NODES = environ.get("KROWL_STATIC_NODES", "")
 KROWL_STATIC_NODES_FILE = environ.get("KROWL_STATIC_NODES_FILE", "")
 # A secret of at least 16 characters, the same at every node of KROWL_STATIC_NODES. The seed of the
-# URL identities is made of it. Anyone who knows the seed can make URLs that are mistaken for others,
+# URL identities is made of it. Anyone who knows it can make URLs that are mistaken for others,
 # which are not fetched then. "none": a new node of a cluster that was begun without a secret.
 KROWL_STATIC_NODES_SECRET = environ.get("KROWL_STATIC_NODES_SECRET", "")
 KROWL_STATIC_NODES_SECRET_FILE = environ.get("KROWL_STATIC_NODES_SECRET_FILE", "")

@@ -23,7 +23,7 @@ REPEATED = b"user-agent:*\n" * 19_000 + b"allow:/a\n" * 29_000
 
 
 def _ends() -> list[bytes]:
-    """By which rules are told apart; no link, which ends with a digit, has one at its end."""
+    """Letters that distinguish rules; links end with a digit, never with one of these."""
     return [f"{n:011b}".encode().translate(_LETTERS) for n in range(_RULES)]
 
 

@@ -34,7 +34,7 @@ MEASURED = 15.0
 _END = 60.0
 # Of the crawl's log that are printed.
 _LINES, _COLUMNS = 8, 300
-_TOLD = re.compile(r"(WARNING|ERROR|CRITICAL)")
+_LOGGED = re.compile(r"(WARNING|ERROR|CRITICAL)")
 
 
 def command(web: Web, names: Mapping[str, str], scratch: Path, **more: object) -> list[str]:
@@ -80,8 +80,10 @@ def measure(name: str) -> dict[str, Any]:
         _, _, used = os.wait4(process.pid, 0) if process.returncode is None else (0, 0, None)
         if used is not None:
             figures["rss_mb"] = used.ru_maxrss // 1024
-        told = [line for line in log.read_text(errors="replace").splitlines() if _TOLD.search(line)]
-        return {"attack": name, "what": attack.what, "keep": attack.keep, **figures, "log": told}
+        lines = [
+            line for line in log.read_text(errors="replace").splitlines() if _LOGGED.search(line)
+        ]
+        return {"attack": name, "what": attack.what, "keep": attack.keep, **figures, "log": lines}
 
 
 def _watch(web: HostileWeb) -> dict[str, Any]:

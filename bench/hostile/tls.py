@@ -61,7 +61,7 @@ class Peer:
         self._writer = writer
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._log = log
-        # Told of each request after the first.
+        # Reported of each request after the first.
         self._again = again
         self._asked = 0
         self.hello = hello

@@ -158,8 +158,8 @@ class JobFolder:
         if seed not in {None, head.seed}:
             raise JobError(
                 f"JOBDIR {self.path} was begun outside this cluster, so its seen marks are of no"
-                " use in it: give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET with"
-                " which it was begun"
+                " use in it: give a new JOBDIR, or the KROWL_CLUSTER and"
+                " KROWL_STATIC_NODES_SECRET with which it was begun"
             )
 
     @property

@@ -44,7 +44,7 @@ class Entry:
     - ``url``: fetched exactly as it is. ``depth``: its depth in the crawl; 0 for a seed.
     - ``redirects``, ``retries``, ``throttling``: redirects, failed and throttled tries so far.
     - ``strikes``: how often the process died while it worked on the page.
-    - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for at once.
+    - ``due``: the earliest time of the next try, in seconds of the job clock; 0 for immediately.
     - ``bare``: a seed that was given without a scheme; it falls back from https to http.
     - ``request``: a whole serialised Scrapy request; empty for a page of the broad spider.
     - ``chain``: the URLs whose redirects led here, the first one first. A whole request has them in

@@ -1,9 +1,9 @@
 """Compute how long to wait before the next request to a host.
 
 The delay is a moving average of the host's latencies times a factor. It is at least what the host's
-robots.txt asks for, up to a cap. Throttling (429, 503) doubles it; ten ordinary answers in a row halve it
-again. A host with transport errors waits for seconds, then for minutes, then for a day at a time.
-It is never given up.
+robots.txt asks for, up to a cap. Throttling (429, 503) doubles it; ten ordinary answers in a row
+halve it again. A host with transport errors waits for seconds, then for minutes, then for a day at
+a time. It is never given up.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class HostRate:
     """The request rate data of one host.
 
     ``ema`` is the average latency in seconds, 0 before the first answer. ``floor`` is the
-    crawl-delay of its robots.txt in seconds. ``good_answers`` counts the ordinary answers since the last
-    throttling or halving. ``throttling`` counts the doublings in force, ``errors`` the transport
-    errors in a row.
+    crawl-delay of its robots.txt in seconds. ``good_answers`` counts the ordinary answers since the
+    last throttling or halving. ``throttling`` counts the doublings in force, ``errors`` the
+    transport errors in a row.
     """
 
     ema: float = 0.0
@@ -109,7 +109,7 @@ class DelayPolicy:
         return max(self.delay(rate), _backoff(rate.errors) * (1 + JITTER * chance))
 
     def after_no_such_name(self, rate: HostRate, chance: float) -> float:
-        """Return the wait after NXDOMAIN: the host is parked at once."""
+        """Return the wait after NXDOMAIN: the host is parked immediately."""
         rate.errors = max(rate.errors, ERRORS_PARK - 1)
         return self.after_error(rate, chance)
 

@@ -1,8 +1,8 @@
 """Decide whether failures of many hosts are theirs, or an outage of our network or resolver.
 
-A host is not blamed for a failure on our side. One failure does not show the cause. Many failures
-without one answer do, if the hosts answered before and share neither domain nor network. Then an
-outage begins: requests pause, except for a probe now and then, until a host answers.
+A failure on our side does not count against a host. One failure does not show the cause. Many
+failures without one answer do, if the hosts answered before and share neither domain nor network.
+Then an outage begins: requests pause, except for a probe now and then, until a host answers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Fault:
     The kinds are those of ``krowlspider/fetch/errors.py``. ``suspect``: the host may also be the
     cause. ``certain``: a host is hardly the cause. ``sure``: no host is the cause, so one failure
     begins an outage. ``refuted_by``: only a host that was reached can cause it, so it counts as an
-    answer. ``answerless``: seconds since the last answer before suspect failures can begin an outage.
+    answer. ``answerless``: seconds since the last answer before suspect failures can begin an
+    outage.
     """
 
     suspect: frozenset[str]

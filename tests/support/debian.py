@@ -131,7 +131,7 @@ class Apt:
         ]
 
     def update(self) -> None:
-        """Fetch the lists; what cannot be fetched is told only when something is missing for it."""
+        """Fetch the lists; a failed fetch is reported only when a package is missing for it."""
         done = subprocess.run(
             ["apt-get", *self._options, "update"],
             capture_output=True,

@@ -444,8 +444,8 @@ def test_archive_folder_that_cannot_be_made_is_named(
         crawl = SimulatedCrawl(
             tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_WARC_DIR": folder}
         ).run(code=2)
-        told = f"krowlspider: KROWL_WARC_DIR {folder} cannot be used: {reason}"
-        assert crawl.log.splitlines()[-1] == told
+        message = f"krowlspider: KROWL_WARC_DIR {folder} cannot be used: {reason}"
+        assert crawl.log.splitlines()[-1] == message
         assert "Traceback" not in crawl.log
 
 

@@ -153,8 +153,8 @@ def test_lost_network_is_noticed_and_good_hosts_probed(
 
     crawled(web, tmp_path, act)
     assert len(web.good(95, 140)) == GOOD
-    told = [record.getMessage()[:20] for record in caplog.records]
-    assert [line for line in told if "answer" in line] == [
+    logged = [record.getMessage()[:20] for record in caplog.records]
+    assert [line for line in logged if "answer" in line] == [
         "No host answers (con",
         "Hosts answer again, ",
     ]

@@ -102,9 +102,9 @@ class Uploader:
     ) -> int:
         """Upload the finished files and return how many are left.
 
-        It ends early when the store has taken nothing for ``stalled_after`` seconds, plus the time that
-        the parts in flight need on the slowest uplink: the client reports a part only when it has
-        arrived. ``report`` is called after each step.
+        It ends early when the store has taken nothing for ``stalled_after`` seconds, plus the time
+        that the parts in flight need on the slowest uplink: the client reports a part only when it
+        has arrived. ``report`` is called after each step.
         """
         self._plan.forgive()
         self._note_progress()

@@ -113,8 +113,8 @@ class Heartbeats:
     def _warn_of_missing(self, nodes: tuple[str, ...]) -> None:
         if nodes and nodes != self._missing:
             logger.warning(
-                "All URLs are done except those on the disks of nodes %s, which are gone: start them"
-                " again, or give them up with scrapy ring --forget NODE",
+                "All URLs are done except those on the disks of nodes %s, which are gone: start"
+                " them again, or give them up with scrapy ring --forget NODE",
                 ", ".join(nodes),
             )
         self._missing = nodes

@@ -46,7 +46,8 @@ _NOTHING: _Known = (0.0, None)
 class RobotsCache:
     """Robots.txt records by authority, for one product token (``agent``).
 
-    ``wall`` is a clock in epoch seconds, ``ttl`` the life of a record in seconds. ``size`` is the size of all rules in memory, in units of 200 bytes.
+    ``wall`` is a clock in epoch seconds, ``ttl`` the life of a record in seconds. ``size`` is the
+    size of all rules in memory, in units of 200 bytes.
     """
 
     def __init__(self, store: Store, agent: str, wall: Callable[[], float], *, ttl: float):
@@ -141,9 +142,10 @@ class RobotsCache:
         The record of an unreachable robots.txt is kept in memory only. If there is a last good
         copy, that copy is kept in its place, until it expires.
 
-        ``receive_sitemaps`` is called with the sitemaps that the file names, or with an empty list if there is
-        no robots.txt. It is called before the record is kept, so that no crash loses the sitemaps.
-        It is not called for a last good copy: its sitemaps were handled when it was fetched.
+        ``receive_sitemaps`` is called with the sitemaps that the file names, or with an empty list
+        if there is no robots.txt. It is called before the record is kept, so that no crash loses
+        the sitemaps. It is not called for a last good copy: its sitemaps were handled when it was
+        fetched.
         """
         if record.ruling == Ruling.RETRY.value:
             record = self._last_good(authority, record.expires) or record

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # RFC 9309, section 2.3.1.2: follow at least five redirects, then robots.txt counts as unavailable.
 REDIRECTS = 5
 # Seconds before an unreachable robots.txt is fetched again: shorter than a round of tries.
-# It survives a restart only with a last good copy; without one, the next start tries at once.
+# It survives a restart only with a last good copy; without one, the next start tries immediately.
 UNREACHABLE_TTL = 1800.0
 # Hosts waiting in memory (3 kB each) for a robots.txt on one other host, and in all. One turn of
 # the event loop settles all of one host. For hosts over the limit robots.txt is unreachable.
@@ -40,9 +40,10 @@ WAITING_MAX = 10_000
 class RobotsFetches:
     """Handles the answers of robots fetches, and keeps the records in ``cache``, for ``gate``.
 
-    ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in seconds, ``wall`` a clock in epoch seconds. ``on_found`` is
-    called with each robots fetch whose robots.txt was fetched or does not exist, and with the
-    sitemaps that the file names. ``waiting`` counts the fetches that hosts await from others.
+    ``agent`` is the product token that rules are read for. ``ttl`` is the life of a record in
+    seconds, ``wall`` a clock in epoch seconds. ``on_found`` is called with each robots fetch whose
+    robots.txt was fetched or does not exist, and with the sitemaps that the file names. ``waiting``
+    counts the fetches that hosts await from others.
     """
 
     def __init__(
@@ -249,7 +250,7 @@ class RobotsFetches:
         return [other for other in queued if other.url == robots_fetch.url]
 
     def _queued_at(self, name: str) -> list[RobotsFetch]:
-        """Return the robots fetches that are queued at a host; a change of the list changes them."""
+        """Return the live list of the robots fetches that are queued at a host."""
         return cast("list[RobotsFetch]", self._schedule.cache.get(name).robots.fetches)
 
     def _record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:

@@ -110,7 +110,7 @@ class Reading:
 
 
 class ToldScraper(FakeScraper):
-    """Notes what it scrapes itself, and the errors that it is told of."""
+    """Records the items that it scrapes and the errors it receives."""
 
     def __init__(self) -> None:
         self.scraped: list[object] = []

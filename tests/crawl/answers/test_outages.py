@@ -1,4 +1,4 @@
-"""Outages of our own side: nobody is blamed, and the crawl waits."""
+"""During an outage on our side no host gets a strike, and the crawl waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Crawl:
-    """A frontier, the figures of a resolver, and what is told of every request."""
+    """A frontier, the counts of a resolver, and the outcome of every request."""
 
     def __init__(self) -> None:
         self.world = World(MemoryStore)
@@ -43,7 +43,7 @@ class Crawl:
         self.world.frontier.schedule.rule.after_answer(host.rate, 0.1)
 
     def fail(self, number: int, kind: str, *, has_head: bool = False) -> bool:
-        """A host fails; whether it is blameless. If not, it is struck as the middleware does."""
+        """Fail a request; return whether it does not count. If it counts, strike the host."""
         host = self.world.frontier.schedule.cache.get(f"h{number}.test")
         blameless = self.outages.failed(host, kind, has_head=has_head)
         if not blameless:
@@ -65,7 +65,7 @@ def crawl() -> Crawl:
 def test_crawl_pauses_when_no_host_answers(
     crawl: Crawl, kind: str, hosts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Hosts that were blamed for the outage are forgiven."""
+    """Hosts that got strikes for the outage are forgiven."""
     caplog.set_level(logging.INFO)
     blameless = [crawl.fail(number, kind) for number in range(hosts)]
     assert blameless == [False] * (hosts - 1) + [True]
@@ -74,14 +74,14 @@ def test_crawl_pauses_when_no_host_answers(
     assert crawl.fail(hosts, kind)
     crawl.answer(hosts)
     assert not crawl.outages.paused
-    told = [
+    logged = [
         record.getMessage()
         for record in caplog.records
         if record.name == "krowlspider.crawl.answers.outages"
     ]
-    assert told[0].startswith(f"No host answers ({kind})")
-    assert told[1].startswith("Hosts answer again")
-    assert len(told) == 2
+    assert logged[0].startswith(f"No host answers ({kind})")
+    assert logged[1].startswith("Hosts answer again")
+    assert len(logged) == 2
     assert crawl.outages.begun == 1
 
 
@@ -119,8 +119,8 @@ def test_failing_name_servers_blame_no_host(crawl: Crawl, caplog: pytest.LogCapt
     crawl.names.answered += 1
     crawl.answer(1000)
     assert not crawl.fail(0, "dns_timeout")
-    told = [record.getMessage()[:18] for record in caplog.records]
-    assert told == ["No name is found (", "Names are found ag"]
+    logged = [record.getMessage()[:18] for record in caplog.records]
+    assert logged == ["No name is found (", "Names are found ag"]
 
 
 def test_hosts_that_were_dead_before_are_no_outage_however_many(crawl: Crawl) -> None:

@@ -93,7 +93,7 @@ def given_up(log: str) -> set[tuple[str, str]]:
 
 
 def test_every_bound_of_a_fetch_names_the_host(tmp_path: Path) -> None:
-    """TLS is told by its connection: tests/fetch/tls/test_work.py."""
+    """The connection reports TLS: see tests/fetch/tls/test_work.py."""
     raw = b64encode(b"SSH-2.0-OpenSSH_9\r\n" * 9).decode()
     spec = [
         {"host": "broken.test", **page("/", ""), **BROKEN},
