@@ -1,4 +1,4 @@
-"""Runs a site on loopback until it is told to stop."""
+"""Runs a site on loopback until it is stopped."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_requests_of_an_ordinary_spider_work_as_in_scrapy(
         assert [entry.path for entry in pages(web.log())][:2] == ["/", "/urgent"]
         assert_archived(crawl.jobdir, web.log())
         (note,) = Records.of(crawl.jobdir / "warc").of_kind("metadata")
-        assert (note.url, note.told) == (
+        assert (note.url, note.block_fields) == (
             f"{root}/target",
             [("redirected-from", f"{root}/moved"), ("via", f"{root}/moved")],
         )

@@ -59,7 +59,7 @@ class Record:
         return self["WARC-Target-URI"]
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def block_fields(self) -> list[tuple[str, str]]:
         """The fields in the block of a warcinfo or metadata record."""
         lines = self.block.decode().removesuffix("\r\n").split("\r\n")
         return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]

@@ -321,7 +321,7 @@ def test_cut_answer_is_stored_with_the_reason(
         payload = response.block.partition(b"\r\n\r\n")[2]
         assert_digests(response, None if "chunks" in path else payload)
         assert [request.block] == [sent for name, sent in web.requests if name == path]
-        assert note.told == [("error", error)]
+        assert note.block_fields == [("error", error)]
         # The note is on this very fetch.
         assert note["WARC-Concurrent-To"] == response["WARC-Record-ID"]
     assert records.kinds == {"warcinfo": 1, "response": 12, "request": 12, "metadata": 6}
@@ -349,7 +349,7 @@ def test_undecodable_answer_is_stored_whole(
         response, _, note = records.about(url)
         assert response.block == raw[path].data
         assert "WARC-Truncated" not in response
-        assert note.told == [("error", coded[path][2])]
+        assert note.block_fields == [("error", coded[path][2])]
         assert note["WARC-Concurrent-To"] == response["WARC-Record-ID"]
     assert records.kinds["metadata"] == 2
 
@@ -433,8 +433,8 @@ def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
     ]
     assert sorted(paths) == sorted(web.asked)
     for record in records.of_kind("metadata"):
-        assert {name for name, _ in record.told} <= NOTED
-        assert all(re.fullmatch(r"[!-~]+", value) for _, value in record.told)
+        assert {name for name, _ in record.block_fields} <= NOTED
+        assert all(re.fullmatch(r"[!-~]+", value) for _, value in record.block_fields)
     for path, raw in HOSTILE.items():
         response = records.about(web.url("odd.test", path)).of_kind("response").only
         assert raw.data.startswith(response.block)

@@ -70,8 +70,8 @@ def test_metadata_describe_each_fetch(
     """How it was found, the time that it took, and what was found in it."""
     with SimulatedWeb(spec=LEADING, tls=True) as web:
         seeds = [web.url("a.test"), web.url("b.test"), web.url("c.test", tls=True)]
-        told = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
-        crawl = crawl_of(web, tmp_path, seeds, settings=told).run()
+        changed = {"KROWL_WARC_METADATA": 1, "KROWL_SITEMAPS": 1, **NO_DELAY}
+        crawl = crawl_of(web, tmp_path, seeds, settings=changed).run()
         records = valid_records(crawl.jobdir / "warc")
         entries = web.log()
         a = web.url("a.test", "")
@@ -130,12 +130,12 @@ def test_metadata_describe_each_fetch(
         assert note["Content-Type"] == "application/warc-fields"
         assert note["WARC-Block-Digest"] == sha1(note.block)
     assert {
-        url: [(name, value) for name, value in notes[url].told if name not in TIMES]
+        url: [(name, value) for name, value in notes[url].block_fields if name not in TIMES]
         for url in expected
     } == expected
     first_of = {entry.conn: entry.url for entry in reversed(entries)}
     for url, note in notes.items():
-        times = {name: float(value) for name, value in note.told if name in TIMES}
+        times = {name: float(value) for name, value in note.block_fields if name in TIMES}
         assert times["fetchTimeMs"] >= times["firstByteTimeMs"] > 0
         # Of a connection that was there already there is nothing to say.
         opened = {"dnsTimeMs", "connectTimeMs"} if url in first_of.values() else set()
@@ -151,7 +151,7 @@ def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
         records = valid_records(crawl.jobdir / "warc")
         a = web.url("a.test", "")
         asked = len(web.log())
-    assert {note.url: note.told for note in records.of_kind("metadata")} == {
+    assert {note.url: note.block_fields for note in records.of_kind("metadata")} == {
         f"{a}/again": [("redirected-from", f"{a}/moved"), ("via", f"{a}/moved")],
         f"{a}/target": [
             ("redirected-from", f"{a}/moved"),
@@ -224,7 +224,7 @@ def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, 
         )
         records = valid_records(crawl.jobdir / "warc")
     notes = records.of_kind("metadata")
-    assert {note.url: note.told for note in notes} == {
+    assert {note.url: note.block_fields for note in notes} == {
         f"{root}{path}": [("error", kind)] for root, kind in failing.items()
     }
     assert all("WARC-Concurrent-To" not in note for note in notes)
@@ -248,7 +248,7 @@ def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) 
             RETRY_TIMES=1,
         )
         notes = valid_records(crawl.jobdir / "warc").about(web.url("a.test", "/p"))
-    assert [note.told for note in notes] == [
+    assert [note.block_fields for note in notes] == [
         [("hop", "S"), ("depth", "0"), ("error", "disconnect")]
     ] * 2
     assert len({note["WARC-Date"] for note in notes}) == 2
@@ -497,16 +497,16 @@ def test_old_file_ends_while_nothing_is_fetched(
         assert info["Content-Type"] == "application/warc-fields"
         members = [r["WARC-Warcinfo-ID"] for r in records[1:] if r.file == file and r is not info]
         assert set(members) == {info["WARC-Record-ID"]}
-        told = dict(info.told)
-        assert len(told) == len(info.told)
+        written = dict(info.block_fields)
+        assert len(written) == len(info.block_fields)
         matched = name.fullmatch(file)
         assert matched is not None
-        assert told["hostname"] == matched[1]
-        assert told["operator"] == CONTACT
-        assert told["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
-        assert json.loads(told["KROWL_CONTACT"]) == CONTACT
-        assert json.loads(told["KROWL_WARC_MAX_AGE"]) == "0.3"
-        assert json.loads(told["CONCURRENT_REQUESTS"]) == 256
+        assert written["hostname"] == matched[1]
+        assert written["operator"] == CONTACT
+        assert written["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
+        assert json.loads(written["KROWL_CONTACT"]) == CONTACT
+        assert json.loads(written["KROWL_WARC_MAX_AGE"]) == "0.3"
+        assert json.loads(written["CONCURRENT_REQUESTS"]) == 256
         assert not any(secret.encode() in info.block for secret in SECRETS)
 
 
@@ -529,7 +529,7 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "TELNETCONSOLE_PASSWORD": SECRETS[0],
         "ROBOTSTXT_OBEY": False,
     }
-    told = warcinfo(BaseSettings(chosen), "me@example.org", "agent/1 (+me@example.org)")
+    written = warcinfo(BaseSettings(chosen), "me@example.org", "agent/1 (+me@example.org)")
     ours = {
         name
         for name, value in chosen.items()
@@ -540,10 +540,10 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR"}
         and value is not None
     }
-    assert told.pop("ip", None) == own_address()
+    assert written.pop("ip", None) == own_address()
     plain = {"software", "robots", "operator", "http-header-user-agent"}
-    scrapys = {name for name in told if name in chosen} - ours
-    assert told.keys() == plain | ours | scrapys
+    scrapys = {name for name in written if name in chosen} - ours
+    assert written.keys() == plain | ours | scrapys
     assert scrapys == {
         "BOT_NAME",
         "CONCURRENT_REQUESTS",
@@ -554,13 +554,15 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         "RETRY_TIMES",
         "URLLENGTH_LIMIT",
     }
-    assert {name: told[name] for name in plain} == {
+    assert {name: written[name] for name in plain} == {
         "software": f"krowlspider/{__version__}",
         "robots": "ignore",
         "operator": "me@example.org",
         "http-header-user-agent": "agent/1 (+me@example.org)",
     }
-    assert {name: json.loads(told[name]) for name in ours} == {name: chosen[name] for name in ours}
-    text = "".join(told.values())
+    assert {name: json.loads(written[name]) for name in ours} == {
+        name: chosen[name] for name in ours
+    }
+    text = "".join(written.values())
     assert not any(secret in text for secret in SECRETS)
     assert re.fullmatch(r"[ -~]*", text)
