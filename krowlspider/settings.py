@@ -68,7 +68,7 @@ KROWL_CONNECT_TIMEOUT = 10.0
 KROWL_FIRST_BYTE_TIMEOUT = 30.0
 # Bytes a second that an answer must have on average over any 10 s, once it has begun; a slower one
 # is cut off after 10 to 20 s and counts as an error of its host. A modem of 9600 baud has 1000.
-# Servers that send a head at once and then think for over 10 s are lost. 0: no limit.
+# Servers that send a head immediately and then think for over 10 s are lost. 0: no limit.
 KROWL_BODY_RATE_MIN = 500
 # Bytes of a body, as received and again after decoding. A page with more is dropped; its WARC
 # record has the bytes that came, marked as truncated.

@@ -64,7 +64,7 @@ class Membership(Protocol):
 def static_seed(cluster: str, secret: str = "") -> bytes:
     """Return the identity seed of the nodes of a static list.
 
-    Without a ``secret``, whoever knows the name of the cluster can compute it.
+    Without a ``secret``, anyone who knows the name of the cluster can compute it.
     """
     if not secret:
         return xxhash.xxh3_64_digest(f"krowlspider/{cluster}".encode())

@@ -277,7 +277,7 @@ def _left_out(folder: Path, packed: set[str]) -> str:
 
 
 def _size(paths: Iterable[Path]) -> int:
-    """Return the bytes of all files together, without those that are gone by now."""
+    """Return the bytes of all files together, without those removed meanwhile."""
     size = 0
     for path in paths:
         with suppress(FileNotFoundError):

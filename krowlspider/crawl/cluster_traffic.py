@@ -70,7 +70,7 @@ class ClusterTraffic:
         frontier, store = job.frontier, job.store
         self.outbox = frontier.outbox
         self._most = frontier_limits(settings).total
-        # The most messages to take in at once.
+        # The most messages to take in at a time.
         self.turn = max(1, min(TURN, self._most // 4))
         self.departures = Departures(
             frontier, store, job.robots_fetches, node=node.own, identify=self.identity

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
 
-# URLs of a retired host dropped at once, about 10 ms of work. The rest are dropped when popped.
+# URLs of a retired host dropped at a time, about 10 ms of work. The rest are dropped when popped.
 _DROPPED_AT_ONCE = 1000
 
 

@@ -51,7 +51,7 @@ class InFlight:
         self.defers = defers
 
     def excuse(self, seconds: float) -> None:
-        """Blame neither host nor page for the failure. The host waits for so many seconds."""
+        """Count the failure against neither host nor page. The host waits for so many seconds."""
         self.is_blameless = True
         self.must_wait(seconds)
 

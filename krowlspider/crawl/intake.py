@@ -163,7 +163,7 @@ class Intake:
 
         ``chain`` has the URLs whose redirects led here. If the last of them has the same identity,
         as with a session id, the identity is known though the page was not fetched. So the URL is
-        queued all the same.
+        queued anyway.
 
         :raises StoreError: as of `add`
         """

@@ -188,7 +188,7 @@ class Job:
         paths, boot = [self.folder.path / name for name in (MARK, THREAD_MARK)], boot_id()
         # Pages that the last process was working on when it died, with their strikes counted.
         strikes = [strike(self.store, left_key(path, boot)) for path in paths]
-        self.blamed = [entry for entry in strikes if entry is not None]
+        self.struck = [entry for entry in strikes if entry is not None]
         self.holds = settle_holds(self.store, self.folder.path / NOTES, self.wall())
         self.mark, thread_mark = (WorkMark(path, boot) for path in paths)
         self.decoders = Decoders(self.mark, thread_mark)
@@ -384,7 +384,7 @@ def _node(settings: BaseSettings, spider: str) -> Node | None:
 
 
 def _prepare_archive(chosen: str | PathLike[str] | None) -> None:
-    """Make the folder that KROWL_WARC_DIR names, so that its errors are not blamed on JOBDIR.
+    """Make the folder that KROWL_WARC_DIR names, so that its errors do not name JOBDIR.
 
     :raises SettingsError: the folder cannot be made or written to
     """

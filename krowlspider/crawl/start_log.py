@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 def log_start(job: Job) -> None:
     """Log what the last process left behind, and what is unusual about the job folder."""
     path = job.folder.path
-    for entry in job.blamed:
+    for entry in job.struck:
         log_strike(entry, path)
     log_holds(job.holds, path)
     if job.folder.temporary:

@@ -207,7 +207,7 @@ class Dispatcher:
     def _own_robots_fetch(self, host: Host, authority: str) -> RobotsFetch:
         """Return the fetch of the host's own robots.txt.
 
-        It is the one that waits at this host, if there is one, else a new one.
+        It is the fetch that waits at this host, or a new one.
         """
         for robots_fetch in host.robots.fetches:
             assert isinstance(robots_fetch, RobotsFetch)

@@ -1,4 +1,4 @@
-"""The downloader: sends each request at once, without slots.
+"""The downloader: sends each request immediately, without slots.
 
 The frontier decides at the pop which host may be fetched.
 """

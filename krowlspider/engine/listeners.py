@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def wants_items(crawler: Crawler) -> bool:
     """Return whether anything uses the items.
 
-    That is a pipeline, a feed, a spider middleware besides the one that Scrapy needs, a listener
-    other than the one that counts items, or a log that shows them.
+    That is a pipeline, a feed, a spider middleware besides that of Scrapy, a listener
+    other than that which counts items, or a log that shows them.
     """
     scraper = crawler.engine.scraper
     if scraper.itemproc.middlewares or len(scraper.spidermw.middlewares) > 1 or shows_pages():

@@ -16,7 +16,7 @@ class LoopThrottle:
     """Lets ``most`` callers pass in each turn of the event loop, first come, first served.
 
     A loop runs all that is ready before it looks at its timers and sockets again. Hundreds of
-    answers at once would hold it for a fifth of a second, thousands for more than a second.
+    answers immediately would hold it for a fifth of a second, thousands for more than a second.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int = AT_ONCE):

@@ -107,7 +107,7 @@ class Scheduler(BaseScheduler):
         )
         self._before = job.frontier.counters.copy()
         # Pages that this start set aside as poison count as dropped since this start.
-        self._before["dropped/poison"] -= sum(map(is_poison, job.blamed))
+        self._before["dropped/poison"] -= sum(map(is_poison, job.struck))
         call_when_over(engine, self.flights.over)
         if job.node is not None:
             self._traffic = self._connect(job.node)

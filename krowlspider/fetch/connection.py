@@ -28,7 +28,7 @@ class Connection(asyncio.Protocol):
         self.peer = Peer(address)
         self.closed = False
         self.fault: FetchError | None = None
-        """The error for which the host is blamed, even if it happened while idle."""
+        """The error that counts against the host, even if it happened while idle."""
         # Until the first exchange.
         self.dialled: Dialled | None = None
         self._clock = clock
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         return pending.outcome
 
     def close(self) -> None:
-        """Close at once, without waiting for the peer. A pending exchange fails."""
+        """Close immediately, without waiting for the peer. A pending exchange fails."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

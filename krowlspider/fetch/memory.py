@@ -1,7 +1,7 @@
 """Account for the bytes of bodies in memory: received, decoded, read, or waiting for the archive.
 
 Over ``line``, bodies that are not small wait: reading from their sockets is paused. Over ``limit``
-no new request begins. The fetch that has waited longest goes on all the same until its page is
+no new request begins. The fetch that has waited longest still goes on until its page is
 over, so that one always ends.
 """
 
@@ -111,7 +111,7 @@ class FetchMemory:
         return is_full and account._runner is not self
 
     def wait(self, need: int, go_on: Callable[[], None]) -> None:
-        """Call ``go_on`` when there is room for ``need`` bytes; perhaps at once.
+        """Call ``go_on`` when there is room for ``need`` bytes; perhaps immediately.
 
         One fetch goes on without room: the first in line, if no other does so already.
         """

@@ -62,7 +62,7 @@ class Order:
 
     ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
     second of an answer that has begun; 0 means any. A response over LARGE waits in ``large`` to be
-    joined; with None it is joined at once.
+    joined; with None it is joined immediately.
     """
 
     url: str
@@ -129,7 +129,7 @@ class PendingExchange:
         return False
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
-        """Call ``resume`` when there is room for more of the answer; perhaps at once."""
+        """Call ``resume`` when there is room for more of the answer; perhaps immediately."""
         self._order.memory.wait(READ, resume)
 
     def receive_eof(self) -> None:
@@ -178,7 +178,7 @@ class PendingExchange:
             self.end(errors.TotalTimeout("the fetch took too long"), "time")
 
     def end(self, error: Exception | None, truncated: str = "") -> None:
-        """Release the connection, then end ``outcome``: at once, or queued to join many bytes.
+        """Release the connection, then end ``outcome``: immediately, or queued to join many bytes.
 
         With ``truncated``, what was received is kept as a partial exchange.
         """

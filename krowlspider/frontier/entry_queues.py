@@ -68,7 +68,7 @@ class EntryQueues:
         name = host.name
         prefix = schema.host_key(name)
         most = schema.PRIORITY_LIMIT
-        at_once = False
+        ready = False
         for candidate in candidates:
             entry = candidate.entry
             priority = max(-most, min(candidate.priority, most)) if candidate.priority else 0
@@ -76,12 +76,12 @@ class EntryQueues:
             if entry.due:
                 tries = entry.retries + entry.throttling
             else:
-                at_once = True
+                ready = True
             sequence = host.queue.append(priority, tries)
             batch.put(schema.queue_key(prefix, priority, sequence), entry.encode(name))
         self.queued += len(candidates)
         self._load.add(host.domain, len(candidates))
-        self._schedule.pages_queued(host, len(candidates), at_once=at_once)
+        self._schedule.pages_queued(host, len(candidates), ready=ready)
 
     def pop(self, host: Host) -> Lease | None:
         """Lease the next entry of a host, and return the lease; None when no entry is due. The

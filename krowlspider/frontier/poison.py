@@ -49,7 +49,7 @@ def is_poison(entry: Entry) -> bool:
 
 def free_place(store: Store, key: bytes) -> bytes:
     """Return the key of a queue entry in the poison range, or the next free one."""
-    # A lane of retries begins again at its first sequence, so an earlier entry may have the key.
+    # A lane of retries restarts at its first sequence, so an earlier entry may have the key.
     place = schema.POISON + key[len(schema.QUEUE) :]
     while store.get(place) is not None:
         place = place[:-8] + (int.from_bytes(place[-8:], "big") + 1).to_bytes(8, "big")

@@ -1,7 +1,7 @@
 """The mark of the page at work, in a file that outlives a crash of the process.
 
 The file is mapped into memory: the kernel keeps it when the process dies by a signal, and writing
-costs no system call. Each thread has its own mark, so no page is blamed for being in flight.
+costs no system call. Each thread has its own mark, so a page in flight gets no strike.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ async def scrape(scraper: Scraper, result: Response | Failure, request: Request)
     """Do the work on an answer, counted as under way in the scraper."""
     slot = scraper.slot
     assert slot is not None
-    # The queue of answers is filled and emptied at once, so that its counts are right.
+    # The queue of answers is filled and emptied in one step, so that its counts are right.
     slot.add_response_request(result, request)
     slot.next_response_request_deferred()
     try:

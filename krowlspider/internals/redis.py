@@ -1,4 +1,4 @@
-"""redis-py: a connection that is cut at once."""
+"""redis-py: a connection that is cut immediately."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ RESTS = 32
 # Share of the loop for all work passed to `LoopCost.rest` together. New host names cost a hostile
 # site nothing, so a limit for each host alone would not hold.
 SHARE = 0.25
-# Seconds whose share may be used at once, after a time without charged work.
+# Seconds whose share may be used in one go, after a time without charged work.
 _BURST = 1.0
 # Longest queue in seconds: the last host in it may have caused none of the queued work.
 _LINE = 60.0

@@ -1,8 +1,8 @@
 """Decide whether failures of many hosts are theirs, or an outage of our network or resolver.
 
-A host is not blamed for a failure on our side. One failure does not show the cause. Many failures
-without one answer do, if the hosts answered before and share neither domain nor network. Then an
-outage begins: requests pause, except for a probe now and then, until a host answers.
+A failure on our side does not count against a host. One failure does not show the cause. Many
+failures without one answer do, if the hosts answered before and share neither domain nor network.
+Then an outage begins: requests pause, except for a probe now and then, until a host answers.
 """
 
 from __future__ import annotations

@@ -319,7 +319,7 @@ class BroadSpider(Spider):
         await self._discover(page.links, depth + 1, response.url)
 
     async def _discover(self, links: list[str], depth: int, page: str) -> None:
-        """Queue links at once, or in batches for a huge page.
+        """Queue links in one batch, or in batches for a huge page.
 
         The later batches of all huge pages together get a quarter of the event loop's time.
         """

@@ -28,7 +28,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def read_lines(name: str) -> Iterator[bytes]:
     """Open a file, plain or gzip, or standard input for "-", and return an iterator of its lines.
 
-    The file is opened at once, before the first line is read.
+    The file is opened immediately, before the first line is read.
 
     :raises KrowlError: the file cannot be opened; the iterator raises it if reading fails
     """

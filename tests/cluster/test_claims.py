@@ -282,7 +282,7 @@ class Register:
     def enter(self, node: Node, expires: int) -> None:
         assert node.member.id not in self.records
         self.index += 1
-        # As last published: claims that are not in force any more lock all the same.
+        # As last published: claims that are not in force any more still lock.
         self.records[node.member.id] = Record(
             node.member, node.session, expires, self.index, node.published, node.leaving
         )
@@ -465,7 +465,7 @@ class World:
             node.publish = node.read_back = None
 
     def abandon(self, name: str) -> None:
-        """The answer to a publish is lost; it may be stored all the same, and later."""
+        """The answer to a publish is lost; it may still be stored, and later."""
         if name in self.nodes:
             self.nodes[name].publish = None
 

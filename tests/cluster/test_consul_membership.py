@@ -357,7 +357,7 @@ def test_second_process_of_a_live_node_is_refused(consul: Server, cluster: str):
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
-def test_node_that_left_may_return_at_once(consul: Server, cluster: str):
+def test_node_that_left_may_return_immediately(consul: Server, cluster: str):
     async def main() -> None:
         for _ in range(2):
             async with joined(consul, cluster, A) as a:

@@ -178,7 +178,7 @@ def test_frozen_peer_holds_up_nothing_and_loses_nothing(tmp_path: Path, own_serv
 
     with redis_server(tmp_path / "other") as other:
         drive(main(other))
-    # What timed out may have arrived all the same, at any time.
+    # A push that timed out may still have arrived, at any time.
     assert set(in_order_of_popping(own_server)) == set(sent)
 
 

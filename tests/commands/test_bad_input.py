@@ -40,13 +40,13 @@ def seeds(tmp_path: Path) -> Path:
 def test_without_a_contact_the_crawl_does_not_start_and_says_how(
     tmp_path: Path, seeds: Path
 ) -> None:
-    told = refused(
+    message = refused(
         SimulatedCrawl(
             tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_CONTACT": None}
         )
     )
-    assert "KROWL_CONTACT" in told
-    assert "-s KROWL_CONTACT=you@example.org" in told
+    assert "KROWL_CONTACT" in message
+    assert "-s KROWL_CONTACT=you@example.org" in message
     assert not (tmp_path / "job").exists()
 
 
@@ -54,18 +54,18 @@ def test_an_unknown_setting_is_named_with_its_nearest(tmp_path: Path, seeds: Pat
     crawl = SimulatedCrawl(
         tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_DELAY_MINIMUM": 1}
     )
-    told = refused(crawl)
-    assert "KROWL_DELAY_MINIMUM" in told
-    assert "KROWL_DELAY_MIN" in told.replace("KROWL_DELAY_MINIMUM", "")
+    message = refused(crawl)
+    assert "KROWL_DELAY_MINIMUM" in message
+    assert "KROWL_DELAY_MIN" in message.replace("KROWL_DELAY_MINIMUM", "")
 
 
 def test_a_bad_value_is_named(tmp_path: Path, seeds: Path) -> None:
     crawl = SimulatedCrawl(
         tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_ALLOW_ADDRESSES": "10/33"}
     )
-    told = refused(crawl)
-    assert "KROWL_ALLOW_ADDRESSES" in told
-    assert "10/33" in told
+    message = refused(crawl)
+    assert "KROWL_ALLOW_ADDRESSES" in message
+    assert "10/33" in message
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_bad_argument_is_named(
 
 def test_a_missing_seeds_file_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none.txt"
-    told = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": missing}))
-    assert f"{missing} cannot be read: No such file or directory" in told
+    message = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": missing}))
+    assert f"{missing} cannot be read: No such file or directory" in message
     assert not (tmp_path / "job").exists()
 
 
@@ -96,8 +96,8 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
     noise = random.Random(1).randbytes(5000)
     path = tmp_path / "seeds.bin"
     path.write_bytes(gzip.compress(noise) if packed else noise)
-    told = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}))
-    assert f"{path} is binary" in told
+    message = refused(SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}))
+    assert f"{path} is binary" in message
 
 
 @pytest.mark.parametrize("number", [1, 99])
@@ -111,8 +111,8 @@ def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
     head = json.loads((job / "job.json").read_text())
     (job / "job.json").write_text(json.dumps({**head, "format": number, "software": "other"}))
     before = contents(job)
-    told = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
-    assert f"JOBDIR {job} has format {number}, made by other" in told
+    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
+    assert f"JOBDIR {job} has format {number}, made by other" in message
     assert contents(job) == before
 
 
@@ -136,8 +136,8 @@ def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
     job = tmp_path / "job"
     job.mkdir()
     (job / "thesis.txt").write_text("years of work")
-    told = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
-    assert "'thesis.txt'" in told
+    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
+    assert "'thesis.txt'" in message
     assert contents(job)["thesis.txt"] == b"years of work"
     assert set(contents(job)) <= {"thesis.txt", "lock"}
 
@@ -147,8 +147,8 @@ def test_a_damaged_frontier_is_refused_and_left_as_it_is(tmp_path: Path, seeds: 
     crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
     (job / "frontier" / "CURRENT").write_bytes(b"nonsense")
     before = {name: data for name, data in contents(job).items() if "LOG" not in name}
-    told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
-    assert f"{job}/frontier" in told
+    message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
+    assert f"{job}/frontier" in message
     after = {name: data for name, data in contents(job).items() if "LOG" not in name}
     # What the last crawl said of itself.
     before.pop("status.json", None)
@@ -165,8 +165,8 @@ def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
         # A file system that nobody can write: root included.
         job = tmp_path / "closed" / "job"
         job.parent.symlink_to("/proc/sys")
-    told = refused(SimulatedCrawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
-    assert f"JOBDIR {job} cannot be used" in told
+    message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}, log_folder=tmp_path))
+    assert f"JOBDIR {job} cannot be used" in message
 
 
 def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path) -> None:
@@ -228,8 +228,10 @@ def test_two_crawls_that_share_a_warc_folder_are_refused(tmp_path: Path, seeds: 
     shared.mkdir()
     lock = lock_directory(shared)
     settings = {"KROWL_WARC_DIR": shared}
-    told = refused(SimulatedCrawl(tmp_path / "two", arguments={"seeds": seeds}, settings=settings))
-    assert f"another crawl writes to {shared}" in told
+    message = refused(
+        SimulatedCrawl(tmp_path / "two", arguments={"seeds": seeds}, settings=settings)
+    )
+    assert f"another crawl writes to {shared}" in message
     os.close(lock)
 
 
@@ -254,11 +256,11 @@ def test_frontier_without_job_head_is_refused_and_unchanged(
     (job / "job.json").unlink()
     before = contents(job / "frontier")
     if command == "crawl":
-        told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
+        message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
     else:
-        told = frontier_refusal(job)
-    assert f"JOBDIR {job} has a frontier but no job.json" in told
-    assert "put job.json back from a copy, or give another JOBDIR" in told
+        message = frontier_refusal(job)
+    assert f"JOBDIR {job} has a frontier but no job.json" in message
+    assert "put job.json back from a copy, or give another JOBDIR" in message
     assert contents(job / "frontier") == before
     assert not (job / "job.json").exists()
 
@@ -271,8 +273,8 @@ def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, opti
     folder.leave()
     head = json.loads((job / "job.json").read_text())
     (job / "job.json").write_text(json.dumps({**head, "format": 99, "software": "other"}))
-    told = frontier_refusal(job, option)
-    assert f"JOBDIR {job} has format 99, made by other" in told
+    message = frontier_refusal(job, option)
+    assert f"JOBDIR {job} has format 99, made by other" in message
     assert not (job / "frontier").exists()
 
 
@@ -287,9 +289,9 @@ def test_missing_frontier_is_named_and_none_is_made(
     job = tmp_path / "job"
     crawled(job, seeds)
     shutil.rmtree(job / "frontier")
-    told = frontier_refusal(job, *option)
-    assert f"JOBDIR {job} has no frontier/ any more: put it back from a copy" in told
-    assert "mend it" not in told
+    message = frontier_refusal(job, *option)
+    assert f"JOBDIR {job} has no frontier/ any more: put it back from a copy" in message
+    assert "mend it" not in message
     assert not (job / "frontier").exists()
 
 
@@ -306,9 +308,9 @@ def test_crawl_without_its_frontier_is_not_begun_anew(
     else:
         shutil.rmtree(job / "warc")
     for _ in range(2):
-        told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
-        assert "has no frontier/ any more: put it back from a copy" in told
-        assert "--repair" not in told
+        message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
+        assert "has no frontier/ any more: put it back from a copy" in message
+        assert "--repair" not in message
 
 
 @pytest.mark.parametrize("command", ["crawl", "frontier"])
@@ -321,10 +323,10 @@ def test_after_a_repair_cut_short_only_a_repair_is_done(
     shutil.rmtree(job / "warc")
     (job / "seen").unlink()
     if command == "crawl":
-        told = refused(SimulatedCrawl(job, arguments=crawl.arguments))
+        message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
     else:
-        told = frontier_refusal(job, "--export")
-    assert f"a repair was cut short: run it again: scrapy frontier '{job}' --repair" in told
+        message = frontier_refusal(job, "--export")
+    assert f"a repair was cut short: run it again: scrapy frontier '{job}' --repair" in message
     assert not (job / "frontier").exists()
 
 
@@ -339,25 +341,25 @@ def test_after_a_repair_cut_short_only_a_repair_is_done(
     ],
 )
 def test_an_empty_name_is_a_mistake(tmp_path: Path, option: str, wanted: str) -> None:
-    told = frontier_refusal(tmp_path, option, "")
-    assert told == f"krowlspider: {option} is given an empty name: give {wanted}\n"
+    message = frontier_refusal(tmp_path, option, "")
+    assert message == f"krowlspider: {option} is given an empty name: give {wanted}\n"
 
 
 @pytest.mark.parametrize("option", [["--foo"], ["--foo=1"], ["--foo", "bar"]])
 def test_an_unknown_option_of_scrapy_frontier_is_named(tmp_path: Path, option: list[str]) -> None:
-    told = frontier_refusal(tmp_path, *option)
-    assert told.startswith("krowlspider: --foo is not an option")
+    message = frontier_refusal(tmp_path, *option)
+    assert message.startswith("krowlspider: --foo is not an option")
 
 
 def test_scrapy_frontier_checks_settings_but_needs_no_contact(tmp_path: Path) -> None:
-    told = frontier_refusal(tmp_path, "-s", "KROWL_DELAY_MIN=soon", "-s", "KROWL_X=1")
-    assert told.startswith("krowlspider: KROWL_X is not a setting")
-    assert "KROWL_DELAY_MIN='soon' is not a number of seconds" in told
-    assert "KROWL_CONTACT" not in told
-    assert len(told.splitlines()) == 1
+    message = frontier_refusal(tmp_path, "-s", "KROWL_DELAY_MIN=soon", "-s", "KROWL_X=1")
+    assert message.startswith("krowlspider: KROWL_X is not a setting")
+    assert "KROWL_DELAY_MIN='soon' is not a number of seconds" in message
+    assert "KROWL_CONTACT" not in message
+    assert len(message.splitlines()) == 1
 
 
-def test_two_things_at_once_are_refused(tmp_path: Path) -> None:
+def test_two_commands_together_are_refused(tmp_path: Path) -> None:
     assert "not allowed with argument" in frontier_refusal(tmp_path, "--repair", "--export")
 
 
@@ -374,13 +376,13 @@ def test_a_frontier_of_another_job_is_refused_and_left_as_it_is(
     crawl, _ = crawled(job, seeds), crawled(another, seeds)
     shutil.rmtree(job / "frontier")
     shutil.copytree(another / "frontier", job / "frontier")
-    told = (
+    message = (
         refused(SimulatedCrawl(job, arguments=crawl.arguments))
         if command == "crawl"
         else frontier_refusal(job)
     )
-    assert "its frontier/ is of another job" in told
-    assert "--repair" not in told
+    assert "its frontier/ is of another job" in message
+    assert "--repair" not in message
 
 
 def test_a_frontier_of_another_program_is_refused(tmp_path: Path, seeds: Path) -> None:

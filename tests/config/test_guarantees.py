@@ -280,8 +280,8 @@ def test_what_is_built_in_is_not_taken_out_or_moved(
 
 
 def test_a_class_that_is_built_in_is_known_as_its_path_is() -> None:
-    (told,) = misplaced(project_settings(DOWNLOADER_MIDDLEWARES={RobotsMiddleware: None}))
-    assert "middlewares.robots.RobotsMiddleware" in told
+    (fault,) = misplaced(project_settings(DOWNLOADER_MIDDLEWARES={RobotsMiddleware: None}))
+    assert "middlewares.robots.RobotsMiddleware" in fault
 
 
 @pytest.mark.parametrize("in_base", [False, True])
@@ -289,22 +289,22 @@ def test_a_class_that_is_built_in_is_known_as_its_path_is() -> None:
 def test_a_component_that_is_needed_is_not_taken_away(needed: Any, in_base: bool) -> None:
     name = needed.setting
     taken = {f"{name}_BASE": {}} if in_base else {name: {needed.path: None}}
-    (told,) = missing(project_settings(KROWL_EXCLUDE="patterns.txt", **taken))
-    assert told.startswith(
+    (fault,) = missing(project_settings(KROWL_EXCLUDE="patterns.txt", **taken))
+    assert fault.startswith(
         f"{name} lacks {needed.path}, which {needed.does}: delete its entry with None from"
         f" {name}, and any {name}_BASE of your own"
     )
-    assert told.endswith(needed.way_out)
+    assert fault.endswith(needed.way_out)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("handler", [None, SCRAPYS_HANDLER])
 def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | None) -> None:
-    (told,) = missing(project_settings(DOWNLOAD_HANDLERS={scheme: handler}))
-    assert told.startswith(
+    (fault,) = missing(project_settings(DOWNLOAD_HANDLERS={scheme: handler}))
+    assert fault.startswith(
         f"DOWNLOAD_HANDLERS has {handler!r} for {scheme}, which is not derived from {HANDLER}, so"
     )
-    assert f"remove {scheme} from it" in told
+    assert f"remove {scheme} from it" in fault
 
 
 @pytest.mark.parametrize(
@@ -318,9 +318,9 @@ def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | 
     ],
 )
 def test_a_component_that_cannot_be_loaded_is_named(changes: dict[str, Any], said: str) -> None:
-    (told,) = missing(project_settings(**changes))
-    assert told.startswith(said)
-    assert "No module named 'nosuch'" in told
+    (fault,) = missing(project_settings(**changes))
+    assert fault.startswith(said)
+    assert "No module named 'nosuch'" in fault
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_settings_of_others_are_left_alone():
     validate(project_settings(SOMEONE_ELSES="x", DOWNLOAD_DELAY="not looked at"))
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_together():
     problems = refusal(
         KROWL_DELAY_MIN="fast", KROWL_SEEN_VERIFY="perhaps", KROWL_NONE_SUCH=1, DOWNLOAD_TIMEOUT="0"
     ).split("; ")

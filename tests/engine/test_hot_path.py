@@ -1,4 +1,4 @@
-"""What is left out for speed, and comes back for whoever wants it."""
+"""Work left out for speed is done again when a component needs it."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_each_page_has_its_line_in_the_log_at_debug_alone(
 def test_without_scrapys_handler_every_page_is_told() -> None:
     formatter = LogFormatter()
     request, response = Request("http://a.test/"), Response("http://a.test/")
-    told = formatter.crawled(request, response, Spider("any"))
-    assert told is not None
-    assert told["level"] == logging.DEBUG
+    line = formatter.crawled(request, response, Spider("any"))
+    assert line is not None
+    assert line["level"] == logging.DEBUG
 
 
 @pytest.mark.parametrize(

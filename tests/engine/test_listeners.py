@@ -1,4 +1,4 @@
-"""Whether a signal is heard is told as Scrapy would find it."""
+"""A signal has listeners exactly when Scrapy would call one."""
 
 from __future__ import annotations
 

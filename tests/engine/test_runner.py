@@ -27,7 +27,7 @@ GOOD = [
 ]
 
 
-def told(crawl: Crawl) -> dict[str, Any]:
+def outcome(crawl: Crawl) -> dict[str, Any]:
     """What the signals, the log and the counters say, but for times and ports."""
     said = {key: value for key, value in crawl.stats.items() if key.startswith("witness/")}
     counted = (
@@ -58,7 +58,7 @@ def test_runner_signals_and_counts_as_scrapys_engine_does(
         crawl_endings(tmp_path / name, DOWNLOADER=way, EXTENSIONS=witness, LOG_LEVEL="DEBUG")[0]
         for name, way in (("ours", OURS), ("scrapys", SCRAPYS))
     ]
-    ours, scrapys = map(told, crawls)
+    ours, scrapys = map(outcome, crawls)
     assert ours == scrapys
     assert ours["witness//generator"] == [*GOOD, "item_scraped"]
     assert ours["witness//raises"] == [*GOOD, "item_scraped", "spider_error"]

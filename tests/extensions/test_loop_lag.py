@@ -78,8 +78,8 @@ def test_of_nothing_all_is_zero() -> None:
 
 def test_quantiles_grow_with_their_rank() -> None:
     made = histogram([number**3 / 1e6 for number in range(400)])
-    told = [made.quantile_ms(per_mille) for per_mille in range(1, 1001)]
-    assert told == sorted(told)
+    quantiles = [made.quantile_ms(per_mille) for per_mille in range(1, 1001)]
+    assert quantiles == sorted(quantiles)
 
 
 # --- the planned times ---
@@ -169,7 +169,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
-def test_held_loop_shows_at_once_and_at_the_end(
+def test_held_loop_shows_immediately_and_at_the_end(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def main(crawler: Crawler) -> None:

@@ -136,7 +136,7 @@ def hold_and_interrupt(web: MockWeb, crawl: Crawl) -> float:
     return time.monotonic() - start
 
 
-def told(crawl: Crawl) -> list[str]:
+def log_lines(crawl: Crawl) -> list[str]:
     return [
         line for line in crawl.log.splitlines() if "[krowlspider.crawl.monitoring.watchdog]" in line
     ]
@@ -169,7 +169,7 @@ def test_sigint_ends_a_crawl_that_a_call_in_c_holds(tmp_path: Path) -> None:
         crawl = deadly_crawl(web, tmp_path, "locked")
         assert hold_and_interrupt(web, crawl) < PROMISED
         url = web.url(HOSTS[0], "/deadly")
-        held, ended = told(crawl)
+        held, ended = log_lines(crawl)
         assert f"held for 5 s, by {url} (host {url.split('/')[2]}), in spiders/deadly.py:" in held
         assert re.search(r"deadly.py:\d+ locked < ", held)
         assert " WARNING: " in held
@@ -205,7 +205,7 @@ def test_it_ends_whatever_holds_the_loop(tmp_path: Path, way: str) -> None:
     with MockWeb(spec=SITE) as web:
         crawl = deadly_crawl(web, tmp_path, way)
         assert hold_and_interrupt(web, crawl) < PROMISED
-        held, _ = told(crawl)
+        held, _ = log_lines(crawl)
         path = "/robots.txt" if way == "robots" else "/deadly"
         assert f"by {web.url(HOSTS[0], path)} (host {HOSTS[0]}:" in held
 
@@ -246,7 +246,7 @@ def test_page_that_holds_a_closing_crawl_is_named_and_ended(tmp_path: Path) -> N
         crawl.process.send_signal(signal.SIGINT)
         crawl.wait(code=SIGKILL)
         assert "shutting down gracefully" in crawl.log
-        assert f"by {web.url(HOSTS[0], '/deadly')} " in told(crawl)[0]
+        assert f"by {web.url(HOSTS[0], '/deadly')} " in log_lines(crawl)[0]
 
 
 @pytest.mark.slow
@@ -261,10 +261,10 @@ def test_what_is_worked_out_at_the_pop_is_blamed_on_its_host(tmp_path: Path) -> 
         (tmp_path / "exclude").write_text("(a+)+$\n")
         settings = {"KROWL_EXCLUDE": tmp_path / "exclude"}
         again = crawl_of(web, tmp_path, [web.url("b.test")], settings=settings).start()
-        again.wait_until(lambda: bool(told(again)))
+        again.wait_until(lambda: bool(log_lines(again)))
         again.process.send_signal(signal.SIGTERM)
         again.wait(code=SIGKILL)
-        held, ended = told(again)
+        held, ended = log_lines(again)
         assert f"by work on host {url.split('/')[2]}, in " in held
         assert "exclude.py" in held
         assert "SIGTERM received" in ended
@@ -274,7 +274,7 @@ def test_what_is_worked_out_at_the_pop_is_blamed_on_its_host(tmp_path: Path) -> 
 def test_a_hold_that_ends_by_itself_ends_nothing(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         crawl = deadly_crawl(web, tmp_path, "slow").run()
-        held, free = told(crawl)
+        held, free = log_lines(crawl)
         assert f"by {web.url(HOSTS[0], '/deadly')} " in held
         assert re.search(r"INFO: The event loop is free again after [89] s$", free)
         assert counters(crawl) == [1, 1, 0]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.exchange import Exchange
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-# What of a hold is counted all the same.
+# The part of a hold that is counted anyway.
 MOST = INTERVAL + LATE
 # Seconds; longer than the time-outs in the tests with sockets.
 HOLD = 0.6

@@ -46,12 +46,12 @@ def test_large_bodies_but_the_first_wait_over_the_line() -> None:
     one.receive(4 * MB)
     two.receive(4 * MB)
     assert one.goes_on
-    assert two.goes_on, "the first to wait goes on all the same"
+    assert two.goes_on, "the first to wait still goes on"
     one.receive(1)
     three.receive(MB)
     assert [each.goes_on for each in (one, two, three)] == [False, True, False]
     assert memory.waits == 3
-    # The page of the one that went on is over: there is room for all.
+    # The page of the first fetch is over: there is room for all.
     two.page.release()
     assert one.goes_on
     assert three.goes_on

@@ -545,7 +545,7 @@ def test_garbage_closes_the_connection() -> None:
 
 
 class FakeTransport:
-    """Enough of a transport to be told that the peer is no good."""
+    """A transport that records that the peer is refused."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer

@@ -80,8 +80,8 @@ def test_a_file_without_a_seed_is_a_mistake_and_told_in_one_line(
     path = write_seeds(tmp_path / "seeds.txt", lines)
     crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
     assert crawl.stats["finish_reason"] == "nothing_to_crawl"
-    told = f"Nothing to crawl: no line of {path} is a seed, and no URL is queued"
-    assert crawl.log.count(told) == 1
+    message = f"Nothing to crawl: no line of {path} is a seed, and no URL is queued"
+    assert crawl.log.count(message) == 1
     assert "Traceback" not in crawl.log
 
 

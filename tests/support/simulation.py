@@ -228,7 +228,7 @@ class SimulatedJob(Job):
         super().__init__(settings)
         self._simulation = simulation
         self.folder = self.archive = self.mended = _Room()  # type: ignore[assignment]
-        self.blamed: list[object] = []
+        self.struck: list[object] = []
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
         self.holds = []
         self.wall = lambda: simulation.clocks.wall

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.index.cdxj import IndexLine
 
-# Files merged at once, below the 1,024 that a process may have open. More are merged in parts.
+# Files merged at a time, below the 1,024 that a process may have open. More are merged in parts.
 MERGED_AT_ONCE = 200
 
 

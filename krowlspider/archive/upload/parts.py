@@ -8,7 +8,7 @@ import hashlib
 PART = 8 * 1024 * 1024
 # The most parts that S3 takes for one object; R2 also requires parts of equal size.
 _PARTS_MAX = 10_000
-# Files in flight at once, and parts of each.
+# Files in flight at a time, and parts of each.
 FILES_AT_ONCE = 2
 PARTS_AT_ONCE = 2
 # Bytes a second that the uplink must carry for all parts in flight together: 1 Mbit/s.
@@ -23,7 +23,7 @@ def part_size(size: int) -> int:
 
 
 def in_flight(size: int) -> int:
-    """Return the most bytes in flight at once of a file of ``size`` bytes."""
+    """Return the most bytes in flight at a time of a file of ``size`` bytes."""
     return min(size, PARTS_AT_ONCE * part_size(size))
 
 

@@ -136,7 +136,7 @@ class WarcWriter:
         if self._closed is not None:
             await self.close()
         else:
-            await self._order(self._series.sync, at_once=True)
+            await self._order(self._series.sync, immediately=True)
 
     async def close(self) -> None:
         """Write all waiting captures, finish the open file and end the thread. Idempotent.
@@ -149,7 +149,7 @@ class WarcWriter:
             return
         self.give_up()
         if self._closed is None:
-            self._closed = self._order(self._series.close, at_once=True, last=True)
+            self._closed = self._order(self._series.close, immediately=True, last=True)
         try:
             await asyncio.shield(self._closed)
         finally:
@@ -164,14 +164,14 @@ class WarcWriter:
         self._given_up.set()
 
     def _order(
-        self, act: Callable[[], _T], size: int = 0, *, at_once: bool = False, last: bool = False
+        self, act: Callable[[], _T], size: int = 0, *, immediately: bool = False, last: bool = False
     ) -> asyncio.Future[_T]:
         if self._loop is None or self._closed is not None:
             raise ArchiveError("the archive is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
         self._queued += size
         self._waiting.append(_Order(act, future, size))
-        if at_once or len(self._waiting) >= _AT_ONCE:
+        if immediately or len(self._waiting) >= _AT_ONCE:
             self._hand_over(last=last)
         elif self._timer is None:
             self._timer = self._loop.call_later(_WAIT, self._hand_over)

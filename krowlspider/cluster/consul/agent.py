@@ -28,7 +28,7 @@ Step: TypeAlias = dict[str, object]
 
 # Seconds to connect, and to wait for the next bytes of an answer.
 _TIMEOUT = 2.0
-# Calls that may be under way at once: watch, lease, view, publish, heartbeat, signal, budget.
+# Calls that may be under way at a time: watch, lease, view, publish, heartbeat, signal, budget.
 _THREADS = 8
 # Tries to change a number that other nodes change at the same time, and the most seconds to wait
 # before the next one, times their number.

@@ -3,7 +3,7 @@
 Two margins separate a node that has lost touch from those that take over its domains. The node
 stops fetching before its TTL is over, counted from the *start* of its last renewal. The others keep
 a member whose key vanished for one more TTL (`krowlspider.cluster.ring.live_members`). Consul's own
-promise is not enough: a session ends at once when an agent leaves or has lost its data.
+promise is not enough: a session ends immediately when an agent leaves or has lost its data.
 
 A new node knows of no former members. So while the register may have lost some, nobody fetches for
 one TTL. The key ``founded`` says that this time is over.

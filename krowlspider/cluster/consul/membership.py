@@ -143,7 +143,7 @@ class ConsulMembership:
         await self._pending.dismiss(self._lease.check())
 
     async def leave(self) -> None:
-        """Give up the lease and tell the others, who take over at once."""
+        """Give up the lease and tell the others, who take over immediately."""
         session = self._lease.session
         self._lease.lose()
         await end(self._tasks)

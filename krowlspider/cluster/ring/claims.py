@@ -195,7 +195,7 @@ def next_claims(own: str, locks: Claims, ring: Ring, handed_over: str | None) ->
 
     That is the ring alone when nothing is left to hand over (``handed_over`` is its checksum).
     Until then the old claims stay, and the ring is added if it gives the node more. So the others
-    publish once when a node joins, after their hand-over, and once when one leaves, at once.
+    publish once when a node joins, after their hand-over, and immediately when one leaves.
     """
     if handed_over == ring.checksum or not locks:
         return (ring,)

@@ -25,7 +25,7 @@ WEIGHT_MAX = 64
 MEMBERS_MAX = 4096
 # Bound on the time to build a ring, because members come from the register.
 POINTS_MAX = MEMBERS_MAX * POINTS
-# Rings whose points are cached, 10 bytes a point: those in use at once while members change.
+# Rings whose points are cached, 10 bytes a point: those in use together while members change.
 _RINGS_KEPT = 16
 
 _SPACE = 2**64

@@ -128,7 +128,7 @@ class Inbox:
 
     ``take`` queues messages, oldest first; ``make_durable`` returns when they are durable.
     ``take_hosts`` does both with chunks, and returns for each the reason why it cannot be taken, or
-    None; without it, chunks are left. ``turn`` is the most messages taken at once.
+    None; without it, chunks are left. ``turn`` is the most messages taken at a time.
     """
 
     def __init__(

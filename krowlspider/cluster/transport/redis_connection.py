@@ -1,4 +1,4 @@
-"""Connections to Redis: every call has a time limit, and failures are told apart by kind."""
+"""Connections to Redis: every call has a time limit, and failures have kinds."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Backoff:
     """The wait after failed calls to one server, and the log of its outages.
 
     Each failure doubles the wait, from ``least`` to ``most`` seconds. ``chance``, from 0 to 1,
-    takes off up to half, so that many nodes do not come back at once. ``failed`` counts by kind.
+    takes off up to half, so that many nodes do not come back together. ``failed`` counts by kind.
     """
 
     def __init__(

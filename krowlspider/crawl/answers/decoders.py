@@ -1,6 +1,6 @@
 """Decode the content codings of pages.
 
-A cheap body is decoded at once. Others go to a thread, so that the event loop goes on.
+A cheap body is decoded immediately. Others go to a thread, so that the event loop goes on.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ON_LOOP = 0.002
 class Decoders:
     """Decodes bodies on the event loop, and costly ones in one thread.
 
-    With one thread, hostile bodies wait for one another and delay no page that is decoded at once.
-    ``mark`` marks the page whose body is decoded on the event loop, ``thread_mark`` the one in the
-    thread.
+    With one thread, hostile bodies wait for one another and delay no page that is decoded
+    immediately. ``mark`` marks the page whose body is decoded on the event loop, ``thread_mark``
+    the one in the thread.
     """
 
     def __init__(self, mark: WorkMark, thread_mark: WorkMark):

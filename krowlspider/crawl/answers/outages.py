@@ -1,4 +1,4 @@
-"""Outages of our own network or name servers: the crawl pauses, and no host is blamed."""
+"""Outages of our own network or name servers: the crawl pauses, and no host gets a strike."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PROBED = 100
 
 
 class Outages:
-    """Learns how every request ended; decides whether to blame the host and when to pause.
+    """Learns how every request ended; decides whether a failure counts and when to pause.
 
     Probes are the few requests that go out during an outage.
     """
@@ -68,7 +68,7 @@ class Outages:
         self._ask_resolver()
 
     def failed(self, host: Host, kind: str, *, has_head: bool = False) -> bool:
-        """Record that a request to a host failed; return True if the host is not to blame.
+        """Record that a request to a host failed; return True if it does not count.
 
         ``has_head`` is true if the head of the answer had come. Then the host was reached, however
         slow the rest is.
@@ -195,7 +195,7 @@ class Outages:
     def _known_to_answer(self) -> list[str]:
         """Return hosts that answered before the outage, one of each address block and domain.
 
-        Hosts without a failed request come first: they end a false outage at once.
+        Hosts without a failed request come first: they end a false outage immediately.
         """
         found: dict[str, str] = {}
         names = list(dict.fromkeys(reversed(self._answering)))

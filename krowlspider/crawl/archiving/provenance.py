@@ -119,7 +119,7 @@ class Provenance:
     ) -> FetchNote | None:
         """Return the note for a fetch that failed; None for no note.
 
-        ``note`` is the one that `fetched` returned if an answer had begun, else None.
+        ``note`` is the result of `fetched` if an answer had begun, else None.
         """
         if not self._of_failures:
             return note

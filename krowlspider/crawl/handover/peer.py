@@ -252,7 +252,7 @@ class PeerHandover:
         news_at = self._time.clock()
         while missing := sum(host.sent - host.arrived for host in self.open.values()):
             await self._time.sleep(_POLL)
-            # The lists first: a chunk that is in neither has been acknowledged by now, if ever.
+            # The lists first: a chunk that is in neither list is acknowledged, or lost.
             in_lists = sum(await self._lengths(connection))
             if await self._read_acknowledgements(connection):
                 news_at = self._heard_at = self._time.clock()

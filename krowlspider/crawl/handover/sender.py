@@ -1,4 +1,4 @@
-"""Hands the hosts of other nodes over to them, to all nodes at once and each at its own pace."""
+"""Hands the hosts of other nodes over to them: to all in parallel, each at its own pace."""
 
 from __future__ import annotations
 

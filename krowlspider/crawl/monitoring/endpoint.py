@@ -27,7 +27,7 @@ _LINE_MAX = 1024
 _FIELDS_MAX = 32
 # Most seconds from the connection to the last byte of the answer.
 _TIME_LIMIT = 5.0
-# Most connections at once. One more closes the oldest, so that slow clients keep nobody out.
+# Most connections at a time. One more closes the oldest, so that slow clients keep nobody out.
 _CLIENTS_MAX = 8
 
 

@@ -14,7 +14,7 @@ _HIGHEST = 100 * _UNITS
 
 
 def _top(units: int) -> int:
-    """Return the most units that are counted together with these: three digits are told apart."""
+    """Return the most units that are counted together with these: three digits are kept apart."""
     step: int = 10 ** max(0, len(str(units)) - 3)
     return units // step * step + step - 1
 

@@ -48,7 +48,7 @@ class LoopWatch:
         os.set_blocking(self._stack, False)
         faulthandler.register(_STACK_SIGNAL, self._stack, all_threads=False)
         # Signals go to the watchdog first, which passes them on to the loop. Nothing else receives
-        # them at once during a long call in C.
+        # them together during a long call in C.
         self._before = signal.set_wakeup_fd(self._signals.fileno(), warn_on_full_buffer=False)
         try:
             self._process = self._spawn(wake, stack)

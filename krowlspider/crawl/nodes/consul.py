@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Part of the TTL that requests in flight may go on without a lease. The lease ends at 0.8 of the
-# TTL. Others take over after 1 TTL if Consul ends the session at once, else after 2.2.
+# TTL. Others take over after 1 TTL if Consul ends the session immediately, else after 2.2.
 _GRACE = 0.15
 # Seconds to wait for messages still under way when the other nodes know that this node leaves.
 _UNDER_WAY = 3.0

@@ -117,7 +117,7 @@ class Node:
     def run(
         self, crawl: CrawlPort, *, on_over: Callable[[], None], on_stop: Callable[[], None]
     ) -> None:
-        """Start to join, to forward the outbox and to take in messages; return at once.
+        """Start to join, to forward the outbox and to take in messages; return immediately.
 
         ``on_over`` is called at the end of the crawl on all nodes, ``on_stop`` at the signal STOP.
         """

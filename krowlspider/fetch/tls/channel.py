@@ -96,7 +96,7 @@ class Channel(asyncio.Protocol):
     def resume_reading(self) -> None:
         self._is_held_back = False
         if self._received:
-            # Not at once: the connection may be handling data just now.
+            # Not immediately: the connection may be handling data just now.
             self._clock.loop.call_soon(self._slices.go_on, self)
         else:
             self._set_reading()

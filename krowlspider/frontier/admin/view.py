@@ -53,7 +53,7 @@ class HostRow:
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """An entry; ``due_in`` is the time until its next try in seconds, 0 for at once."""
+    """An entry; ``due_in`` is the time until its next try in seconds, 0 for immediately."""
 
     url: str
     priority: int

@@ -119,7 +119,7 @@ class Departures:
         return departure
 
     def stop(self) -> None:
-        """End all departures at once, because the ring has changed.
+        """End all departures, because the ring has changed.
 
         Hosts whose removal has begun are removed, the others stay. If one is handed over later, it
         is merged with what has arrived.
@@ -154,7 +154,7 @@ class Departure:
         self._number = -1
 
     def skip(self, arrived: int) -> Iterator[None]:
-        """Cut the chunks up to that number, one in each step; `chunk` would cut them at once."""
+        """Cut the chunks up to that number, one in each step; `chunk` cuts all in one call."""
         if arrived < self._number:
             # The other node has lost chunks that were not durable.
             self._begin_cut()

@@ -70,7 +70,7 @@ def give_up(frontier: Frontier, host: Host, identify: Identify) -> int:
 
 def _delete_robots(frontier: Frontier, name: str, batch: Batch) -> None:
     """Put the removal of a host's robots.txt records into the batch."""
-    # Delete only what exists: whoever searches behind a deleted key has to walk over it.
+    # Delete only what exists: a search scans over deleted keys.
     keys = [schema.robots_key(authority) for authority in authorities_of(name)]
     for key, record in zip(keys, frontier.store.read(keys), strict=True):
         if record is not None:

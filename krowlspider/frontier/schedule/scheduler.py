@@ -53,7 +53,7 @@ _IN_VAIN = 8
 # Seconds between the due times of hosts that wait for room on disk.
 _APART = 0.002
 # The least seconds in which a process dies and is started again. A wait that exceeds the record's
-# wait by more is written at once, or a restart would cut it short.
+# wait by more is written immediately, or a restart would cut it short.
 _RESTART = 0.5
 _POPPABLE = (SCHEDULED, CALLED, AWAITING_ROBOTS, DEFERRED)
 
@@ -310,10 +310,11 @@ class HostScheduler:
 
     # --- what there is to fetch ---
 
-    def pages_queued(self, host: Host, count: int, *, at_once: bool) -> None:
-        """Schedule a host to whose queue ``count`` entries were added. The caller records the host.
+    def pages_queued(self, host: Host, count: int, *, ready: bool) -> None:
+        """Schedule a host after ``count`` entries were added to its queue.
 
-        ``at_once`` is true if one of them may be fetched without a wait of its own.
+        ``ready``: one of them may be fetched without a wait of its own. The caller records the
+        host.
         """
         due = None
         if host.state is IDLE:
@@ -321,7 +322,7 @@ class HostScheduler:
         elif host.state is DEFERRED:
             self.transitions.deferred += count
         self.transitions.move(host, Event.PAGES_QUEUED, due)
-        if at_once and host.state is SCHEDULED and host.ready < host.due:
+        if ready and host.state is SCHEDULED and host.ready < host.due:
             # It rests until a retry is due.
             due = whole_microseconds(max(host.ready, self.now()))
             if due < host.due:

@@ -47,7 +47,7 @@ class Addresses:
         self._known: dict[str, Address] = {}
 
     def open_at(self, share: str) -> float:
-        """Return when an address may be asked, in seconds of the job clock; 0.0 for at once."""
+        """Return when an address may be asked, in seconds of the job clock; 0.0 for immediately."""
         known = self._known.get(share)
         return 0.0 if known is None else known.next
 

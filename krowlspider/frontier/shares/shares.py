@@ -38,7 +38,7 @@ _SLOW = 5.0
 _CROWD_LEAST = 4
 _BLOCK = 4
 # One in so many slots for the hosts of one origin; and the pages after which a host is free of its
-# origin: whoever names a hundred thousand hosts has not made them.
+# origin: links to a hundred thousand hosts cost nothing.
 _ORIGIN = 8
 _PROVEN = 10
 # What the crowd leaves free: one in so many slots, and what the other hosts lately had in flight,

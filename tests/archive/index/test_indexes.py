@@ -35,7 +35,7 @@ def test_merge_sorts_and_removes_repeats(tmp_path: Path, files: int) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*(path.name for path in paths), "out"}
 
 
-def test_merge_opens_few_files_at_once(tmp_path: Path) -> None:
+def test_merge_opens_few_files_at_a_time(tmp_path: Path) -> None:
     """There are more indexes than a process may open."""
     for number in range(450):
         small_index(tmp_path / f"{number:03}.cdxj", [f"host{number}"])

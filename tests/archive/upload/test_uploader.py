@@ -428,7 +428,7 @@ def test_large_file_has_more_time_than_the_patience(
     assert in_bucket(server, there) == files
 
 
-def test_finish_retries_failed_files_at_once(
+def test_finish_retries_failed_files_immediately(
     tmp_path: Path, server: S3Server, proxy: Proxy, there: Destination
 ) -> None:
     files = put(tmp_path, a=10)
@@ -469,7 +469,7 @@ def test_slow_store_is_waited_for_while_it_takes_parts(
     assert in_bucket(server, there) == contents(tmp_path)
 
 
-def test_missing_bucket_is_reported_at_once(
+def test_missing_bucket_is_reported_immediately(
     tmp_path: Path, proxy: Proxy, there: Destination
 ) -> None:
     put(tmp_path, a=10)

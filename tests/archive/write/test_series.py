@@ -213,7 +213,7 @@ def test_hostname_that_gives_no_file_name_is_refused(tmp_path: Path, hostname: s
         WarcSeries(tmp_path, options(hostname=hostname))
 
 
-def test_warcinfo_fields_are_refused_at_once(tmp_path: Path) -> None:
+def test_warcinfo_fields_are_refused_immediately(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="control character"):
         WarcSeries(tmp_path, options(info={"operator": "a\r\nb"}))
 

@@ -338,7 +338,7 @@ def test_failed_archive_takes_nothing_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["../a", ""])
-def test_unusable_prefix_is_refused_at_once(tmp_path: Path, prefix: str) -> None:
+def test_unusable_prefix_is_refused_immediately(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(ValueError, match="prefix"):
         writer(tmp_path, prefix=prefix)
 

@@ -72,7 +72,7 @@ async def turns_of(decoding: asyncio.Task[bytes], bench: Bench) -> tuple[int, se
     return turns, marks
 
 
-def test_an_ordinary_page_is_decoded_at_once(bench: Bench) -> None:
+def test_an_ordinary_page_is_decoded_immediately(bench: Bench) -> None:
     async def main() -> None:
         for body, coding in ((gzip.compress(SMALL), b"gzip"), (brotli.compress(SMALL), b"br")):
             # A coroutine that never waits ends in its first step.

@@ -45,8 +45,8 @@ class Witness:
     def from_crawler(cls, crawler: Crawler) -> Witness:
         return cls(crawler)
 
-    def _heard(self, signal: object, **told: Any) -> None:
-        what = told.get("request") or told["response"]
+    def _heard(self, signal: object, **arguments: Any) -> None:
+        what = arguments.get("request") or arguments["response"]
         key = f"witness/{urlsplit(what.url).path}"
         self._stats.set_value(key, [*self._stats.get_value(key, []), self._names[signal]])
 
