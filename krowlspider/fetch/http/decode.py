@@ -97,12 +97,13 @@ class Decoding:
             if decode is None:
                 return
             if self.body:
-                self._at, self._room, self._pieces = 0, self._cap, []
+                self._at, self._room = 0, self._cap
                 try:
                     yield from decode(self)
                 except _ERRORS as e:
                     raise DecodeFailed(f"broken {coding.decode()} data: {e}") from e
-                self.body = b"".join(self._pieces)
+                # A body may wait for the event loop once it is decoded: do not keep it twice.
+                self.body, self._pieces = b"".join(self._pieces), []
 
     def _gzip(self) -> Iterator[None]:
         make = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
