@@ -14,7 +14,7 @@ from scrapy.exceptions import NotSupported, StopDownload
 from twisted.python.failure import Failure
 
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.write.records import new_id
+from krowlspider.archive.write.records import RecordIds
 from krowlspider.crawl.answers.crash_marks import page_mark
 from krowlspider.crawl.answers.failures import as_scrapy
 from krowlspider.crawl.job import Job
@@ -84,6 +84,7 @@ class DownloadHandler(BaseDownloadHandler):
         settings = crawler.settings
         self._job = Job.of(crawler)
         self._throttle = LoopThrottle(asyncio.get_running_loop())
+        self._ids = RecordIds()
         # Whether the archive has failed and this has been logged.
         self._failed = False
         self._timeout = settings.getfloat("DOWNLOAD_TIMEOUT")
@@ -191,7 +192,7 @@ class DownloadHandler(BaseDownloadHandler):
         # The answer to robots.txt is always archived: it shows why a host was crawled or not.
         if exchange.status in self._skipped and in_flight.robots_fetch is None:
             return
-        identity = new_id()
+        identity = self._ids.new()
         capture = capture_of(exchange, identity)
         written = self._job.archive.write(capture)
         self._job.memory.grow(capture.size)

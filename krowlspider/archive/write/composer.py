@@ -9,7 +9,7 @@ import xxhash
 
 from krowlspider.archive.payloads.digests import label, raw_digest
 from krowlspider.archive.payloads.payload_index import Original
-from krowlspider.archive.write.records import new_id, warc_date
+from krowlspider.archive.write.records import RecordIds, warc_date
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +53,7 @@ class Composer:
         self._compress = compress
         self._payloads = payloads
         self._seed = seed
+        self._ids = RecordIds()
 
     def compose(self, capture: Capture, maker: RecordMaker) -> Composed:
         """Return the compressed records of a capture. Raises ValueError if it cannot be one."""
@@ -73,7 +74,7 @@ class Composer:
         else:
             first = maker.response(capture, payload)
         revisit = unchanged or original is not None
-        request = maker.request(capture, new_id())
+        request = maker.request(capture, self._ids.new())
         new = None if revisit else key
         return Composed(self._compress(first), self._compress(request), revisit, payload, new)
 

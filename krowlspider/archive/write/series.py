@@ -94,6 +94,7 @@ class WarcSeries:
         self._composer = Composer(options.digest, self._compress, payloads, options.seed)
         # The open file, what makes its records, its index lines and their size.
         self._file: OpenFile | None = None
+        self._ids = records.RecordIds()
         self._maker = records.RecordMaker("", options.digest)
         self._lines: list[str] = []
         self._lines_size = 0
@@ -129,11 +130,11 @@ class WarcSeries:
 
     def note(self, note: FetchNote) -> None:
         """Write the metadata record of a note. Raises the errors of `append`."""
-        self._append_one(lambda: self._maker.metadata(note, records.new_id()))
+        self._append_one(lambda: self._maker.metadata(note, self._ids.new()))
 
     def name(self, answer: NameAnswer) -> None:
         """Write the resource record of a DNS answer. Raises the errors of `append`."""
-        place = self._append_one(lambda: self._maker.resource(answer, records.new_id()))
+        place = self._append_one(lambda: self._maker.resource(answer, self._ids.new()))
         line = cdxj.line(
             place,
             url=records.dns_uri(answer.name),
@@ -215,7 +216,7 @@ class WarcSeries:
 
     def _begin(self) -> OpenFile:
         file = self._create(time.strftime("%Y%m%d%H%M%S", time.gmtime()))
-        info = records.new_id()
+        info = self._ids.new()
         self._maker = records.RecordMaker(info, self._options.digest)
         self._lines, self._lines_size = [], 0
         date = records.warc_date(time.time())

@@ -51,7 +51,8 @@ def test_record_id_is_the_version_4_uuid_of_its_bytes(entropy: bytes) -> None:
 
 
 def test_new_ids_differ() -> None:
-    assert len({records.new_id() for _ in range(1000)}) == 1000
+    ids = records.RecordIds()
+    assert len({ids.new() for _ in range(1000)}) == 1000
 
 
 @given(st.floats(min_value=-62e9, max_value=253e9))
