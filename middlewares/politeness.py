@@ -36,8 +36,7 @@ class PolitenessMiddleware:
         latency = request.meta.get("download_latency")
         # Without a latency, another middleware made this response: the host was not asked.
         if in_flight is not None and latency is not None:
-            retry_after = response.headers.get(b"Retry-After")
-            self._feedback.answered(in_flight, response.status, latency, retry_after)
+            self._feedback.answered(in_flight, response.status, latency, response.headers)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:

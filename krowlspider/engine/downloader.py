@@ -16,10 +16,11 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from krowlspider.crawl.job import Job
+from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import start_requests_with
+from krowlspider.internals.engine import Middlewares, start_requests_with
 
 if TYPE_CHECKING:
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -40,7 +41,7 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewareManager:
     """
     chosen = build_from_crawler(DownloaderMiddlewareManager, crawler).middlewares
     nearest = [build_from_crawler(load_object(path), crawler) for path in _NEAREST_THE_HANDLER]
-    return DownloaderMiddlewareManager(*chosen, *nearest, crawler=crawler)
+    return Middlewares(*chosen, *nearest, crawler=crawler)
 
 
 class Downloader:
@@ -135,7 +136,8 @@ class Downloader:
         return response
 
     def _send(self, signal: object, **values: object) -> None:
-        self._crawler.signals.send_catch_log(signal, spider=self._crawler.spider, **values)
+        if is_heard(self._crawler, signal):
+            self._crawler.signals.send_catch_log(signal, spider=self._crawler.spider, **values)
 
     async def _close_handlers(self) -> None:
         for handler in self._handlers.values():

@@ -159,7 +159,7 @@ class EntryQueues:
         again = Candidate(lease.host.name, None, entry, lease.priority)
         self.append(lease.host, (again,), batch)
         self.end_lease(lease)
-        self._schedule.cache.record(lease.host, batch)
+        self._schedule.cache.record([lease.host], batch)
         batch.write()
 
     def key_of(self, lease: Lease) -> bytes:

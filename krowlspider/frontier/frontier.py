@@ -202,8 +202,7 @@ class Frontier:
             self.outbox.take_out(decided, batch)
         self.budget.end_batch(batch)
         self.seen.end_batch(batch)
-        for host in touched:
-            cache.record(host, batch)
+        cache.record(touched, batch)
         batch.write()
         self.counters["queued"] += added
         return added

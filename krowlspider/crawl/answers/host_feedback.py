@@ -17,6 +17,8 @@ from krowlspider.politeness.delay import THROTTLING, parse_retry_after
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy.http.headers import Headers
+
     from krowlspider.crawl.answers.outages import Outages
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.frontier.frontier import Frontier
@@ -53,14 +55,12 @@ class HostFeedback:
         self._count = count
         self._refusals = Refusals(time.monotonic)
 
-    def answered(
-        self, in_flight: InFlight, status: int, latency: float, retry_after: bytes | None
-    ) -> None:
-        """Record an answer. ``latency`` is in seconds, ``retry_after`` the header as sent."""
+    def answered(self, in_flight: InFlight, status: int, latency: float, headers: Headers) -> None:
+        """Record an answer. ``latency`` is in seconds."""
         self._outages.answered(in_flight.host)
         # All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
-            self._throttled(in_flight, status, latency, retry_after)
+            self._throttled(in_flight, status, latency, headers.get(b"Retry-After"))
         else:
             in_flight.must_wait(self._rule.after_answer(in_flight.host.rate, latency))
             self._addresses.answered(in_flight.host, latency)

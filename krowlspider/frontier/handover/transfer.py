@@ -61,7 +61,7 @@ def give_up(frontier: Frontier, host: Host, identify: Identify) -> int:
     frontier.queues.keep(host, queued)
     frontier.budget.end_batch(batch)
     if kept:
-        frontier.schedule.cache.record(host, batch)
+        frontier.schedule.cache.record([host], batch)
     else:
         frontier.schedule.cache.erase(host, batch)
     batch.write()
@@ -112,7 +112,7 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     schedule.due_changed(host)
     frontier.budget.end_batch(batch)
     frontier.seen.end_batch(batch)
-    schedule.cache.record(host, batch)
+    schedule.cache.record([host], batch)
     batch.write()
 
 

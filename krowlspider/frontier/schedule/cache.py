@@ -21,7 +21,7 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.schedule.due import DueHeap
@@ -160,31 +160,32 @@ class HostCache:
         """Have the next commit write a host's record: memory is newer than it."""
         self._changed[host.name] = host
 
-    def record(self, host: Host, batch: Batch) -> None:
-        """Put a host's record and its place in the heap into the batch.
+    def record(self, hosts: Collection[Host], batch: Batch) -> None:
+        """Put the records of hosts and their places in the heap into the batch.
 
         Nothing that may fail comes between this and the write of the batch: the tally counts what
         is written.
         """
-        if host.queue.pending and host.health is not Health.DEAD:
-            self._due.put_place(host, batch)
-        else:
-            self._due.delete_place(host, batch)
-        before, host.record = host.record, encode_host(host)
-        batch.put(schema.host_key(host.name), host.record)
-        self._tally.replace(before, host.record)
-        self._tally.put(batch)
-        self._changed.pop(host.name, None)
+        for host in hosts:
+            if host.queue.pending and host.health is not Health.DEAD:
+                self._due.put_place(host, batch)
+            else:
+                self._due.delete_place(host, batch)
+            before, host.record = host.record, encode_host(host)
+            batch.put(schema.host_key(host.name), host.record)
+            self._tally.replace(before, host.record)
+            self._changed.pop(host.name, None)
+        if hosts:
+            self._tally.put(batch)
 
     def record_changed(self, batch: Batch) -> None:
         """Put the records of all hosts into the batch that have changed since their last one."""
-        for host in list(self._changed.values()):
-            self.record(host, batch)
+        self.record(list(self._changed.values()), batch)
 
     def record_now(self, host: Host) -> None:
         """Write the record of a host."""
         batch = self._store.batch()
-        self.record(host, batch)
+        self.record([host], batch)
         batch.write()
 
     def record_if_changed(self, host: Host) -> None:

@@ -68,7 +68,7 @@ class Deferral:
             host.ready = 0.0
         batch = self._store.batch()
         batch.put(schema.deferred_key(host.name), b"")
-        self._cache.record(host, batch)
+        self._cache.record([host], batch)
         batch.write()
         if wait:
             self.schedule(host)
@@ -119,5 +119,5 @@ class Deferral:
                     self.revive(host)
                     host.due = max(host.due, whole_microseconds(self._now()))
                     self._transitions.move(host, host.after_change())
-                self._cache.record(host, batch)
+                self._cache.record([host], batch)
         batch.write()
