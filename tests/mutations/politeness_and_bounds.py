@@ -17,7 +17,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/frontier/hosts/table.py",
         "_E.ENTER_FLIGHT: (_S.IN_FLIGHT, ()),\n        _E.CALL:",
         "_E.ENTER_FLIGHT: (_S.SCHEDULED, (_F.SCHEDULE,)),\n        _E.CALL:",
-        ("tests/frontier/test_frontier.py",),
+        ("tests/frontier/test_frontier.py", "-k", "one_request_of_a_host"),
     ),
     Mutation(
         "host-due-at-once-after-a-request",
@@ -25,15 +25,15 @@ POLITENESS_AND_BOUNDS = (
         f"{_SCHEDULE}/scheduler.py",
         "due = max(host.due, now + wait)",
         "due = max(host.due, now)",
-        ("tests/frontier/test_frontier.py",),
+        ("tests/frontier/test_frontier.py", "-k", "one_request_of_a_host"),
     ),
     Mutation(
         "host-in-flight-evicted",
         "1: the state of a host in flight stays in memory",
         f"{_SCHEDULE}/cache.py",
-        "or host.state in _PINNING",
-        "or host.state in _PINNING[:2]",
-        ("tests/frontier/test_frontier.py", "tests/frontier/test_bounds.py"),
+        "_PINNING = (BLOCKED, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
+        "_PINNING = (BLOCKED, CALLED, AWAITING_ROBOTS, SEALED)",
+        ("tests/frontier/schedule/test_hosts.py",),
     ),
     Mutation(
         "no-cap-for-a-domain",
@@ -131,7 +131,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/politeness/path_rules.py",
         "in ranks and ranks[text] > best:",
         "in ranks and not best:",
-        ("tests/politeness/test_path_rules.py",),
+        ("tests/politeness/test_robots_rules.py",),
     ),
     Mutation(
         "disallow-wins-a-tie",
