@@ -196,7 +196,7 @@ DURABILITY_AND_CLUSTER = (
         f"{_CLUSTER}/consul/lease.py",
         "return self._renewed + self._ttl * (1 - _MARGIN)",
         "return self._renewed + self._ttl",
-        ("tests/cluster/test_consul_membership.py", "-m", "not slow"),
+        ("tests/cluster/test_lease.py",),
     ),
     Mutation(
         "lease-counted-from-the-answer",
@@ -204,7 +204,7 @@ DURABILITY_AND_CLUSTER = (
         f"{_CLUSTER}/consul/lease.py",
         "self._renewed = began\n\n    async def found",
         "self._renewed = monotonic()\n\n    async def found",
-        ("tests/cluster/test_consul_membership.py", "-m", "not slow"),
+        ("tests/cluster/test_lease.py",),
     ),
     Mutation(
         "vanished-member-replaced-at-once",
