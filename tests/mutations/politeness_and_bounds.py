@@ -151,12 +151,12 @@ POLITENESS_AND_BOUNDS = (
     ),
     # --- URLs ---
     Mutation(
-        "redirect-without-its-page",
-        "a redirect goes through the intake as a link of its page",
-        "krowlspider/spiders/broad.py",
-        "[target], depth=depth, via=host, redirects=redirects, chain=chain",
-        "[target], depth=depth, redirects=redirects, chain=chain",
-        ("tests/whole_crawls/hostile/test_traps.py",),
+        "redirect-out-of-scope",
+        "the target of a redirect is in scope, as a link of its page is",
+        "krowlspider/crawl/intake.py",
+        "                url, host, depth, via, is_stray=is_stray,",
+        "                url, host, depth, None if redirects else via, is_stray=is_stray,",
+        ("tests/whole_crawls/test_limits.py", "-k", "same_domain"),
     ),
     Mutation(
         "redirect-to-any-port",
@@ -229,7 +229,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/crawl/flights.py",
         "in_flight.memory.release()",
         "pass",
-        ("tests/whole_crawls/hostile/test_memory_limit.py",),
+        ("tests/whole_crawls/hostile/test_memory_limit.py", "-k", "pages_wait_for_memory"),
     ),
     # --- settings ---
     Mutation(
