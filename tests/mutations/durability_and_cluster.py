@@ -82,7 +82,7 @@ DURABILITY_AND_CLUSTER = (
         "krowlspider/crawl/job.py",
         "await self.archive.sync()\n        await _write(commit.write)",
         "await _write(commit.write)\n        await self.archive.sync()",
-        ("tests/powerloss/test_power_loss.py", "-m", "not slow"),
+        ("tests/crawl/test_job.py",),
     ),
     Mutation(
         "commit-not-synced",
@@ -90,7 +90,7 @@ DURABILITY_AND_CLUSTER = (
         f"{_FRONTIER}/frontier.py",
         "batch = self.store.batch(sync=True)\n        counted",
         "batch = self.store.batch()\n        counted",
-        ("tests/powerloss/test_power_loss.py", "-m", "not slow"),
+        ("tests/powerloss/test_power_loss.py", "-k", "outlive"),
     ),
     Mutation(
         "links-less-durable-than-their-page",
@@ -98,7 +98,7 @@ DURABILITY_AND_CLUSTER = (
         f"{_FRONTIER}/store/store.py",
         "if sync:\n            self._sync()\n        with",
         "with",
-        ("tests/powerloss/test_power_loss.py", "-m", "not slow"),
+        ("tests/powerloss/test_power_loss.py", "-k", "outlive"),
     ),
     Mutation(
         "damaged-store-opened",
@@ -138,7 +138,7 @@ DURABILITY_AND_CLUSTER = (
         "krowlspider/crawl/job.py",
         "await run_in_thread(write)",
         "write()",
-        ("tests/crawl", "tests/whole_crawls/test_disk_full.py", "-m", "not slow"),
+        ("tests/crawl/test_job.py",),
     ),
     Mutation(
         "foreign-pickle-read",
