@@ -30,11 +30,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = (*POLITENESS_AND_BOUNDS, *DURABILITY_AND_CLUSTER)
 # Not tracked, and used by the tests: the interpreter, and programs that were downloaded.
 _LINKED = (".venv", ".cache")
-_PYTEST = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider")
+_PYTEST = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "--timeout=60")
 # Exit codes of pytest. All others are no verdict of the tests.
 _PASSED, _FAILED = 0, 1
 # Seconds after which a run is no verdict either.
-_LONGEST = 600.0
+_LONGEST = 300.0
 
 
 class Outcome(Enum):

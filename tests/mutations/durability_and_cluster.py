@@ -188,7 +188,7 @@ DURABILITY_AND_CLUSTER = (
         "krowlspider/crawl/cluster_traffic.py",
         "if owner is not None:\n                foreign +=",
         "if owner == host:\n                foreign +=",
-        ("tests/cluster/test_static_nodes.py::test_pushed_urls_are_crawled_by_their_owners",),
+        ("tests/crawl/test_cluster_traffic.py",),
     ),
     Mutation(
         "lease-without-a-margin",
