@@ -183,6 +183,14 @@ DURABILITY_AND_CLUSTER = (
         ("tests/frontier/schedule/test_ownership.py",),
     ),
     Mutation(
+        "fetching-without-a-lease",
+        "6: a node without a lease fetches nothing",
+        "krowlspider/crawl/nodes/node.py",
+        "            and self.cluster.has_lease\n",
+        "",
+        ("tests/crawl/nodes/test_node.py",),
+    ),
+    Mutation(
         "messages-for-others-queued",
         "6: a message for a host of another node is forwarded",
         "krowlspider/crawl/cluster_traffic.py",
