@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.store.queues import entries
+from tests.frontier.conftest import KeptMemoryStore, World
 
 if TYPE_CHECKING:
     from krowlspider.frontier.entry_queues import Lease
-    from tests.frontier.conftest import World
 
 A = [f"http://a.test/{number}" for number in range(6)]
 
@@ -36,6 +37,28 @@ def fetched(world: World, seconds: float) -> list[str]:
         if url := world.fetch():
             found.append(url)
     return found
+
+
+class CountedStore(KeptMemoryStore):
+    """A store that counts the queue entries of a host after each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[int] = []
+
+    def apply(self, changes: list[tuple[bytes, bytes | None]]) -> None:
+        super().apply(changes)
+        self.counts.append(len(list(entries(self, "a.test"))))
+
+
+def test_a_retry_replaces_its_entry_in_one_batch() -> None:
+    """A death between two batches would lose the page, or have it twice."""
+    store = CountedStore()
+    world = World(lambda: store)
+    world.add(*A)
+    store.counts.clear()
+    fail(world, 1.0)
+    assert set(store.counts) == {len(A)}
 
 
 def test_a_due_retry_is_fetched_before_new_urls(world: World) -> None:

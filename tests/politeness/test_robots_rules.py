@@ -118,6 +118,7 @@ RULES: dict[str, tuple[str, str, bool]] = {
     ),
     "whatever the order": ("User-agent: *\nDisallow: /a/b\nAllow: /a", "/a/b", False),
     "Allow wins a tie": ("User-agent: *\nDisallow: /a\nAllow: /a", "/a", True),
+    "Allow wins a tie that it begins": ("User-agent: *\nAllow: /a\nDisallow: /a", "/a", True),
     "a rule is a prefix": ("User-agent: *\nDisallow: /a", "/abc?d", False),
     "a rule heeds case": ("User-agent: *\nDisallow: /A", "/a", True),
     "a rule reads the query": ("User-agent: *\nDisallow: /*?print", "/a?print=1", False),

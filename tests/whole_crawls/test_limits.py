@@ -200,17 +200,20 @@ def test_a_domain_has_at_most_its_share_of_requests_in_flight(tmp_path: Path, li
 
 
 def test_same_domain_stays_within_it(tmp_path: Path) -> None:
+    """It holds for redirects as for links."""
     with SimulatedWeb(spec=[ROBOTS]) as web:
         port = web.port
     links = "".join(
-        f"<a href=http://{host}:{port}/>x</a>" for host in ("b.site.test", "a.other.test")
+        f"<a href={url}>x</a>"
+        for url in (f"http://b.site.test:{port}/", f"http://a.other.test:{port}/", "/moved")
     )
-    with SimulatedWeb(spec=[ROBOTS, page("/", links)], port=port) as web:
+    moved = {"path": "/moved", "redirect": f"http://b.other.test:{port}/"}
+    with SimulatedWeb(spec=[ROBOTS, page("/", links), moved], port=port) as web:
         crawl = crawl_of(
             web, tmp_path, [web.url("a.site.test")], arguments={"same_domain": 1}
         ).run()
         assert {entry.host for entry in web.log()} == {f"a.site.test:{port}", f"b.site.test:{port}"}
-        assert crawl.stats["krowl/frontier/dropped_count/domain"] >= 1
+        assert crawl.stats["krowl/frontier/dropped_count/domain"] >= 2
 
 
 def test_redirects_end_after_redirect_max_times(tmp_path: Path) -> None:

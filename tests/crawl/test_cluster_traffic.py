@@ -1,0 +1,65 @@
+"""What a node does with the messages of other nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scrapy import Spider
+from scrapy.settings import Settings
+
+from krowlspider import settings as defaults
+from krowlspider.cluster.transport.message import Message, decode
+from krowlspider.crawl.cluster_traffic import ClusterTraffic
+from krowlspider.crawl.codec import RequestCodec
+from krowlspider.crawl.intake import Intake
+from krowlspider.crawl.job import Job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scrapy import Request
+
+
+class NodeA:
+    """Node ``a`` of two: each owns the host of its name."""
+
+    own = "a"
+
+    def others(self, hosts: list[str]) -> list[str | None]:
+        return [None if host == "a.test" else "b" for host in hosts]
+
+
+def identify(request: Request, url: str) -> bytes:
+    return url.encode()[-8:]
+
+
+def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
+    """The sender may know an older ring. Each forwarding is counted as a hop."""
+
+    async def main() -> None:
+        ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
+        given = {"KROWL_CONTACT": "you@example.org", "JOBDIR": str(tmp_path / "job")}
+        settings = Settings({**ours, **given})
+        job = Job(settings)
+        job.open()
+        codec = RequestCodec(Spider("news"))
+        intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
+        traffic = ClusterTraffic(
+            job,
+            NodeA(),
+            codec,
+            intake,
+            identify=identify,
+            settings=settings,
+            rests=lambda: True,
+            wake=lambda: None,
+        )
+        await traffic.take_in([Message("http://a.test/"), Message("http://b.test/", hops=1)])
+        assert job.frontier.queued == 1
+        assert job.frontier.schedule.cache.get("b.test").queue.queued == 0
+        ((_, message),) = traffic.outbox.head("b", 10)
+        assert decode(message) == Message("http://b.test/", hops=2)
+        await job.close()
+
+    asyncio.run(main())

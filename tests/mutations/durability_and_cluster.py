@@ -1,0 +1,260 @@
+"""Mutations of the frontier's durability, of the archive, and of the cluster."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+_FRONTIER = "krowlspider/frontier"
+_ARCHIVE = "krowlspider/archive/write"
+_CLUSTER = "krowlspider/cluster"
+
+DURABILITY_AND_CLUSTER = (
+    # --- what comes into the frontier ---
+    Mutation(
+        "refused-url-marked-seen",
+        "4: a URL that a limit refuses is not marked seen",
+        f"{_FRONTIER}/frontier.py",
+        "self.seen.mark(name, [each.key for each in taken if each.key is not None])",
+        "self.seen.mark(name, [each.key for each in some if each.key is not None])",
+        ("tests/frontier/test_frontier.py",),
+    ),
+    Mutation(
+        "marks-before-the-entries",
+        "4: seen mark and queue entry are one batch",
+        f"{_FRONTIER}/frontier.py",
+        "self.seen.end_batch(batch)\n",
+        "marks = self.store.batch()\n        self.seen.end_batch(marks)\n        marks.write()\n",
+        ("tests/frontier/test_outbox.py",),
+    ),
+    Mutation(
+        "drop-not-counted",
+        "8: every drop is counted with its reason",
+        f"{_FRONTIER}/admission.py",
+        'self._counters[f"dropped/{refusal}"] += 1',
+        "pass",
+        ("tests/frontier/test_frontier.py",),
+    ),
+    Mutation(
+        "outbox-without-a-cap",
+        "9: the outbox has a bound",
+        f"{_FRONTIER}/frontier.py",
+        "if self.outbox.full and item.key is not None:",
+        "if self.outbox.full and item.key == item.host:",
+        ("tests/frontier/test_outbox.py",),
+    ),
+    Mutation(
+        "domain-fills-the-frontier",
+        "KROWL_DOMAIN_SHARE: the share of a domain in a full frontier",
+        f"{_FRONTIER}/hosts/domain_load.py",
+        "return max(0, self._most - self._counts.get(domain, 0))",
+        "return None",
+        ("tests/frontier/hosts/test_domain_load.py",),
+    ),
+    # --- entries, leases and acknowledgements ---
+    Mutation(
+        "entry-removed-at-the-pop",
+        "5: a queue entry stays on disk until its page is done",
+        f"{_FRONTIER}/entry_queues.py",
+        "queue.ahead = ahead\n                return",
+        "queue.ahead = ahead\n"
+        "                batch = self._store.batch()\n"
+        "                batch.delete(schema.queue_key(\n"
+        "                    schema.host_key(host.name), number >> 8, level.head - 1\n"
+        "                ))\n"
+        "                batch.write()\n"
+        "                return",
+        ("tests/frontier/test_frontier.py", "-k", "lease_is_back_in_its_old_place"),
+    ),
+    Mutation(
+        "retry-removed-before-it-is-queued",
+        "5: a retry replaces its entry in one batch",
+        f"{_FRONTIER}/entry_queues.py",
+        "batch.delete(self.key_of(lease))\n        again",
+        "batch.delete(self.key_of(lease))\n"
+        "        batch.write()\n"
+        "        batch = self._store.batch()\n"
+        "        again",
+        ("tests/frontier/test_entry_queues.py",),
+    ),
+    Mutation(
+        "acknowledged-before-the-archive",
+        "5: an entry leaves the disk after its WARC records are durable",
+        "krowlspider/crawl/job.py",
+        "await self.archive.sync()\n        await _write(commit.write)",
+        "await _write(commit.write)\n        await self.archive.sync()",
+        ("tests/crawl/test_job.py",),
+    ),
+    Mutation(
+        "commit-not-synced",
+        "5: a commit is durable",
+        f"{_FRONTIER}/frontier.py",
+        "batch = self.store.batch(sync=True)\n        counted",
+        "batch = self.store.batch()\n        counted",
+        ("tests/powerloss/test_power_loss.py", "-k", "outlive"),
+    ),
+    Mutation(
+        "links-less-durable-than-their-page",
+        "5: an entry leaves the disk after its links are written",
+        f"{_FRONTIER}/store/store.py",
+        "if sync:\n            self._sync()\n        with",
+        "with",
+        ("tests/powerloss/test_power_loss.py", "-k", "outlive"),
+    ),
+    Mutation(
+        "damaged-store-opened",
+        "damage of the store is found when it is opened",
+        f"{_FRONTIER}/store/store.py",
+        '"paranoid_checks": True',
+        '"paranoid_checks": False',
+        ("tests/frontier/store/test_store.py",),
+    ),
+    Mutation(
+        "poison-after-four-deaths",
+        "a page that kills the process three times is set aside",
+        f"{_FRONTIER}/poison.py",
+        "if entry.strikes < POISON_STRIKES:",
+        "if entry.strikes <= POISON_STRIKES:",
+        ("tests/frontier/test_poison.py",),
+    ),
+    Mutation(
+        "seen-urls-forgotten-at-a-start",
+        "7: the seen set forgets nothing",
+        f"{_FRONTIER}/seen/seen_set.py",
+        "found.update(split_keys(keys))",
+        "split_keys(keys)",
+        ("tests/frontier/seen/test_seen_set.py",),
+    ),
+    Mutation(
+        "fetching-on-a-full-disk",
+        "the crawl pauses while a disk is below its floor",
+        "krowlspider/engine/scheduler.py",
+        "or job.failure is not None or self.paused:",
+        "or job.failure is not None:",
+        ("tests/crawl/test_disk_guard.py",),
+    ),
+    Mutation(
+        "commit-on-the-event-loop",
+        "10: no fsync on the event loop",
+        "krowlspider/crawl/job.py",
+        "await run_in_thread(write)",
+        "write()",
+        ("tests/crawl/test_job.py",),
+    ),
+    Mutation(
+        "foreign-pickle-read",
+        "11: nothing from the network is unpickled",
+        "krowlspider/crawl/codec.py",
+        "if entry.request[:1] != _JSON:",
+        "if not entry.request:",
+        ("tests/crawl/test_codec.py",),
+    ),
+    # --- the archive ---
+    Mutation(
+        "warc-file-not-synced",
+        "5: a synced WARC file is durable",
+        f"{_ARCHIVE}/open_file.py",
+        "os.fsync(self._descriptor)",
+        "os.fstat(self._descriptor)",
+        ("tests/archive/write/test_series.py",),
+    ),
+    Mutation(
+        "archive-queue-without-a-bound",
+        "9: the queue of the archive has a bound",
+        "krowlspider/engine/downloader.py",
+        "len(self.active) >= self.total_concurrency or self._job.archive.full",
+        "len(self.active) >= self.total_concurrency",
+        ("tests/engine/test_downloader.py",),
+    ),
+    Mutation(
+        "revisit-of-a-cut-payload",
+        "a revisit refers to a whole payload with the same digest",
+        f"{_ARCHIVE}/composer.py",
+        "if capture.payload and not capture.truncated:",
+        "if capture.payload:",
+        ("tests/archive/write/test_composer.py",),
+    ),
+    # --- the cluster ---
+    Mutation(
+        "hosts-of-others-fetched",
+        "6: only the owner fetches a host",
+        f"{_FRONTIER}/schedule/scheduler.py",
+        "elif not self.ownership.is_ours(host.name):",
+        "elif not host.name:",
+        ("tests/frontier/schedule/test_ownership.py",),
+    ),
+    Mutation(
+        "fetching-without-a-lease",
+        "6: a node without a lease fetches nothing",
+        "krowlspider/crawl/nodes/node.py",
+        "            and self.cluster.has_lease\n",
+        "",
+        ("tests/crawl/nodes/test_node.py",),
+    ),
+    Mutation(
+        "messages-for-others-queued",
+        "6: a message for a host of another node is forwarded",
+        "krowlspider/crawl/cluster_traffic.py",
+        "if owner is not None:\n                foreign +=",
+        "if owner == host:\n                foreign +=",
+        ("tests/crawl/test_cluster_traffic.py",),
+    ),
+    Mutation(
+        "lease-without-a-margin",
+        "6: a node stops before others take over",
+        f"{_CLUSTER}/consul/lease.py",
+        "return self._renewed + self._ttl * (1 - _MARGIN)",
+        "return self._renewed + self._ttl",
+        ("tests/cluster/test_lease.py",),
+    ),
+    Mutation(
+        "lease-counted-from-the-answer",
+        "6: a lease is counted from the start of its renewal",
+        f"{_CLUSTER}/consul/lease.py",
+        "self._renewed = began\n\n    async def found",
+        "self._renewed = monotonic()\n\n    async def found",
+        ("tests/cluster/test_lease.py",),
+    ),
+    Mutation(
+        "vanished-member-replaced-at-once",
+        "6: a member that vanished stays for a TTL",
+        f"{_CLUSTER}/ring/live_members.py",
+        "if now < since + self._ttl}",
+        "if now < since}",
+        ("tests/cluster/test_live_members.py",),
+    ),
+    Mutation(
+        "message-removed-before-it-is-durable",
+        "a message leaves Redis after it is durable",
+        f"{_CLUSTER}/transport/inbox.py",
+        "await each.make_durable()\n            await each.reader.remove(messages)",
+        "await each.reader.remove(messages)\n            await each.make_durable()",
+        ("tests/cluster/test_inbox.py", "-k", "durable"),
+    ),
+    Mutation(
+        "message-removed-before-it-is-sent",
+        "a message leaves the outbox after its owner has it",
+        f"{_CLUSTER}/transport/forwarder.py",
+        'peer.inbox = await peer.connection.call("LPUSH", self._key, *messages, is_bulk=True)\n'
+        "            self._outbox.remove(owner, [key for key, _ in entries])",
+        "self._outbox.remove(owner, [key for key, _ in entries])\n"
+        '            peer.inbox = await peer.connection.call("LPUSH", self._key, *messages,'
+        " is_bulk=True)",
+        ("tests/cluster/test_forwarder.py",),
+    ),
+    Mutation(
+        "end-found-from-one-heartbeat",
+        "the crawl is over after two idle heartbeats of each node",
+        f"{_CLUSTER}/ring/termination.py",
+        "_LATER = 2",
+        "_LATER = 0",
+        ("tests/cluster/test_termination.py",),
+    ),
+    Mutation(
+        "chunk-acknowledged-before-it-is-durable",
+        "a chunk of a hand-over is acknowledged after it is durable",
+        "krowlspider/crawl/handover/receiver.py",
+        "await self._make_durable()\n            await self._acknowledge(acknowledgements)",
+        "await self._acknowledge(acknowledgements)\n            await self._make_durable()",
+        ("tests/crawl/handover/test_sender.py", "-k", "durable"),
+    ),
+)

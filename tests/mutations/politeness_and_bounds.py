@@ -1,0 +1,243 @@
+"""Mutations of politeness, robots.txt, the HTTP client, and of the bounds on strangers' input."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+_SCHEDULE = "krowlspider/frontier/schedule"
+_SHARES = "krowlspider/frontier/shares"
+_ROBOTS = "krowlspider/frontier/robots"
+_FETCH = "krowlspider/fetch"
+
+POLITENESS_AND_BOUNDS = (
+    # --- one request per host, and the shares of domains and addresses ---
+    Mutation(
+        "host-in-flight-stays-in-the-heap",
+        "1: one request in flight per host",
+        "krowlspider/frontier/hosts/table.py",
+        "_E.ENTER_FLIGHT: (_S.IN_FLIGHT, ()),\n        _E.CALL:",
+        "_E.ENTER_FLIGHT: (_S.SCHEDULED, (_F.SCHEDULE,)),\n        _E.CALL:",
+        ("tests/frontier/test_frontier.py", "-k", "one_request_of_a_host"),
+    ),
+    Mutation(
+        "host-due-at-once-after-a-request",
+        "1: the next request no earlier than the delay after the last",
+        f"{_SCHEDULE}/scheduler.py",
+        "due = max(host.due, now + wait)",
+        "due = max(host.due, now)",
+        ("tests/frontier/test_frontier.py", "-k", "one_request_of_a_host"),
+    ),
+    Mutation(
+        "host-in-flight-evicted",
+        "1: the state of a host in flight stays in memory",
+        f"{_SCHEDULE}/cache.py",
+        "_PINNING = (BLOCKED, CALLED, IN_FLIGHT, AWAITING_ROBOTS, SEALED)",
+        "_PINNING = (BLOCKED, CALLED, AWAITING_ROBOTS, SEALED)",
+        ("tests/frontier/schedule",),
+    ),
+    Mutation(
+        "no-cap-for-a-domain",
+        "KROWL_DOMAIN_CONCURRENCY: hosts of a domain in flight",
+        f"{_SHARES}/shares.py",
+        "return limits.domain_concurrency",
+        "return inf",
+        ("tests/frontier/test_frontier.py",),
+    ),
+    Mutation(
+        "no-cap-for-an-address",
+        "KROWL_IP_CONCURRENCY: hosts of an address in flight",
+        f"{_SHARES}/shares.py",
+        "return limits.address_concurrency or inf",
+        "return inf",
+        ("tests/frontier/shares",),
+    ),
+    Mutation(
+        "no-delay-at-an-address",
+        "KROWL_IP_DELAY_MIN: requests a second to an address",
+        f"{_SHARES}/addresses.py",
+        "known.next = max(known.next, now + self._rule.delay(known.rate))",
+        "known.next = max(known.next, now)",
+        ("tests/frontier/shares/test_shares.py",),
+    ),
+    # --- delays ---
+    Mutation(
+        "long-wait-only-in-memory",
+        "1: the delay holds across a restart",
+        f"{_SCHEDULE}/scheduler.py",
+        "return wait > self.rule.delay(times_in(host.record)[1]) + _RESTART",
+        "return False",
+        ("tests/frontier/test_frontier.py",),
+    ),
+    Mutation(
+        "no-wait-after-a-crash",
+        "1: each host waits once after a crash",
+        f"{_SCHEDULE}/scheduler.py",
+        "0.0 if clock.is_new else now() if unsure is None else unsure",
+        "0.0 if clock.is_new or unsure is None else unsure",
+        ("tests/frontier/test_frontier.py",),
+    ),
+    Mutation(
+        "retry-after-not-read",
+        "2: Retry-After is enforced",
+        "krowlspider/crawl/answers/host_feedback.py",
+        'asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())',
+        "asked = None",
+        ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept_and_capped",),
+    ),
+    Mutation(
+        "crawl-delay-not-kept",
+        "2: Crawl-delay is enforced",
+        f"{_ROBOTS}/fetches.py",
+        "host = robots_fetch.host\n        host.rate.floor = self.gate.crawl_delay(host.name)",
+        "host = robots_fetch.host",
+        ("tests/frontier/robots/test_gate.py",),
+    ),
+    Mutation(
+        "backoff-does-not-grow",
+        "2: the backoff doubles with each error",
+        "krowlspider/politeness/delay.py",
+        "60.0 * 2.0 ** (errors - ERRORS_BACKOFF + 1)",
+        "60.0 * 2.0",
+        ("tests/politeness/test_delay.py",),
+    ),
+    # --- robots.txt ---
+    Mutation(
+        "page-fetched-before-its-robots-txt",
+        "3: no page while its robots.txt is unknown",
+        "krowlspider/engine/dispatcher.py",
+        "if verdict is Verdict.ALLOWED:\n                return",
+        "if verdict in (Verdict.ALLOWED, Verdict.UNKNOWN):\n                return",
+        ("tests/whole_crawls/test_limits.py::test_crawl_delay_is_kept",),
+    ),
+    Mutation(
+        "robots-txt-never-expires",
+        "3: no page while its robots.txt is expired",
+        f"{_ROBOTS}/cache.py",
+        "return 0 < expires - self._wall() <= self._longest",
+        "return 0 < expires",
+        ("tests/frontier/robots/test_gate.py",),
+    ),
+    Mutation(
+        "failing-robots-txt-allows-all",
+        "RFC 9309, 2.3.1.4: an unreachable robots.txt disallows everything",
+        f"{_ROBOTS}/gate.py",
+        "return Verdict.UNREACHABLE",
+        "return Verdict.ALLOWED",
+        ("tests/frontier/robots/test_gate.py",),
+    ),
+    Mutation(
+        "shortest-match-decides",
+        "RFC 9309, 2.2.2: the longest match decides",
+        "krowlspider/politeness/path_rules.py",
+        "in ranks and ranks[text] > best:",
+        "in ranks and not best:",
+        ("tests/politeness/test_robots_rules.py",),
+    ),
+    Mutation(
+        "disallow-wins-a-tie",
+        "RFC 9309, 2.2.2: of equal matches, allow decides",
+        "krowlspider/politeness/robots.py",
+        "self.rules.setdefault(value, False)",
+        "self.rules[value] = False",
+        ("tests/politeness/test_robots_rules.py",),
+    ),
+    Mutation(
+        "robots-txt-matched-without-end",
+        "10: matching robots.txt has a work bound",
+        "krowlspider/politeness/path_rules.py",
+        "if work < 0:",
+        "if work < -1e12:",
+        ("tests/politeness/test_path_rules.py",),
+    ),
+    # --- URLs ---
+    Mutation(
+        "redirect-out-of-scope",
+        "the target of a redirect is in scope, as a link of its page is",
+        "krowlspider/crawl/intake.py",
+        "                url, host, depth, via, is_stray=is_stray,",
+        "                url, host, depth, None if redirects else via, is_stray=is_stray,",
+        ("tests/whole_crawls/test_limits.py", "-k", "same_domain"),
+    ),
+    Mutation(
+        "redirect-to-any-port",
+        "a redirect of an ordinary spider leads to no port that links may not use",
+        "krowlspider/crawl/intake.py",
+        "is_stray = entry.redirects > 0",
+        "is_stray = False",
+        ("tests/whole_crawls/test_ports.py",),
+    ),
+    Mutation(
+        "url-of-any-length",
+        "9: a URL that is queued has at most URLLENGTH_LIMIT characters",
+        "krowlspider/urls/rules/scope.py",
+        "if len(url) > self._max_url_length:",
+        "if len(url) > 8 * self._max_url_length:",
+        ("tests/urls",),
+    ),
+    Mutation(
+        "reference-of-any-length",
+        "10: no reference is parsed whose host takes too long",
+        "krowlspider/urls/length.py",
+        "width if width <= room and len(unquote(authority)) <= AUTHORITY_MAX else None",
+        "width if width <= room else None",
+        ("tests/urls/test_length.py",),
+    ),
+    # --- the HTTP client ---
+    Mutation(
+        "private-address-fetched",
+        "the address guard: no address that is not public",
+        f"{_FETCH}/dial.py",
+        "permitted = [address for address in addresses if self._guard.permits(address)]",
+        "permitted = list(addresses)",
+        ("tests/fetch/test_client.py",),
+    ),
+    Mutation(
+        "port-of-another-protocol-dialled",
+        "no port of another protocol is connected to",
+        f"{_FETCH}/dial.py",
+        "if port in BLOCKED:",
+        "if not port:",
+        ("tests/fetch/test_dial.py",),
+    ),
+    Mutation(
+        "body-of-any-size",
+        "9: a body has at most DOWNLOAD_MAXSIZE bytes",
+        f"{_FETCH}/http/reader.py",
+        "if size > self._max_size:",
+        "if size > 16 * self._max_size:",
+        ("tests/fetch/http/test_reader.py",),
+    ),
+    Mutation(
+        "decoding-takes-any-time",
+        "10: decoding a body has a bound of CPU time",
+        f"{_FETCH}/http/decode.py",
+        "if spent > self._cpu_left:",
+        "if spent > 1e6 * self._cpu_left:",
+        ("tests/fetch/http/test_decode_work.py",),
+    ),
+    Mutation(
+        "tls-takes-any-time",
+        "10: TLS has a bound of CPU time for its content",
+        f"{_FETCH}/tls/work.py",
+        "if self._spent > WORK + WORK_BYTE * self._content:",
+        "if self._spent > 1e6 * WORK:",
+        ("tests/fetch/tls/test_work.py",),
+    ),
+    Mutation(
+        "memory-not-released",
+        "9: the memory of a page is released at its end",
+        "krowlspider/crawl/flights.py",
+        "in_flight.memory.release()",
+        "pass",
+        ("tests/whole_crawls/hostile/test_memory_limit.py", "-k", "pages_wait_for_memory"),
+    ),
+    # --- settings ---
+    Mutation(
+        "crawl-without-retries",
+        "a component that a guarantee needs cannot be removed",
+        "krowlspider/config/guarantees.py",
+        "if not has:",
+        "if not (has or needed.does):",
+        ("tests/config/test_guarantees.py",),
+    ),
+)
