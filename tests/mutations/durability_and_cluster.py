@@ -158,6 +158,14 @@ DURABILITY_AND_CLUSTER = (
         ("tests/archive/write/test_series.py",),
     ),
     Mutation(
+        "revisit-outlives-its-original",
+        "5: a payload is in the index only after its record is durable",
+        f"{_ARCHIVE}/series.py",
+        "            self._file.sync()\n            self._composer.synced()",
+        "            self._composer.synced()\n            self._file.sync()",
+        ("tests/archive/write/test_series.py",),
+    ),
+    Mutation(
         "archive-queue-without-a-bound",
         "9: the queue of the archive has a bound",
         "krowlspider/engine/downloader.py",

@@ -11,7 +11,7 @@ from fastwarc.warc import ArchiveIterator
 
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index.cdxj import index_file, index_path
-from krowlspider.archive.payloads.digests import ALGORITHMS, digest, raw_digest
+from krowlspider.archive.payloads.digests import ALGORITHMS, digest
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
@@ -266,8 +266,32 @@ def test_no_payload_is_indexed_before_it_is_durable(tmp_path: Path) -> None:
     files.abandon()
     payloads.close()
     again = remembering(tmp_path)
-    assert again.find(raw_digest(capture(7).payload, "sha1")) is None
+    later = WarcSeries(tmp_path, options(), again)
+    later.append(capture(7))
+    later.close()
     again.close()
+    assert later.stats.revisits == 0
+
+
+class _NotingIndex(PayloadIndex):
+    """Shows among the `durable_steps` when it is written: as a write to ``noted``."""
+
+    noted: int
+
+    def sync(self) -> None:
+        super().sync()
+        os.write(self.noted, b".")
+
+
+def test_payloads_are_indexed_after_their_file_is_synced(tmp_path: Path) -> None:
+    payloads = _NotingIndex(tmp_path / "payloads", most=1000, warn=pytest.fail)
+    files = WarcSeries(tmp_path, options(), payloads)
+    files.append(capture(7))
+    with (tmp_path / "noted").open("wb") as noted:
+        payloads.noted = noted.fileno()
+        assert durable_steps(files.sync) == ["fsync", "fsync", "write"]
+    files.abandon()
+    payloads.close()
 
 
 def test_304_is_a_revisit_with_its_status_in_the_index(tmp_path: Path) -> None:
