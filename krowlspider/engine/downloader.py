@@ -20,7 +20,7 @@ from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import Middlewares, start_requests_with
+from krowlspider.internals.engine import start_requests_with
 
 if TYPE_CHECKING:
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -41,7 +41,7 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewareManager:
     """
     chosen = build_from_crawler(DownloaderMiddlewareManager, crawler).middlewares
     nearest = [build_from_crawler(load_object(path), crawler) for path in _NEAREST_THE_HANDLER]
-    return Middlewares(*chosen, *nearest, crawler=crawler)
+    return DownloaderMiddlewareManager(*chosen, *nearest, crawler=crawler)
 
 
 class Downloader:

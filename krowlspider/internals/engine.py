@@ -1,48 +1,20 @@
-"""Scrapy's engine, scraper and middlewares: what a scheduler and a downloader of our own need."""
+"""Scrapy's engine and scraper: what a scheduler and a downloader of our own need of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
-from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
-from scrapy.exceptions import _InvalidOutput
-from scrapy.http import Response
-from scrapy.utils.defer import ensure_awaitable
-from scrapy.utils.python import global_object_name
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import TypeAlias
 
+    from scrapy import Request
     from scrapy.core.engine import ExecutionEngine, _Slot
     from scrapy.core.scraper import Scraper
+    from scrapy.http import Response
     from twisted.python.failure import Failure
 
     Scrape: TypeAlias = Callable[[Response | Failure, Request], Coroutine[Any, Any, None]]
-
-
-class Middlewares(DownloaderMiddlewareManager):
-    """Awaits the result of ``process_response`` only if it is awaitable: 8 µs less for each answer
-    with five middlewares."""
-
-    async def _process_response(
-        self, response: Response | Request, request: Request
-    ) -> Response | Request:
-        for method in self.methods["process_response"]:
-            if isinstance(response, Request):
-                break
-            assert method is not None
-            result = self._handle_mw_method(method, request=request, response=response)
-            if not isinstance(result, (Response, Request)):
-                result = await ensure_awaitable(result, _warn=global_object_name(method))
-            if not isinstance(result, (Response, Request)):
-                raise _InvalidOutput(
-                    f"Middleware {method.__qualname__} must return Response or Request, got"
-                    f" {type(result)}"
-                )
-            response = result
-        return response
 
 
 def slot_of(engine: ExecutionEngine) -> _Slot:

@@ -13,9 +13,7 @@ from redis.asyncio.connection import Connection
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import _InvalidOutput as InvalidOutput
 from scrapy.http import Response
-from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred
 
 from krowlspider.engine.runner import RequestRunner
@@ -191,44 +189,6 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
     scraper: Any = FakeScraper()
     asyncio.run(internals.process_output(scraper, {"a": 1}, Response("data:,")))
     assert processed == [{"a": 1}]
-
-
-def test_middlewares_take_answers_now_or_later() -> None:
-    """What is neither an answer nor a request is refused."""
-
-    class Now:
-        def process_response(self, request: Request, response: Response) -> Response:
-            return response.replace(body=response.body + b" now")
-
-    class Later:
-        async def process_response(self, request: Request, response: Response) -> Response:
-            await asyncio.sleep(0)
-            return response.replace(body=response.body + b" later")
-
-    class Wrong:
-        def process_response(self, request: Request, response: Response) -> None: ...
-
-    class Again:
-        def process_response(self, request: Request, response: Response) -> Request:
-            return request.replace(dont_filter=True)
-
-    async def download(request: Request) -> Response:
-        return Response(request.url, body=b"came")
-
-    async def through(*middlewares: object) -> Response | Request:
-        chain = internals.Middlewares(*middlewares, crawler=get_crawler())
-        return await chain.download_async(download, Request("http://a.test/"))  # type: ignore[arg-type]
-
-    async def main() -> None:
-        answer = await through(Now(), Later())
-        assert isinstance(answer, Response)
-        assert answer.body == b"came later now"
-        # It is not an answer: the next one does not see it.
-        assert isinstance(await through(Wrong(), Again()), Request)
-        with pytest.raises(InvalidOutput, match="must return Response or Request"):
-            await through(Wrong())
-
-    asyncio.run(main())
 
 
 # --- redis-py ---
