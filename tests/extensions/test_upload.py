@@ -386,6 +386,6 @@ def test_command_exits_with_1_when_files_are_left(tmp_path: Path, server: S3Serv
     )
     assert done.returncode == 1, done.stderr.decode()
     assert done.stdout.decode() == f"5 files uploaded to {there}, 1 left\n"
-    assert "is there and differs" in done.stderr.decode()
+    assert "exists with other content" in done.stderr.decode()
     assert contents(tmp_path)[taken] == files[taken]
     assert in_bucket(server, tmp_path)[taken] == b"another's"
