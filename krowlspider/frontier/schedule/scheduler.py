@@ -253,6 +253,7 @@ class HostScheduler:
         # Its present places are given up.
         shares = tuple(share for share in (own.block, own.address) if share not in own.places)
         if (full := self.shares.full(shares)) is not None:
+            self._calls.count_turned_away()
             self._wait_for_room(host, full)
         else:
             in_session = host.session and not host.robots.awaited

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 # With none left, only hosts in sessions are popped.
 _TURNED_AWAY = 4000.0
 _TURNED_AWAY_MAX = 50_000.0
-# With fewer left, sessions have no end.
-_CROWDED = 0.95 * _TURNED_AWAY_MAX
+# A crowd is being turned away while so many more were than _STRAY a second, and for the second or
+# two that it takes to forget them. Then sessions have no end.
+_CROWDED = 250.0
+_CROWD_MAX = 1000.0
+_STRAY = 500.0
 
 
 class Calls:
@@ -55,6 +58,8 @@ class Calls:
         # How many more hosts may be turned away, and when that was last computed.
         self._left = _TURNED_AWAY_MAX
         self._left_at = 0.0
+        # How many were turned away lately, less _STRAY a second.
+        self._crowd = 0.0
 
     @property
     def exhausted(self) -> bool:
@@ -64,12 +69,16 @@ class Calls:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether many hosts were turned away lately."""
-        return self._left < _CROWDED
+        """Return whether many hosts were turned away lately.
+
+        A host whose session ends now would wait until all of them were looked at.
+        """
+        return self._crowd > _CROWDED
 
     def count_turned_away(self) -> None:
-        """Count a host that was popped in its turn and found no room."""
+        """Count a host that found no room when it was popped in its turn, or at its address."""
         self._left -= 1
+        self._crowd = min(self._crowd + 1, _CROWD_MAX)
 
     def take(self, host: Host) -> str:
         """End the call of a host that was popped. Return the share for which it was called; empty
@@ -111,9 +120,9 @@ class Calls:
                 self._call_next(share)
         if not self._shares.waiting and self._left >= _TURNED_AWAY_MAX:
             return
-        more = (now - self._left_at) * _TURNED_AWAY
-        self._left_at = now
-        self._left = min(self._left + more, _TURNED_AWAY_MAX)
+        passed, self._left_at = now - self._left_at, now
+        self._left = min(self._left + passed * _TURNED_AWAY, _TURNED_AWAY_MAX)
+        self._crowd = max(0.0, self._crowd - passed * _STRAY)
         self._call_of_crowd()
         # Called hosts are popped first: every second pop is left to the others.
         self._address_called = not (self._address_called or not self._call_at_address(now))

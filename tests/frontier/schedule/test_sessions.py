@@ -9,7 +9,6 @@ import pytest
 
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.limits import SessionLimits
-from krowlspider.frontier.shares.calls import _TURNED_AWAY_MAX
 from krowlspider.urls.host import host_of
 from tests.frontier.conftest import LIMITS, TINY, World
 
@@ -56,12 +55,19 @@ def test_a_session_continues_while_a_crowd_is_turned_away(world: World) -> None:
     """If it ended, its host would wait behind the whole crowd."""
     world = with_hosts(world)
     found = ""
+    calls = world.frontier.schedule._calls
     for _ in range(6):
-        world.frontier.schedule._calls._left = 0.0
+        for _ in range(1000):
+            calls.count_turned_away()
         found += order(world, 1)
     assert found == "aaaaaa"
-    world.frontier.schedule._calls._left = _TURNED_AWAY_MAX
-    assert order(world, 6) == "bbbccc"
+    # Few a second are no crowd, and a crowd is forgotten in two seconds.
+    world.clocks.pass_(2.0)
+    for _ in range(6):
+        for _ in range(100):
+            calls.count_turned_away()
+        found += order(world, 1)
+    assert found == "aaaaaabbbccc"
 
 
 def test_a_session_ends_although_its_host_is_saved(world: World) -> None:

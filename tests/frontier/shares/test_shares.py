@@ -202,6 +202,34 @@ def test_each_of_many_waiting_hosts_costs_one_look(open_store: Callable[[], Stor
     assert not any("dead" in name for name in world.frontier.schedule.cache._changed)
 
 
+@pytest.mark.parametrize(("turned_back", "continues"), [(700, True), (300, False)])
+def test_hosts_turned_back_at_an_address_are_a_crowd(
+    open_store: Callable[[], Store], turned_back: int, *, continues: bool
+) -> None:
+    """A session has no end then. Otherwise its host would wait behind all of them."""
+    sessions = SessionLimits(2, 15.0, 2000)
+    world = opened(open_store, slots=1000, sessions=sessions, address_concurrency=1)
+    (good,) = reached(world, 1)
+    world.add(*(f"http://h{number}.test/" for number in range(1000)))
+    schedule = world.frontier.schedule
+    for at in range(turned_back + 1):
+        host = schedule.pop()
+        assert host is not None
+        if not schedule.reserve_address(host, "192.0.2.1"):
+            schedule.turn_back(host, "192.0.2.1")
+        else:
+            assert at == 0
+    world.clocks.pass_(0.5)
+    host = schedule.pop()
+    assert host is not None
+    assert host.name == good
+    answer(world, host)
+    world.clocks.pass_(0.5)
+    following = schedule.pop()
+    assert following is not None
+    assert (following.name == good) is continues
+
+
 def test_a_pop_out_of_looks_takes_only_sessions(open_store: Callable[[], Store]) -> None:
     sessions = SessionLimits(1000, 15.0, 2000)
     world = opened(open_store, slots=SLOTS, sessions=sessions)
