@@ -63,7 +63,7 @@ DURABILITY_AND_CLUSTER = (
         "                ))\n"
         "                batch.write()\n"
         "                return",
-        ("tests/frontier/test_frontier.py", "-k", "lease_is_back_in_its_old_place"),
+        ("tests/frontier/test_frontier.py", "-k", "returns_a_lease_to_its_old_place"),
     ),
     Mutation(
         "retry-removed-before-it-is-queued",

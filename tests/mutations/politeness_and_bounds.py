@@ -17,7 +17,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/frontier/hosts/table.py",
         "_E.ENTER_FLIGHT: (_S.IN_FLIGHT, ()),\n        _E.CALL:",
         "_E.ENTER_FLIGHT: (_S.SCHEDULED, (_F.SCHEDULE,)),\n        _E.CALL:",
-        ("tests/frontier/test_frontier.py", "-k", "one_request_of_a_host"),
+        ("tests/frontier/test_frontier.py", "-k", "a_host_has_one_request_in_flight"),
     ),
     Mutation(
         "host-due-at-once-after-a-request",
@@ -25,7 +25,7 @@ POLITENESS_AND_BOUNDS = (
         f"{_SCHEDULE}/scheduler.py",
         "due = max(host.due, now + wait)",
         "due = max(host.due, now)",
-        ("tests/frontier/test_frontier.py", "-k", "one_request_of_a_host"),
+        ("tests/frontier/test_frontier.py", "-k", "a_host_has_one_request_in_flight"),
     ),
     Mutation(
         "host-in-flight-evicted",
