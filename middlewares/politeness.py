@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.answers.host_feedback import HostFeedback
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from krowlspider.crawl.flights import Flights
 
 
 class PolitenessMiddleware:
@@ -31,8 +34,12 @@ class PolitenessMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
+    @cached_property
+    def _flights(self) -> Flights:
+        return Scheduler.of(self._crawler).flights
+
     def process_response(self, request: Request, response: Response) -> Response:
-        in_flight = Scheduler.of(self._crawler).flights.get(request)
+        in_flight = self._flights.get(request)
         latency = request.meta.get("download_latency")
         # Without a latency, another middleware made this response: the host was not asked.
         if in_flight is not None and latency is not None:
@@ -40,7 +47,7 @@ class PolitenessMiddleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        in_flight = Scheduler.of(self._crawler).flights.get(request)
+        in_flight = self._flights.get(request)
         if in_flight is not None:
             latency = request.meta.get("download_latency", 0.0)
             self._feedback.failed(in_flight, exception, latency)

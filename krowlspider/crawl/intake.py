@@ -51,6 +51,7 @@ class Intake:
     ):
         self._job = job
         self._frontier = job.frontier
+        self._linkable = job.frontier.linked_ports.admitted
         self._node = job.node
         self._codec = codec
         self._identify = identify
@@ -99,7 +100,7 @@ class Intake:
         reason = self.scope.refusal(url, host, depth, via)
         if reason and not (may_have_any_extension and reason == "extension"):
             return reason
-        if is_stray and ":" in host and not self._may_link(host):
+        if is_stray and ":" in host and host not in self._linkable and not self._may_link(host):
             return "port"
         exclusions = self.exclusions
         return "exclude" if exclusions.patterns and exclusions.match(url) else None

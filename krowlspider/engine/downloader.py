@@ -6,6 +6,7 @@ The frontier decides at the pop which host may be fetched.
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
@@ -69,6 +70,10 @@ class Downloader:
         crawler.signals.connect(self._make_runner, signals.spider_opened)
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
 
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        return Scheduler.of(self._crawler)
+
     def _make_runner(self) -> None:
         engine = self._crawler.engine
         runner = RequestRunner(engine, self.active, self.download)
@@ -83,7 +88,7 @@ class Downloader:
 
     async def download(self, request: Request) -> Response | Request:
         """Download a request that is in ``active``, then remove it from there."""
-        scheduler = Scheduler.of(self._crawler)
+        scheduler = self._scheduler
         in_flight = scheduler.flights.get(request)
         try:
             if in_flight is None:
@@ -123,7 +128,7 @@ class Downloader:
             response = await handler.download_request(request)
             self._send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
-            scheduler = Scheduler.of(self._crawler)
+            scheduler = self._scheduler
             in_flight = scheduler.flights.get(request)
             assert in_flight is not None
             scheduler.flights.turn_back(in_flight, error.address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.archive.reading import Location
+    from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.fetch.exchange import Exchange
 
@@ -100,12 +101,16 @@ class DownloadHandler(BaseDownloadHandler):
             if value is not None
         ]
 
+    @cached_property
+    def _flights(self) -> Flights:
+        return Scheduler.of(self.crawler).flights
+
     async def download_request(self, request: Request) -> Response:
         if request.meta.get("proxy"):
             raise NotSupported(
                 "krowlspider fetches directly: the 'proxy' meta key is not supported"
             )
-        in_flight = Scheduler.of(self.crawler).flights.get(request)
+        in_flight = self._flights.get(request)
         assert in_flight is not None
         observer = self._observer(request)
         exchange = await self._fetch(request, in_flight, observer)
@@ -124,7 +129,7 @@ class DownloadHandler(BaseDownloadHandler):
     async def _fetch(
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
-        meta, flights = request.meta, Scheduler.of(self.crawler).flights
+        meta, flights = request.meta, self._flights
         memory = in_flight.hold(FetchMemory(self._job.memory))
         try:
             exchange = await self._job.client.fetch(

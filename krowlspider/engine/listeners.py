@@ -13,6 +13,9 @@ from krowlspider.engine.logformatter import shows_pages
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+# The key of `connections` for listeners to any sender.
+_ANYONE = id(Any)
+
 
 def wants_items(crawler: Crawler) -> bool:
     """Return whether anything uses the items.
@@ -32,11 +35,10 @@ def is_heard(crawler: Crawler, signal: object) -> bool:
 
     A dead receiver that is not cleared away yet counts.
     """
-    for sender in (id(crawler), id(Any)):
-        receivers = connections.get(sender)
-        if receivers and (signal in receivers or Any in receivers):
-            return True
-    return False
+    ours, anyones = connections.get(id(crawler)), connections.get(_ANYONE)
+    return (ours is not None and (signal in ours or Any in ours)) or (
+        anyones is not None and (signal in anyones or Any in anyones)
+    )
 
 
 def send_where_heard(crawler: Crawler) -> None:

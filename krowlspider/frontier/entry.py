@@ -72,7 +72,11 @@ class Entry:
         Of a URL on the host, only what follows the host is stored: URLs fill most of the disk.
         """
         is_https, path = _split(self.url, host)
-        flags = is_https * _HTTPS | (path is None) * _WHOLE | self.bare * _BARE
+        flags = (
+            (_HTTPS if is_https else 0)
+            | (_WHOLE if path is None else 0)
+            | (_BARE if self.bare else 0)
+        )
         fields = []
         if self.redirects or self.retries or self.throttling or self.strikes:
             flags |= _TRIED
@@ -93,7 +97,11 @@ class Entry:
         if self.request:
             flags |= _REQUEST
             fields.append(_LENGTH.pack(len(url)))
-        return b"".join((_HEAD.pack(flags, min(self.depth, 0xFFFF)), *fields, url, self.request))
+        head = _HEAD.pack(flags, min(65535, self.depth))
+        if not fields:
+            # The short way: nearly all entries are plain links.
+            return head + url
+        return b"".join((head, *fields, url, self.request))
 
     @classmethod
     def decode(cls, data: bytes, host: str) -> Entry:
@@ -135,10 +143,12 @@ def _read_text(data: bytes, at: int, length: struct.Struct) -> tuple[str, int]:
 
 def _split(url: str, host: str) -> tuple[bool, str | None]:
     """Return whether a URL is https, and what follows the host; None if it is on another host."""
-    scheme, _, rest = url.partition("://")
-    length = len(host)
-    is_here = rest.startswith(host) and rest[length : length + 1] == "/"
-    return scheme == "https", rest[length:] if is_here else None
+    is_https = url.startswith("https://")
+    start = 8 if is_https else 7
+    path = start + len(host)
+    if url.startswith(host, start) and url.startswith("/", path) and url.startswith("http"):
+        return is_https, url[path:]
+    return is_https, None
 
 
 def _shorten(url: str, host: str) -> str:

@@ -65,10 +65,11 @@ class EntryQueues:
         if not candidates:
             # Without an entry, the host would be scheduled for nothing.
             return
-        name = host.name
+        name, queue = host.name, host.queue
         prefix = schema.host_key(name)
         most = schema.PRIORITY_LIMIT
         ready = False
+        before: tuple[int, int] | None = None
         for candidate in candidates:
             entry = candidate.entry
             priority = max(-most, min(candidate.priority, most)) if candidate.priority else 0
@@ -77,8 +78,12 @@ class EntryQueues:
                 tries = entry.retries + entry.throttling
             else:
                 ready = True
-            sequence = host.queue.append(priority, tries)
-            batch.put(schema.queue_key(prefix, priority, sequence), entry.encode(name))
+            if before != (priority, tries):
+                before = priority, tries
+                level = queue.level(priority, tries)
+            batch.put(schema.queue_key(prefix, priority, level.tail), entry.encode(name))
+            level.tail += 1
+        queue.queued += len(candidates)
         self.queued += len(candidates)
         self._load.add(host.domain, len(candidates))
         self._schedule.pages_queued(host, len(candidates), ready=ready)

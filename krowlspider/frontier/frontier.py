@@ -184,16 +184,17 @@ class Frontier:
             by_host.setdefault(candidate.host, []).append(candidate)
         added = 0
         touched = []
+        queues = self.queues
         domain = domain_of(via) if via else ""
         for name, some in by_host.items():
             host = cache.hosts[name]
             by_stranger = bool(domain) and host.domain != domain
             if by_stranger and not (host.record or host.queue.levels):
                 host.shares.origin = origin_of(domain)
-            taken = self._admission.admit(host, some, queued=self.queued, by_stranger=by_stranger)
+            taken = self._admission.admit(host, some, queued=queues.queued, by_stranger=by_stranger)
             if taken:
                 self.seen.mark(name, [each.key for each in taken if each.key is not None])
-                self.queues.append(host, taken, batch)
+                queues.append(host, taken, batch)
                 touched.append(host)
                 added += len(taken)
         if foreign:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -162,7 +163,7 @@ class BroadSpider(Spider):
             self._agent, follow_nofollow=self._follow_nofollow, described=yields
         )
 
-    @property
+    @cached_property
     def scheduler(self) -> Scheduler:
         return Scheduler.of(self.crawler)
 

@@ -154,10 +154,10 @@ class HostQueue:
             (level.due for level in self.levels.values() if level.head < level.tail), default=inf
         )
 
-    def append(self, priority: int, tries: int = 0) -> int:
-        """Count a new entry at the end of its level, and return its sequence.
+    def level(self, priority: int, tries: int = 0) -> Level:
+        """Return the level of new entries of a priority.
 
-        ``tries`` is how often the entry has been tried, when its next try has a due time; else 0.
+        ``tries`` is how often they have been tried, when their next try has a due time; else 0.
         """
         lane = min(tries, LANES)
         number = priority << 8 | lane
@@ -165,9 +165,7 @@ class HostQueue:
         if level is None:
             start = lane << LANE_AT
             level = self.levels[number] = Level(start, start)
-        level.tail += 1
-        self.queued += 1
-        return level.tail - 1
+        return level
 
     def end_lease(self, priority: int, sequence: int) -> None:
         """End the lease of an entry that is removed from disk too. A level that is empty then is
@@ -224,6 +222,7 @@ class Host:
       retries are queued and none of them is due.
     - ``session``: how many requests of its session came before the next one.
     - ``record``: its record on disk; empty without one.
+    - ``domain``: its registrable domain.
     """
 
     name: str
@@ -237,11 +236,10 @@ class Host:
     queue: HostQueue = field(default_factory=HostQueue)
     shares: HostShares = field(default_factory=HostShares)
     robots: HostRobots = field(default_factory=HostRobots)
+    domain: str = field(init=False)
 
-    @property
-    def domain(self) -> str:
-        """Return its registrable domain."""
-        return domain_of(self.name)
+    def __post_init__(self) -> None:
+        self.domain = domain_of(self.name)
 
     def set_health(self, health: Health) -> None:
         """Change the health of the host.

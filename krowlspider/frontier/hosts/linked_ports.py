@@ -29,8 +29,8 @@ class LinkedPorts:
         self._store = store
         self._ports = ports
         self.admitted: dict[str, bool] = {}
-        """Hosts that links may lead to; True for those whose port in a range was found by a
-        link."""
+        """Some of the hosts that links may lead to; True for those whose port in a range was found
+        by a link. Others are on disk: `admits` knows them all."""
 
     def admits(self, host: str) -> bool:
         """Return whether a link may lead to a host with a port. If so, and the port is in a range,

@@ -253,7 +253,7 @@ class RobotsFetches:
 
     def _queued_at(self, name: str) -> list[RobotsFetch]:
         """Return the list of robots fetches queued at a host: the list itself, not a copy."""
-        return cast("list[RobotsFetch]", self._schedule.cache.get(name).robots.fetches)
+        return self._schedule.cache.get(name).robots.fetches  # type: ignore[return-value]
 
     def _record(self, ruling: Ruling, status: int = 0, body: bytes = b"") -> RobotsRecord:
         now = self._wall()

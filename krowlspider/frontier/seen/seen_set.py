@@ -77,9 +77,11 @@ class SeenSet:
         self._verify = verify
         self._file = file
         self._recent = RecentKeys(_RECENT)
-        # Identities marked since the last batch, by host; those that the filter did not have.
+        # Identities marked since the last batch, by host; those that were unknown, of which the
+        # first `_in_filter` are in the filter already.
         self._pending: dict[str, list[bytes]] = {}
         self._new: list[bytes] = []
+        self._in_filter = 0
         self.expected_losses = 0.0
         self.false_positives = 0
         self.rebuilt = False
@@ -142,22 +144,29 @@ class SeenSet:
         return self._marks.among(host, positive) if positive else positive
 
     def mark(self, host: str, keys: Sequence[bytes]) -> None:
-        """Mark unknown identities of a host as seen. The next `end_batch` puts them on disk."""
-        if not keys:
-            return
-        self.filter.update(keys)
-        self._new += keys
-        self._pending.setdefault(host, []).extend(keys)
-        if not self._verify:
-            self.expected_losses += FALSE_POSITIVES * len(keys)
+        """Mark unknown identities of a host as seen. They are known after the next `end_batch`,
+        which puts them on disk."""
+        if keys:
+            self._new += keys
+            self._pending.setdefault(host, []).extend(keys)
 
     def restore(self, host: str, key: bytes) -> None:
         """Mark an identity that another frontier knows, and this one may know too."""
         if key not in self.filter:
             self.mark(host, (key,))
+            self._fill_filter()
         # A mark on disk may stand for more identities, so it is not written again.
         elif key not in self._pending.get(host, ()) and not self._marks.has(host, key):
             self._pending.setdefault(host, []).append(key)
+
+    def _fill_filter(self) -> None:
+        """Put the identities marked since the last time into the filter: together, as each call
+        costs as much as several identities."""
+        new = self._new[self._in_filter :]
+        self._in_filter = len(self._new)
+        self.filter.update(new)
+        if not self._verify:
+            self.expected_losses += FALSE_POSITIVES * len(new)
 
     def end_batch(self, batch: Batch) -> None:
         """Put all marks since the last batch into this one."""
@@ -165,6 +174,8 @@ class SeenSet:
             self._marks.put(host, keys, batch)
         self._pending.clear()
         if self._new:
+            self._fill_filter()
+            self._in_filter = 0
             self._sequence += 1
             batch.put(new_keys_key(self._sequence), b"".join(self._new))
             self._recent.add(self._new)

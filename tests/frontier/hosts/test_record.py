@@ -14,7 +14,8 @@ def test_decode_returns_the_encoded_host(health: Health) -> None:
     host = Host("a.test", health=health, rate=HostRate(0.5, 7.0, 9, 3, 2), due=1234.5)
     host.queue.done, host.queue.dropped = 4, 5
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
-        host.queue.append(priority, tries)
+        host.queue.level(priority, tries).tail += 1
+        host.queue.queued += 1
     again = decode_host("a.test", encode_host(host))
     assert (again.health, again.due, again.queue.queued) == (health, 1234.5, 5)
     assert (again.queue.done, again.queue.dropped) == (4, 5)

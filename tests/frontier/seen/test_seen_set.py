@@ -134,10 +134,11 @@ def test_restoring_a_mark_keeps_what_it_stands_for(
     seen = SeenSet(store, 1000)
     mark(store, seen, "a.test", 1, 2, 3)
     batch = store.batch()
-    for number in (1, 2, 4, 1):
+    for number in (1, 2, 4, 1, 4):
         seen.restore("a.test", key(number))
     seen.end_batch(batch)
     batch.write()
+    assert len(seen) == 4
     again = SeenSet(store, 1000)
     assert all(key(number) in again.filter for number in range(1, 5))
     found = set(marked_by(store.items(SEEN)))

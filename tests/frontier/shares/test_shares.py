@@ -521,7 +521,8 @@ def test_a_host_with_ten_pages_leaves_its_origin(open_store: Callable[[], Store]
 def test_a_record_without_an_origin_is_read() -> None:
     host = Host("a.test")
     host.queue.done = 3
-    host.queue.append(0)
+    host.queue.level(0).tail += 1
+    host.queue.queued += 1
     before = encode_host(host)
     assert before[0] == 2
     again = decode_host("a.test", before)
