@@ -19,6 +19,9 @@ from krowlspider.errors import JobError
 from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.work_mark import MARK
 
+# msgspec reads the annotations of `JobHead` as the program runs.
+from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules  # noqa: TC001
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,15 +34,19 @@ _HEAD_DRAFT = "job.json.new"
 
 
 class JobHead(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The content of ``job.json``: format of the folder, seed of its identities, and its ring.
+    """The content of ``job.json``: what the folder was begun with, and its scope.
 
-    ``ring`` is empty for a crawl of one process. ``new`` is true if this start made the file.
+    ``seed`` is that of its identities. ``ring`` is empty for a crawl of one process. ``spider`` is
+    empty and ``scope`` is None if no crawl has recorded them. ``new`` is true if this start made
+    the file.
     """
 
     format: int
     seed: int
     software: str
     ring: str = ""
+    spider: str = ""
+    scope: ScopeRules | None = None
     new: bool = False
 
 
@@ -97,15 +104,22 @@ class JobFolder:
         seed: int | None = None,
         ring: str | None = None,
         may_begin: bool = True,
+        spider: str = "",
+        scope: AskedScope | None = None,
     ) -> JobHead:
         """Lock the folder and return its head. Make both if the folder is new or empty.
+
+        ``spider`` is the spider that the folder must belong to; "" accepts any. ``scope`` is the
+        scope that the start asks for; None leaves the kept one. Both are recorded if the folder has
+        none, and a scope that replaces the kept one.
 
         ``seed`` is the seed of a cluster's identities; with None, a new folder gets its own.
         ``may_begin`` is false if that seed must not be used for a new folder, only for one that has
         it. ``ring`` is the ring that the folder must belong to; None accepts any.
 
-        :raises JobError: the folder is in use, not writable, of another format, seed or ring, or
-            not a crawl's folder; or a repair in it was cut short, and it is not taken ``to_repair``
+        :raises JobError: the folder is in use, not writable, of another format, seed, ring, spider
+            or scope, or not a crawl's folder; or a repair in it was cut short, and it is not taken
+            ``to_repair``
         """
         lock = self._take_lock()
         try:
@@ -116,13 +130,16 @@ class JobFolder:
                     " KROWL_STATIC_NODES_SECRET_FILE; or none, if the other nodes have begun"
                     " without"
                 )
-            head = self._head(seed, ring or "")
-            self._check(head, seed, ring)
+            found = self._head(seed, ring or "")
+            self._check(found, seed, ring)
+            head = self._of_crawl(found, spider, scope)
             if not to_repair and self.repairing.exists():
                 raise JobError(
                     f"JOBDIR {self.path}: a repair was cut short: run it again:"
                     f" scrapy frontier {quote(str(self.path))} --repair"
                 )
+            if head.new or head != found:
+                self._write_head(head)
         except JobError:
             self.leave()
             raise
@@ -161,6 +178,29 @@ class JobFolder:
                 " use in it: give a new JOBDIR, or the KROWL_CLUSTER and KROWL_STATIC_NODES_SECRET"
                 " with which it was begun"
             )
+
+    def _of_crawl(self, head: JobHead, spider: str, asked: AskedScope | None) -> JobHead:
+        """Return the head with the spider and the scope of a crawl that is to start.
+
+        :raises JobError: the folder belongs to another spider, or keeps another scope
+        """
+        if spider and head.spider not in {"", spider}:
+            raise JobError(
+                f"JOBDIR {self.path} belongs to the spider {head.spider!r}, not to {spider!r}:"
+                " start that one, or give another JOBDIR"
+            )
+        kept = head.scope
+        if asked is None:
+            pass
+        elif kept is None or asked.replaces:
+            kept = asked.rules
+        elif asked.given and kept != asked.rules:
+            raise JobError(
+                f"JOBDIR {self.path} keeps its scope ({'; '.join(kept.differences(asked.rules))}):"
+                " leave out the arguments of the scope to go on with it, or add -a scope=new to"
+                " change it"
+            )
+        return msgspec.structs.replace(head, spider=head.spider or spider, scope=kept)
 
     @property
     def open_to_others(self) -> str:
@@ -222,9 +262,12 @@ class JobFolder:
         try:
             head = msgspec.json.decode(path.read_bytes(), type=JobHead)
         except FileNotFoundError:
-            return self._new_head(path, seed, ring)
+            return self._new_head(seed, ring)
         except (OSError, msgspec.DecodeError) as error:
-            raise JobError(f"{path} cannot be read as a crawl's head: {error!r}") from error
+            raise JobError(
+                f"{path} cannot be read as a crawl's head ({error}):"
+                " put it back from a copy, or give another JOBDIR"
+            ) from error
         if head.format != FORMAT:
             raise JobError(
                 f"JOBDIR {self.path} has format {head.format}, made by {head.software};"
@@ -232,7 +275,7 @@ class JobFolder:
             )
         return head
 
-    def _new_head(self, path: Path, seed: int | None, ring: str) -> JobHead:
+    def _new_head(self, seed: int | None, ring: str) -> JobHead:
         if self.frontier.is_dir():
             raise JobError(_headless(self.path))
         names = {found.name for found in self.path.iterdir()}
@@ -243,18 +286,19 @@ class JobFolder:
             )
         if seed is None:
             seed = secrets.randbits(63)
-        head = JobHead(FORMAT, seed, f"krowlspider {__version__}", ring)
-        draft = path.with_name(_HEAD_DRAFT)
+        return JobHead(FORMAT, seed, f"krowlspider {__version__}", ring, new=True)
+
+    def _write_head(self, head: JobHead) -> None:
+        draft = self.path / _HEAD_DRAFT
         try:
             with draft.open("wb") as file:
-                file.write(msgspec.json.encode(head))
+                file.write(msgspec.json.encode(msgspec.structs.replace(head, new=False)))
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(path)
+            draft.replace(self.path / _HEAD)
             sync_folder(self.path)
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be written: {error.strerror}") from error
-        return msgspec.structs.replace(head, new=True)
 
 
 def _headless(path: Path) -> str:

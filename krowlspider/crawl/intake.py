@@ -16,6 +16,7 @@ from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.urls.host import host_of
 from krowlspider.urls.rules.exclude import Exclusions
 from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,14 +59,7 @@ class Intake:
         self._wake = wake
         self._keeps_via = settings.getbool("KROWL_WARC_METADATA")
         self.exclusions = Exclusions()
-        self.scope = Scope(
-            max_depth=0,
-            allow=(),
-            deny=(),
-            same_host=False,
-            same_domain=False,
-            max_url_length=settings.getint("URLLENGTH_LIMIT"),
-        )
+        self.scope = Scope(ScopeRules(), max_url_length=settings.getint("URLLENGTH_LIMIT"))
 
     # --- rules ---
 

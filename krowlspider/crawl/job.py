@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.robots.fetch import RobotsFetch
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Job:
 
     def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
+        self._spider = spider
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = delay_policy(settings)
@@ -101,6 +103,9 @@ class Job:
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
+        # The scope that the folder keeps; None if the spider has none.
+        self.scope: ScopeRules | None = None
+        self.replaces_scope = False
         self._checkpoint: Checkpoint | None = None
         floor = settings.getint("KROWL_DISK_FLOOR")
         self._guard = DiskGuard(floor, self._written_folders, self.fail) if floor else None
@@ -120,10 +125,13 @@ class Job:
             job = _jobs[crawler] = cls(crawler.settings, crawler.spidercls.name)
         return job
 
-    def open(self) -> None:
+    def open(self, asked: AskedScope | None = None) -> None:
         """Lock the folder and open everything in it; do nothing if it is open.
 
-        :raises JobError: the folder, the frontier or the archive cannot be used
+        ``asked`` is the scope that the spider asks for; ``scope`` is then the one that holds.
+
+        :raises JobError: the folder, the frontier or the archive cannot be used, or it is of
+            another spider or scope
         :raises SettingsError: the folder that is set for the WARC files cannot be used
         :raises ClusterError: the cluster cannot be reached
         """
@@ -137,7 +145,11 @@ class Job:
             seed=None if cluster is None else cluster.prepare(),
             ring="" if cluster is None else cluster.place,
             may_begin=cluster is None or cluster.may_begin,
+            spider=self._spider,
+            scope=asked,
         )
+        self.scope = head.scope
+        self.replaces_scope = asked is not None and asked.replaces and not head.new
         try:
             self._open_parts(head, new=head.new or self.folder.untouched)
             if self._guard is not None:

@@ -37,5 +37,8 @@ def log_start(job: Job) -> None:
         )
     for damaged in job.mended.damaged:
         logger.error("A WARC file is damaged: the data after the damage is in %s", damaged)
+    if job.scope is not None:
+        stay = "; URLs queued before stay queued" if job.replaces_scope else ""
+        logger.info("Scope kept in %s: %s%s", path, job.scope, stay)
     if job.frontier.pending:
         logger.info("Going on with %d URLs queued in %s", job.frontier.pending, path)

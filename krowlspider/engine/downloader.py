@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from scrapy import Request, signals
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
 
+    from krowlspider.urls.rules.scope_rules import AskedScope
+
 # In the order in which they see a request. Given by name, because middlewares import this package
 # and not the reverse.
 _NEAREST_THE_HANDLER = (
@@ -45,6 +47,13 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewareManager:
     return DownloaderMiddlewareManager(*chosen, *nearest, crawler=crawler)
 
 
+@runtime_checkable
+class Scoped(Protocol):
+    """A spider that has a scope."""
+
+    asked_scope: AskedScope
+
+
 class Downloader:
     """Send each request that the scheduler popped through the middlewares to the download handler.
 
@@ -57,7 +66,8 @@ class Downloader:
         self._crawler = crawler
         self._job = Job.of(crawler)
         # Open the job before there is an engine, so that an unusable folder stops the start.
-        self._job.open()
+        spider = crawler.spider
+        self._job.open(spider.asked_scope if isinstance(spider, Scoped) else None)
         self._loop = asyncio.get_running_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")

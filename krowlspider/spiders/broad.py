@@ -17,6 +17,7 @@ from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.archive.errors import ArchiveError
+from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
@@ -28,6 +29,7 @@ from krowlspider.urls.page.headers import read_links, read_robots_tag
 from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
 from krowlspider.urls.rules.duplicates import DuplicateBodies
 from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules
 from krowlspider.urls.rules.traps import Traps
 
 if TYPE_CHECKING:
@@ -69,12 +71,13 @@ class BroadSpider(Spider):
 
     ``seeds``       file of seeds, one per line (domain or URL, ``#`` comments), plain or gzip
     ``max_pages``   pages to fetch in this run before it stops; 0 means no limit
-    ``max_depth``   hops from a seed; 0 means no limit
+    ``max_depth``   hops from a seed; 0 means only the seeds; without it there is no limit
     ``allow``       regular expression that a URL must match to be queued; separate several by
                     spaces: one of them must match
     ``deny``        regular expression that a URL must not match; separate several by spaces
     ``same_host``   1: follow only links to the page's own host
     ``same_domain`` 1: follow only links to the page's own registrable domain
+    ``scope``       new: the five above replace those that the JOBDIR keeps
     """
 
     name = "broad"
@@ -101,11 +104,12 @@ class BroadSpider(Spider):
         *,
         seeds: str | None = None,
         max_pages: str = "0",
-        max_depth: str = "0",
-        allow: str = "",
-        deny: str = "",
-        same_host: str = "0",
-        same_domain: str = "0",
+        max_depth: str | None = None,
+        allow: str | None = None,
+        deny: str | None = None,
+        same_host: str | None = None,
+        same_domain: str | None = None,
+        scope: str | None = None,
         **unknown: str,
     ):
         super().__init__()
@@ -113,17 +117,21 @@ class BroadSpider(Spider):
         if wrong := sorted(name for name in unknown if not name.startswith("_")):
             raise SeedsError(
                 f"the broad spider has no argument {wrong[0]!r}; it has seeds, max_pages,"
-                " max_depth, allow, deny, same_host, same_domain"
+                " max_depth, allow, deny, same_host, same_domain, scope"
             )
         self._seeds = None if seeds is None else SeedsFile(Path(seeds))
-        self._max_pages = _number("max_pages", max_pages)
-        self._rules: dict[str, Any] = {
-            "max_depth": _number("max_depth", max_depth),
-            "allow": allow.split(),
-            "deny": deny.split(),
-            "same_host": _flag("same_host", same_host),
-            "same_domain": _flag("same_domain", same_domain),
+        self._max_pages = _number("max_pages", max_pages, "0 for no limit")
+        if scope not in {None, "new"}:
+            raise SeedsError(f"-a scope={scope}: give new, or leave it out")
+        texts = {
+            "max_depth": max_depth,
+            "allow": allow,
+            "deny": deny,
+            "same_host": same_host,
+            "same_domain": same_domain,
         }
+        given = {name: text for name, text in texts.items() if text is not None}
+        self.asked_scope = AskedScope(_rules(given), given=bool(given), replaces=scope == "new")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -134,18 +142,13 @@ class BroadSpider(Spider):
         return spider
 
     def _read_settings(self, settings: BaseSettings) -> None:
-        traps = Traps(
+        self._traps = Traps(
             path_depth_max=settings.getint("KROWL_PATH_DEPTH_MAX"),
             repeated_segments_max=settings.getint("KROWL_REPEATED_SEGMENTS_MAX"),
             skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"),
             today=datetime.now(UTC).date(),
         )
-        try:
-            self.scope = Scope(
-                **self._rules, max_url_length=settings.getint("URLLENGTH_LIMIT"), traps=traps
-            )
-        except ValueError as error:
-            raise SeedsError(str(error)) from error
+        self._max_url_length = settings.getint("URLLENGTH_LIMIT")
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
         self._reads_sitemaps = settings.getbool("KROWL_SITEMAPS")
         self._notes = settings.getbool("KROWL_WARC_METADATA")
@@ -174,8 +177,10 @@ class BroadSpider(Spider):
         """
         scheduler = self.scheduler
         self._set_yields_items(yields=type(self) is not BroadSpider or wants_items(self.crawler))
+        kept = Job.of(self.crawler).scope
+        assert kept is not None
         await scheduler.join(
-            scope=self.scope,
+            scope=Scope(kept, max_url_length=self._max_url_length, traps=self._traps),
             page_budget=self._max_pages or None,
             on_robots=self._sitemaps.look if self._reads_sitemaps else None,
         )
@@ -383,14 +388,35 @@ def _is_html(content_type: str) -> bool:
     return "html" in content_type.lower() or not content_type
 
 
-def _number(name: str, text: str) -> int:
+def _number(name: str, text: str, meaning: str) -> int:
     try:
         number = int(text)
     except ValueError:
         number = -1
     if number < 0:
-        raise SeedsError(f"-a {name}={text}: give a whole number, 0 for no limit")
+        raise SeedsError(f"-a {name}={text}: give a whole number, {meaning}")
     return number
+
+
+def _rules(given: dict[str, str]) -> ScopeRules:
+    """Return the rules in the arguments that are given."""
+    read: dict[str, Any] = {}
+    for name, text in given.items():
+        if name == "max_depth":
+            read[name] = _number(name, text, "0 for only the seeds; leave it out for no limit")
+        elif name in {"allow", "deny"}:
+            read[name] = _patterns(text)
+        else:
+            read[name] = _flag(name, text)
+    try:
+        return ScopeRules(**read)
+    except ValueError as error:
+        raise SeedsError(str(error)) from error
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    """Return the expressions of an argument in alphabetical order: theirs has no meaning."""
+    return tuple(sorted(set(text.split())))
 
 
 def _flag(name: str, text: str) -> bool:

@@ -38,6 +38,7 @@ from krowlspider.urls.page.headers import read_links, read_robots_tag
 from krowlspider.urls.page.links import read_page
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
 from krowlspider.urls.rules.traps import Traps
 from krowlspider.urls.seeds import BadSeed, parse_seed
 
@@ -99,11 +100,7 @@ def _decoded(data: bytes) -> None:
 # --- urls ---
 
 _SCOPE = Scope(
-    max_depth=0,
-    allow=(),
-    deny=(),
-    same_host=False,
-    same_domain=True,
+    ScopeRules(same_domain=True),
     max_url_length=2048,
     traps=Traps(
         path_depth_max=20,

@@ -72,14 +72,14 @@ def _differences(
 
 
 def reachable(
-    graph: Graph, seeds: list[str], *, max_depth: int = 0, same_host: bool = False
+    graph: Graph, seeds: list[str], *, max_depth: int | None = None, same_host: bool = False
 ) -> Expected:
     """Return what a crawl of the graph from the seeds fetches. The graph has the server's ports.
 
-    `max_depth` is a limit on the depth (0: none). Seeds have depth 0, a link has one more than its
-    page, a redirect's target the depth of its source. Depths are the least possible: a crawler that
-    finds a page by a longer path first may fetch less. With `same_host`, links and redirects to
-    another host are not followed.
+    `max_depth` is a limit on the depth (None: no limit). Seeds have depth 0, a link has one more
+    than its page, a redirect's target the depth of its source. Depths are the least possible: a
+    crawler that finds a page by a longer path first may fetch less. With `same_host`, links and
+    redirects to another host are not followed.
 
     :raises ValueError: a seed is not in the graph
     """
@@ -100,7 +100,7 @@ def reachable(
         _count(found, url, expected)
         # Redirects keep the depth of their page, so they come before the links.
         queue.extendleft((to, depth) for to in _redirect(found) if _stays(url, to, same_host))
-        if not max_depth or depth < max_depth:
+        if max_depth is None or depth < max_depth:
             queue.extend((to, depth + 1) for to in _links(found) if _stays(url, to, same_host))
     return expected
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from redis import Redis
 
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.crawl.folder import JobFolder, JobHead
+from krowlspider.urls.rules.scope_rules import ScopeRules
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
@@ -154,6 +156,19 @@ def test_an_acknowledgement_does_not_outlive_its_links(
         crawl_of(web, tmp_path, urls[:1], settings={"KROWL_DELAY_MIN": 0.01}).run()
         assert fetched(web) == set(urls)
         assert Survivors.of(crawl.jobdir).faults(urls) == []
+
+
+def test_new_scope_survives_a_power_loss(tmp_path: Path) -> None:
+    with MockWeb(spec=[{"path": "^/", "body": "a page"}]) as web:
+        url = web.url("127.0.0.1")
+        crawl_of(web, tmp_path, [url]).run()
+        crawl = crawl_of(web, tmp_path, [url, f"{url}slow"], settings={"KROWL_DELAY_MIN": 30})
+        crawl.arguments = {**crawl.arguments, "max_depth": 1, "scope": "new"}
+        crawl.start().wait_until(lambda: "Scope kept" in crawl.log)
+        crawl.kill()
+        lose_power(crawl.jobdir, crawl.journal, Loss.CUT, random.Random(0))
+        head = msgspec.json.decode((crawl.jobdir / "job.json").read_bytes(), type=JobHead)
+        assert head.scope == ScopeRules(max_depth=1)
 
 
 def test_a_url_that_has_left_redis_survives_a_power_loss(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from krowlspider.archive.write.writer import _Order
+    from krowlspider.urls.rules.scope_rules import AskedScope
     from tests.support.simulated_loop import Script
     from tests.support.simulated_web import SimulatedWeb
 
@@ -50,8 +51,8 @@ class SimulatedJob(Job):
     wall = staticmethod(clocks.wall)
     monotonic = staticmethod(clocks.monotonic)
 
-    def open(self) -> None:
-        super().open()
+    def open(self, asked: AskedScope | None = None) -> None:
+        super().open(asked)
         loop, archive = asyncio.get_running_loop(), self.archive
         assert isinstance(loop, SimulatedLoop)
         assert isinstance(archive, _Writer)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.frontier.store.store import Store
+    from krowlspider.urls.rules.scope_rules import AskedScope
 
 COMMIT_S = 1.0
 # Seconds of the loop that sending a request takes.
@@ -233,8 +234,9 @@ class SimulatedJob(Job):
         self.holds = []
         self.wall = lambda: simulation.clocks.wall
 
-    def open(self) -> None:
+    def open(self, asked: AskedScope | None = None) -> None:
         """Open the parts; called by the downloader."""
+        self.scope = None if asked is None else asked.rules
         settings, clocks = self._settings, self._simulation.clocks
         self.store = self._simulation.store  # type: ignore[assignment]
         self.hasher = IdentityHasher(1)

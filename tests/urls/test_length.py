@@ -29,6 +29,7 @@ from krowlspider.urls.page.headers import read_links
 from krowlspider.urls.page.links import MAX_LINKS, Page, read_page
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
 from middlewares.redirect import RedirectMiddleware
 from tests.fuzz.work import seconds
@@ -177,9 +178,7 @@ def test_url_of_a_parsed_reference_fits() -> None:
 
 
 def test_no_url_is_queued_that_does_not_fit() -> None:
-    scope = Scope(
-        max_depth=0, allow=(), deny=(), same_host=False, same_domain=False, max_url_length=0
-    )
+    scope = Scope(ScopeRules(), max_url_length=0)
     url = normalise("https://example.com/" + "é" * 3000)
     assert url is not None
     assert normalise(url) is None

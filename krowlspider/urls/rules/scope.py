@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.urls.host import domain_of
@@ -10,41 +11,26 @@ from krowlspider.urls.length import REFERENCE_MAX
 from krowlspider.urls.ports import is_blocked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from krowlspider.urls.rules.scope_rules import ScopeRules
     from krowlspider.urls.rules.traps import Traps
 
 
 class Scope:
-    """The rules of a crawl for the URLs it discovers.
+    """Applies the rules of a crawl to the URLs it discovers.
 
-    ``max_depth`` counts links from a seed, ``max_url_length`` characters; 0 means no limit, but no
-    URL may have more than REFERENCE_MAX characters. ``allow`` and ``deny`` are regular expressions
-    searched in the URL. ``same_host`` and ``same_domain`` keep links on the host or domain of their
-    page.
-
-    :raises ValueError: an expression does not compile; the message names it
+    ``max_url_length`` is in characters; 0 means no limit, but no URL may have more than
+    REFERENCE_MAX. The expressions of ``rules`` are searched in the URL.
     """
 
-    def __init__(
-        self,
-        *,
-        max_depth: int,
-        allow: Sequence[str],
-        deny: Sequence[str],
-        same_host: bool,
-        same_domain: bool,
-        max_url_length: int,
-        traps: Traps | None = None,
-    ):
-        self._max_depth = max_depth or float("inf")
+    def __init__(self, rules: ScopeRules, *, max_url_length: int, traps: Traps | None = None):
+        self._max_depth = inf if rules.max_depth is None else rules.max_depth
         # A longer URL would not be parsed again on a retry.
         self._max_url_length = min(max_url_length or REFERENCE_MAX, REFERENCE_MAX)
-        self._allow = [_compiled(pattern) for pattern in allow]
-        self._deny = [_compiled(pattern) for pattern in deny]
-        self._same_host = same_host
-        self._same_domain = same_domain
-        self._has_rules = bool(allow or deny or same_host or same_domain)
+        self._allow = [re.compile(pattern) for pattern in rules.allow]
+        self._deny = [re.compile(pattern) for pattern in rules.deny]
+        self._same_host = rules.same_host
+        self._same_domain = rules.same_domain
+        self._has_rules = bool(rules.allow or rules.deny or rules.same_host or rules.same_domain)
         self._traps = traps
 
     def refusal(self, url: str, host: str, depth: int, via_host: str | None) -> str | None:
@@ -76,10 +62,3 @@ class Scope:
         if self._allow and not any(rule.search(url) for rule in self._allow):
             return "allow"
         return None
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as e:
-        raise ValueError(f"not a regular expression: {pattern!r}: {e}") from e

@@ -6,6 +6,7 @@ import pytest
 
 from krowlspider.urls.host import host_of
 from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
 
 
 def refusal(
@@ -13,21 +14,17 @@ def refusal(
     *,
     depth: int = 1,
     via: str | None = "example.com",
-    max_depth: int = 0,
+    max_depth: int | None = None,
     allow: tuple[str, ...] = (),
     deny: tuple[str, ...] = (),
     same_host: bool = False,
     same_domain: bool = False,
     max_url_length: int = 100,
 ) -> str | None:
-    scope = Scope(
-        max_depth=max_depth,
-        allow=allow,
-        deny=deny,
-        same_host=same_host,
-        same_domain=same_domain,
-        max_url_length=max_url_length,
+    rules = ScopeRules(
+        max_depth=max_depth, allow=allow, deny=deny, same_host=same_host, same_domain=same_domain
     )
+    scope = Scope(rules, max_url_length=max_url_length)
     return scope.refusal(url, host_of(url), depth, via)
 
 
@@ -38,6 +35,11 @@ def test_without_rules_every_link_is_in_scope() -> None:
 def test_a_link_deeper_than_the_limit_is_refused() -> None:
     assert refusal("https://example.com/", depth=2, max_depth=2) is None
     assert refusal("https://example.com/", depth=3, max_depth=2) == "depth"
+
+
+def test_depth_of_0_admits_only_seeds() -> None:
+    assert refusal("https://example.com/", depth=0, via=None, max_depth=0) is None
+    assert refusal("https://example.com/", depth=1, max_depth=0) == "depth"
 
 
 def test_a_longer_url_than_the_limit_is_refused_a_seed_too() -> None:
@@ -90,6 +92,5 @@ def test_a_seed_is_in_scope_whatever_the_rules_for_links() -> None:
 
 @pytest.mark.parametrize("rule", ["allow", "deny"])
 def test_an_expression_that_does_not_compile_is_named(rule: str) -> None:
-    expressions = {"allow": (), "deny": (), rule: ("fine", "bro(ken")}
     with pytest.raises(ValueError, match=r"bro\(ken"):
-        Scope(max_depth=0, same_host=False, same_domain=False, max_url_length=100, **expressions)
+        ScopeRules(**{rule: ("fine", "bro(ken")})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.rules.scope import Scope
+from krowlspider.urls.rules.scope_rules import ScopeRules
 from krowlspider.urls.rules.traps import Traps
 
 TODAY = date(2026, 11, 21)
@@ -156,15 +157,7 @@ def test_repeats_are_exactly_those_of_the_most_frequent_segment(
 
 
 def test_traps_are_for_links_and_not_for_seeds() -> None:
-    scope = Scope(
-        max_depth=0,
-        allow=(),
-        deny=("no",),
-        same_host=False,
-        same_domain=False,
-        max_url_length=100,
-        traps=traps(),
-    )
+    scope = Scope(ScopeRules(deny=("no",)), max_url_length=100, traps=traps())
     url = "https://h.test/a.zip"
     assert scope.refusal(url, "h.test", 1, "h.test") == "extension"
     assert scope.refusal(url, "h.test", 0, None) is None

@@ -1,0 +1,156 @@
+"""A JOBDIR keeps its spider and its scope: a start that would change one is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mockweb import MockWeb
+from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawls import anchors, crawl_of, page, paths, refused
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A chain: each page links to the next.
+CHAIN = [
+    page("/", anchors("/1")),
+    *(page(f"/{number}", anchors(f"/{number + 1}")) for number in range(1, 6)),
+    page("/6", ""),
+    {"path": "/moved", "redirect": "/target"},
+    page("/target", anchors("/6")),
+]
+EXTERNAL = {"SPIDER_MODULES": "krowlspider.spiders,tests.support.spiders"}
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def head(jobdir: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((jobdir / "job.json").read_bytes())
+    return found
+
+
+def test_resumed_crawl_keeps_its_scope(tmp_path: Path) -> None:
+    """The command names no scope, and no seeds."""
+    with MockWeb(spec=CHAIN) as web:
+        seeds = [web.url("a.test")]
+        scope = {"max_depth": 2, "deny": "/x /y"}
+        first = crawl_of(web, tmp_path, seeds, arguments={**scope, "max_pages": 1}).run()
+        assert paths(web.log()) == ["/"]
+        again = Crawl(first.jobdir).run()
+        assert paths(web.log()) == ["/", "/1", "/2"]
+        assert f"Scope kept in {first.jobdir}: max_depth=2 deny=/x /y\n" in again.log
+        assert "stay queued" not in again.log
+        crawl_of(web, tmp_path, seeds, arguments={"deny": "/y /x", "max_depth": 2}).run()
+        assert len(paths(web.log())) == 3
+
+
+def test_changed_scope_is_refused_without_scope_new(tmp_path: Path) -> None:
+    with MockWeb(spec=CHAIN) as web:
+        seeds = [web.url("a.test")]
+        kept = {"max_depth": 1, "max_pages": 1}
+        jobdir = crawl_of(web, tmp_path, seeds, arguments=kept).run().jobdir
+        before, asked = contents(jobdir), {"max_depth": 3, "max_pages": 1, "same_host": 1}
+        message = refused(crawl_of(web, tmp_path, seeds, arguments=asked))
+        assert message == (
+            f"krowlspider: JOBDIR {jobdir} keeps its scope"
+            " (max_depth is 1, not 3; same_host is 0, not 1): leave out the arguments of the scope"
+            " to go on with it, or add -a scope=new to change it"
+        )
+        assert contents(jobdir) == before
+        assert paths(web.log()) == ["/"]
+        changed = crawl_of(web, tmp_path, seeds, arguments={**asked, "scope": "new"}).run()
+        assert "max_depth=3 same_host=1; URLs queued before stay queued\n" in changed.log
+        assert paths(web.log()) == ["/", "/1"]
+        Crawl(jobdir).run()
+        assert paths(web.log()) == ["/", "/1", "/2", "/3"]
+
+
+def test_scope_is_refused_if_the_start_gives_only_a_part(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=CHAIN) as web:
+        seeds = [web.url("a.test")]
+        scope = {"max_depth": 1, "allow": "/1"}
+        crawl_of(web, tmp_path, seeds, arguments=scope).run()
+        message = refused(crawl_of(web, tmp_path, seeds, arguments={"max_depth": 1}))
+        assert "(allow is /1, not unset)" in message
+
+
+def test_max_depth_0_fetches_only_the_seeds(tmp_path: Path) -> None:
+    """And the targets of their redirects. Sitemaps are no seeds."""
+    with MockWeb(spec=CHAIN) as web:
+        seeds = [web.url("a.test", path) for path in ("/", "/3", "/moved")]
+        settings = {"KROWL_SITEMAPS": 1}
+        crawl = crawl_of(web, tmp_path, seeds, arguments={"max_depth": 0}, settings=settings)
+        crawl.run()
+        assert sorted(paths(web.log())) == ["/", "/3", "/moved", "/target"]
+        assert "max_depth=0" in crawl.log
+
+
+def test_jobdir_of_another_spider_is_refused_by_name(tmp_path: Path) -> None:
+    """A subclass of the broad spider is another spider."""
+    with MockWeb(spec=CHAIN) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_pages": 2}).run()
+        before = contents(crawl.jobdir)
+        arguments = {"root": web.url("a.test", "")}
+        for spider, given in (("ordinary", arguments), ("broader", {})):
+            other = Crawl(crawl.jobdir, spider=spider, arguments=given, settings=EXTERNAL)
+            assert refused(other) == (
+                f"krowlspider: JOBDIR {crawl.jobdir} belongs to the spider 'broad', not to"
+                f" {spider!r}: start that one, or give another JOBDIR"
+            )
+        assert contents(crawl.jobdir) == before
+        assert paths(web.log()) == ["/", "/1"]
+
+
+def test_jobdir_without_scope_takes_that_of_the_start(tmp_path: Path) -> None:
+    """It was made by an earlier version, which recorded no spider either."""
+    with SimulatedWeb(spec=CHAIN) as web:
+        seeds = [web.url("a.test")]
+        jobdir = crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}).run().jobdir
+        old = {name: head(jobdir)[name] for name in ("format", "seed", "software")}
+        (jobdir / "job.json").write_text(json.dumps(old))
+        assert frontier_view(jobdir)["queued"] == 1
+        assert head(jobdir) == old
+        crawl_of(web, tmp_path, seeds, arguments={"max_depth": 2}).run()
+        assert paths(web.log()) == ["/", "/1", "/2"]
+        new = head(jobdir)
+        assert new == {**old, "spider": "broad", "scope": new["scope"]}
+        assert "max_depth is 2, not 3" in refused(
+            crawl_of(web, tmp_path, seeds, arguments={"max_depth": 3})
+        )
+
+
+@pytest.mark.parametrize(
+    "scope", ['"', "[]", '{"max_depth": -1}', '{"max_depth": true}', '{"allow": ["("]}']
+)
+def test_damaged_scope_is_refused_with_a_way_out(tmp_path: Path, scope: str) -> None:
+    with SimulatedWeb(spec=CHAIN) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_pages": 1}).run()
+        text = json.dumps({**head(crawl.jobdir), "scope": 0})
+        (crawl.jobdir / "job.json").write_text(text.replace('"scope": 0', f'"scope": {scope}'))
+        before = contents(crawl.jobdir)
+        message = refused(SimulatedCrawl(crawl.jobdir))
+        assert f"{crawl.jobdir}/job.json cannot be read as a crawl's head" in message
+        assert message.endswith("put it back from a copy, or give another JOBDIR")
+        assert contents(crawl.jobdir) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("scope", "old", "-a scope=old: give new, or leave it out"),
+        ("max_depth", "-1", "0 for only the seeds; leave it out for no limit"),
+        ("max_depth", 2**63, f"max_depth={2**63} is not from 0 to"),
+        ("allow", "\udcff", "not a regular expression: '\\udcff'"),
+    ],
+)
+def test_bad_argument_of_the_scope_is_named(
+    tmp_path: Path, name: str, value: str | int, said: str
+) -> None:
+    assert said in refused(SimulatedCrawl(tmp_path / "job", arguments={name: value}))
