@@ -23,6 +23,8 @@ Checker: TypeAlias = Callable[[BaseSettings, str], str | None]
 
 # Enough to find typing errors; whether anybody reads the address cannot be checked here.
 _EMAIL = re.compile(r"[^@\s()<>,;:\"\\]+@[^@\s()<>,;:\"\\.]+(\.[^@\s()<>,;:\"\\.]+)+")
+# The reserved names of RFC 2606: nobody reads mail there.
+_PLACEHOLDER = re.compile(r"\.(example(\.(com|net|org))?|invalid|localhost|test)\.?$")
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
 _PORT_MAX = 65_535
 HEADER = r"[ -~]*[!-~][ -~]*"
@@ -196,9 +198,15 @@ def contact(settings: BaseSettings, name: str) -> str | None:
     if fault := header(settings, name):
         return fault
     value = settings.get(name)
-    if _EMAIL.fullmatch(value) or _passes(_is_web_url, value):
-        return None
-    return "is neither an e-mail address nor an http(s) URL"
+    if _EMAIL.fullmatch(value):
+        host = value.rpartition("@")[2]
+    elif _passes(_is_web_url, value):
+        host = urlsplit(value).hostname or ""
+    else:
+        return "is neither an e-mail address nor an http(s) URL"
+    if _PLACEHOLDER.search(f".{host.lower()}"):
+        return "is a placeholder: give an address or URL of yours, where site owners reach you"
+    return None
 
 
 def port_range(value: Any) -> range:

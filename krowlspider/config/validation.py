@@ -91,7 +91,7 @@ def offline(settings: Settings) -> Settings:
     """Return a copy of settings for a command that fetches nothing: it needs no contact, and joins
     no cluster."""
     alone = settings.copy()
-    alone.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
+    alone.set("KROWL_CONTACT", "nobody@offline.internal", priority="cmdline")
     alone.setdict({"KROWL_STATIC_NODES": "", "KROWL_CONSUL": ""}, priority="cmdline")
     return alone
 

@@ -113,9 +113,9 @@ def test_without_a_contact_the_message_says_why_and_how(absent: str | None):
 @pytest.mark.parametrize(
     "contact",
     [
-        "you@example.org",
+        "you@company.internal",
         "first.last+crawl@sub.example.co.uk",
-        "https://example.org/bot?x=1",
+        "https://contest.org/bot?x=1",
         "http://[::1]/",
     ],
 )
@@ -148,6 +148,25 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
     assert message.startswith("KROWL_CONTACT=")
     assert repr(contact) in message
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        "you@example.org",
+        "me@Crawler.Example.COM",
+        "you@mail.test",
+        "https://example.net/bot",
+        "https://example.net.:443/bot",
+        "http://site.invalid",
+        "http://localhost:8000/",
+    ],
+)
+def test_contact_at_a_reserved_domain_is_refused(contact: str):
+    assert refusal(KROWL_CONTACT=contact) == (
+        f"KROWL_CONTACT={contact!r} is a placeholder: give an address or URL of yours,"
+        " where site owners reach you"
+    )
 
 
 def test_unknown_setting_is_refused_with_the_nearest_name():
