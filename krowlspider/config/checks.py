@@ -65,6 +65,17 @@ def integer(low: int, unit: str, *, high: float = inf) -> Checker:
     return check
 
 
+def size(low: int) -> Checker:
+    """Return a checker for a number of bytes whose unit, if any, has been read."""
+    whole = integer(low, "bytes")
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        fault = whole(settings, name)
+        return f"{fault}, such as 2000000000, 2GB or 512MiB" if fault else None
+
+    return check
+
+
 def boolean(settings: BaseSettings, name: str) -> str | None:
     try:
         settings.getbool(name)

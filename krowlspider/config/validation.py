@@ -12,7 +12,8 @@ from scrapy.settings import SETTINGS_PRIORITIES
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
-from krowlspider.config.table import CHECKERS, KNOWN
+from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SIZES
+from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -68,13 +69,17 @@ def check(settings: BaseSettings) -> None:
 
 
 def validate(settings: BaseSettings) -> None:
-    """Read the secrets that are in files, then check all settings.
+    """Read the secrets that are in files, and sizes and lists that are text; check all settings.
 
     These are every KROWL_ setting and those of Scrapy that the crawl's components rely on.
 
     :raises SettingsError: names every fault, joined by "; "
     """
     read_files(settings)
+    # A crawler's settings are frozen after its add-ons, which have read them by then.
+    if not settings.frozen:
+        read_sizes(settings, SIZES)
+        read_lists(settings, LISTS)
     ours = {name for name in settings if str(name).startswith("KROWL_")}
     # An old name in the environment would be ignored silently.
     old = RENAMED.keys() & environ.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from scrapy import Spider
@@ -257,7 +257,7 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("KROWL_SEEN_VERIFY", "yes", "is neither True nor False"),
         ("KROWL_SEEN_VERIFY", [], "is neither True nor False"),
         ("KROWL_ALLOW_ADDRESSES", "10.0.0.1/8", "has '10.0.0.1/8'"),
-        ("KROWL_ALLOW_ADDRESSES", "10.0.0.0/8, fd00::/8", "has ' fd00::/8'"),
+        ("KROWL_ALLOW_ADDRESSES", ["10.0.0.0/8", " fd00::/8"], "has ' fd00::/8'"),
         ("KROWL_ALLOW_ADDRESSES", 10, "is not a list"),
         ("KROWL_PORTS", "80,http", "is no list of ports and ranges: 'http' is neither a port nor"),
         ("KROWL_PORTS", "65536", "is no list of ports and ranges: '65536'"),
@@ -306,7 +306,13 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("DOWNLOAD_TIMEOUT", "-1", "is out of range"),
         ("DOWNLOAD_MAXSIZE", "0", "is out of range"),
         ("KROWL_MEMORY_LIMIT", "-1", "is out of range: 0 or more bytes"),
-        ("KROWL_MEMORY_LIMIT", "2 GB", "is not a whole number of bytes"),
+        (
+            "KROWL_MEMORY_LIMIT",
+            "2 bytes",
+            "is not a whole number of bytes, such as 2000000000, 2GB or 512MiB",
+        ),
+        ("KROWL_DISK_FLOOR", "-2GB", "is not a whole number of bytes"),
+        ("SCRAPER_SLOT_MAX_ACTIVE_SIZE", "much", "is not a whole number of bytes"),
         ("KROWL_MEMORY_LIMIT", 40_000_000, "is less than four times DOWNLOAD_MAXSIZE"),
         ("USER_AGENT", "", "must be plain printable ASCII"),
         ("USER_AGENT", "Mozilla/5.0", "must hold {contact}"),
@@ -326,6 +332,51 @@ OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_
 @pytest.mark.parametrize("name", sorted(CHECKERS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
 def test_none_is_refused_where_a_value_is_needed(name: str):
     assert refusal(**{name: None}) == f"{name} is None: it must have a value"
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ("2GB", 2_000_000_000),
+        ("2 gb", 2_000_000_000),
+        ("1.5GB", 1_500_000_000),
+        ("0.1kB", 100),
+        ("512MiB", 512 * 1024**2),
+        ("1TiB", 1024**4),
+        ("7", 7),
+        (7, 7),
+    ],
+)
+@pytest.mark.parametrize("name", ["KROWL_DISK_FLOOR", "KROWL_WARC_MAX_SIZE"])
+def test_size_may_have_a_unit(name: str, given: object, size: int):
+    settings = project_settings(**{name: given})
+    validate(settings)
+    assert settings.getint(name) == size
+
+
+def test_size_in_a_spiders_settings_may_have_a_unit():
+    class Sized(Spider):
+        name = "sized"
+        custom_settings: ClassVar = {"DOWNLOAD_MAXSIZE": "5MB"}
+
+    crawler = Crawler(Sized, project_settings())
+    crawler.addons.load_settings(crawler.settings)
+    assert crawler.settings.getint("DOWNLOAD_MAXSIZE") == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "parts"),
+    [
+        ("KROWL_ALLOW_ADDRESSES", "10.0.0.0/8, fd00::/8", ["10.0.0.0/8", "fd00::/8"]),
+        ("KROWL_DNS_SERVERS", " 1.1.1.1 ,8.8.8.8,", ["1.1.1.1", "8.8.8.8"]),
+        ("KROWL_PORTS", "80, 443", ["80", "443"]),
+        ("KROWL_WARC_SKIP_STATUS", ", ", []),
+    ],
+)
+def test_list_as_text_may_have_blanks(name: str, given: str, parts: list[str]):
+    settings = project_settings(**{name: given})
+    validate(settings)
+    assert settings.getlist(name) == parts
 
 
 def test_a_least_delay_above_the_greatest_is_refused():
