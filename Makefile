@@ -40,7 +40,7 @@ crawl: crawl-arguments $(RUNTIME) ## crawl from SEEDS; the same again goes on wh
 		-s JOBDIR="$$JOBDIR" $(ARGS)
 
 crawl-arguments:
-	@[ -n "$$SEEDS" ] || { echo 'make crawl: give the seed file:' \
+	@[ -n "$$SEEDS" ] || { echo 'make crawl: give a file of seeds, or the seeds:' \
 		'make crawl SEEDS=seeds/example.txt CONTACT=you@example.org' >&2; exit 2; }
 	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you:' \
 		'give CONTACT=you@example.org (or a URL)' >&2; exit 2; }
