@@ -6,6 +6,7 @@ Values are typed, or text from the command line. None was refused before.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from math import inf, isfinite
@@ -192,6 +193,13 @@ def file(settings: BaseSettings, name: str) -> str | None:
     if fault := path("file")(settings, name):
         return fault
     return None if Path(settings[name]).is_file() else "is not an existing file"
+
+
+def log_level(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if isinstance(value, int) or str(value) in logging.getLevelNamesMapping():
+        return None
+    return "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"
 
 
 header = text(HEADER, NO_HEADER)

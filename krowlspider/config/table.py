@@ -148,7 +148,14 @@ CHECKERS: dict[str, Checker] = {
         "is neither a port, 0 to 65535, nor the first and the last of several",
     ),
     "PROMETHEUS_PATH": text(r"/?[A-Za-z0-9._~/-]+", "is not a path such as metrics"),
-    # Scrapy's settings that the crawl's components rely on.
+    # Scrapy's settings that the crawl's components rely on, or whose errors it does not explain.
+    "LOG_LEVEL": checks.log_level,
+    "TELNETCONSOLE_PORT": parsed(
+        # An empty list is any free port.
+        lambda ports: ports and checks.port_range(ports),
+        "is no list of the first and the last of several ports",
+        BaseSettings.getlist,
+    ),
     "TWISTED_REACTOR": text(re.escape(_REACTOR), f"is not {_REACTOR}"),
     "TWISTED_REACTOR_ENABLED": checks.switched_on,
     "USER_AGENT": checks.user_agent,

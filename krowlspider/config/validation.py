@@ -40,7 +40,10 @@ REPLACED = {
 # User and password of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
 # None is valid: there is no such file, folder or place.
-_OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
+_OPTIONAL = {
+    *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
+    "TELNETCONSOLE_PORT",
+}
 
 
 class ValidationAddon:

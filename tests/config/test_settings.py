@@ -229,6 +229,12 @@ def test_all_problems_are_reported_together():
         ("RETRY_HTTP_CODES", [500, "502"]),
         ("RETRY_HTTP_CODES", []),
         ("URLLENGTH_LIMIT", "0"),
+        ("LOG_LEVEL", "WARNING"),
+        ("LOG_LEVEL", 10),
+        ("TELNETCONSOLE_PORT", "6023,6073"),
+        ("TELNETCONSOLE_PORT", [6023]),
+        ("TELNETCONSOLE_PORT", ""),
+        ("TELNETCONSOLE_PORT", None),
         ("SCHEDULER", Scheduler),
         ("SCHEDULER", "tests.config.test_settings.OwnScheduler"),
         ("DUPEFILTER_CLASS", OwnDupeFilter),
@@ -291,6 +297,11 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
         ("RETRY_HTTP_CODES", 500, "is not a list"),
         ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
+        ("LOG_LEVEL", "LOUD", "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"),
+        ("LOG_LEVEL", [], "is no level of a log"),
+        ("TELNETCONSOLE_PORT", "[6023,6023]", "is no list of the first and the last of several"),
+        ("TELNETCONSOLE_PORT", 6023, "is no list of the first and the last of several ports"),
+        ("TELNETCONSOLE_PORT", [6, 5], "is no list of the first and the last of several ports"),
         ("URLLENGTH_LIMIT", "-1", "is out of range: 0 or more characters"),
         (
             "SCHEDULER",
@@ -326,7 +337,10 @@ def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: obj
 
 
 # None says that there is none.
-OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
+OPTIONAL = {
+    *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
+    "TELNETCONSOLE_PORT",
+}
 
 
 @pytest.mark.parametrize("name", sorted(CHECKERS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
