@@ -21,7 +21,8 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE \
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check --require-hashes
 FUZZ := .cache/fuzz/requirements.stamp
 
-# They reach the shell by its environment, so that spaces and quotes in them stand.
+# They reach the shell by its environment, so that spaces and quotes in them stand. ARGS are words
+# for the shell: value keeps make from reading the $ of an expression such as '\.pdf$'.
 JOBDIR ?= jobs/default
 export SEEDS CONTACT JOBDIR
 
@@ -37,7 +38,7 @@ setup: $(DEV) ## .venv with all that crawling and testing need
 
 crawl: crawl-arguments $(RUNTIME) ## crawl from SEEDS; the same again goes on where it stopped
 	@$(BIN)/scrapy crawl broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" \
-		-s JOBDIR="$$JOBDIR" $(ARGS)
+		-s JOBDIR="$$JOBDIR" $(value ARGS)
 
 crawl-arguments:
 	@[ -n "$$SEEDS" ] || { echo 'make crawl: give a file of seeds, or the seeds:' \
