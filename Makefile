@@ -21,7 +21,8 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE \
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check --require-hashes
 FUZZ := .cache/fuzz/requirements.stamp
 
-# They reach the shell by its environment, so that spaces and quotes in them stand.
+# They reach the shell by its environment, so that spaces and quotes in them stand. ARGS are words
+# for the shell: value keeps make from reading the $ of an expression such as '\.pdf$'.
 JOBDIR ?= jobs/default
 export SEEDS CONTACT JOBDIR
 
@@ -37,10 +38,10 @@ setup: $(DEV) ## .venv with all that crawling and testing need
 
 crawl: crawl-arguments $(RUNTIME) ## crawl from SEEDS; the same again goes on where it stopped
 	@$(BIN)/scrapy crawl broad -a seeds="$$SEEDS" -s KROWL_CONTACT="$$CONTACT" \
-		-s JOBDIR="$$JOBDIR" $(ARGS)
+		-s JOBDIR="$$JOBDIR" $(value ARGS)
 
 crawl-arguments:
-	@[ -n "$$SEEDS" ] || { echo 'make crawl: give the seed file:' \
+	@[ -n "$$SEEDS" ] || { echo 'make crawl: give a file of seeds, or the seeds:' \
 		'make crawl SEEDS=seeds/example.txt CONTACT=you@example.org' >&2; exit 2; }
 	@[ -n "$$CONTACT" ] || { echo 'make crawl: site owners must be able to reach you:' \
 		'give CONTACT=you@example.org (or a URL)' >&2; exit 2; }

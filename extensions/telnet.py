@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from scrapy.extensions import telnet
+from twisted.internet.error import CannotListenError
 
 from krowlspider.crawl.job import Job
 
@@ -36,7 +37,17 @@ class TelnetConsole(telnet.TelnetConsole):
         super().__init__(crawler)
 
     def start_listening(self) -> None:
-        super().start_listening()
+        try:
+            super().start_listening()
+        except CannotListenError as error:
+            logger.warning(
+                "No telnet console: no free port in TELNETCONSOLE_PORT=%s at %s (%s);"
+                " give others, or TELNETCONSOLE_ENABLED=False",
+                ",".join(map(str, self.portrange)),
+                self.host,
+                error.socketError,
+            )
+            return
         if self._made:
             self._file = Job.of(self.crawler).folder.path / PASSWORD
             _write(self._file, self.password)

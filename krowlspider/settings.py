@@ -22,7 +22,8 @@ COMMANDS_MODULE = "krowlspider.commands"
 ADDONS = {"krowlspider.config.validation.ValidationAddon": 0}
 
 # Who runs this crawl: an e-mail address or a URL where a site owner can reach you. It is part of
-# the User-Agent and of every WARC file. There is no default, so that nobody crawls without a name.
+# the User-Agent and of every WARC file. There is no default, so that nobody crawls without a name,
+# and a placeholder such as you@example.org is refused.
 KROWL_CONTACT = None
 # The User-Agent of every request; {contact} is replaced by KROWL_CONTACT.
 USER_AGENT = f"krowlspider/{__version__} (+{{contact}})"

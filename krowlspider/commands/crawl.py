@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import resource
+import signal
 import sys
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
 
+    from scrapy.crawler import Crawler
+
 logger = logging.getLogger(__name__)
 
 # Exit codes: they distinguish bad input from a full disk or failed storage.
@@ -28,6 +31,10 @@ BAD_INPUT = 2
 STORAGE_FAILED = 3
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
+
+# Seconds from SIGHUP to the stop. systemd sends it together with SIGTERM, and a second signal to
+# stop would force an unclean end.
+_AFTER_HANGUP = 0.5
 
 
 class Command(CrawlCommand):
@@ -70,6 +77,7 @@ class Command(CrawlCommand):
         crawler = self.crawler_process.create_crawler(args[0])
         crawling = self.crawler_process.crawl(crawler, **opts.spargs)
         crawl = cast("asyncio.Task[None]", crawling)
+        _stop_on_hangup(crawler)
         self.crawler_process.start()
         # The interpreter collects cyclic garbage once more as it exits, which is slow here.
         gc.freeze()
@@ -102,3 +110,21 @@ def _raise_open_files() -> None:
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _stop_on_hangup(crawler: Crawler) -> None:
+    """Make SIGHUP stop a crawl as SIGTERM does, once; under nohup it stays ignored."""
+
+    def stop() -> None:
+        if crawler.crawling:
+            logger.info("SIGHUP received: the terminal or the session has ended")
+            signal.raise_signal(signal.SIGTERM)
+
+    def hang_up(*_: object) -> None:
+        from twisted.internet import reactor
+
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        reactor.callFromThread(reactor.callLater, _AFTER_HANGUP, stop)
+
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, hang_up)

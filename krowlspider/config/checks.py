@@ -6,6 +6,7 @@ Values are typed, or text from the command line. None was refused before.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from math import inf, isfinite
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 from scrapy.settings import BaseSettings
 
+from krowlspider.config.contact import is_placeholder
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
 from krowlspider.fetch.dns.hosts_file import is_address
 
@@ -59,6 +61,17 @@ def integer(low: int, unit: str, *, high: float = inf) -> Checker:
         except (TypeError, ValueError, OverflowError):
             whole = False
         return in_range(settings, name) if whole else f"is not a whole number of {unit}"
+
+    return check
+
+
+def size(low: int) -> Checker:
+    """Return a checker for a number of bytes whose unit, if any, has been read."""
+    whole = integer(low, "bytes")
+
+    def check(settings: BaseSettings, name: str) -> str | None:
+        fault = whole(settings, name)
+        return f"{fault}, such as 2000000000, 2GB or 512MiB" if fault else None
 
     return check
 
@@ -181,6 +194,13 @@ def file(settings: BaseSettings, name: str) -> str | None:
     return None if Path(settings[name]).is_file() else "is not an existing file"
 
 
+def log_level(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if isinstance(value, int) or str(value) in logging.getLevelNamesMapping():
+        return None
+    return "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"
+
+
 header = text(HEADER, NO_HEADER)
 
 
@@ -196,9 +216,11 @@ def contact(settings: BaseSettings, name: str) -> str | None:
     if fault := header(settings, name):
         return fault
     value = settings.get(name)
-    if _EMAIL.fullmatch(value) or _passes(_is_web_url, value):
-        return None
-    return "is neither an e-mail address nor an http(s) URL"
+    if not (_EMAIL.fullmatch(value) or _passes(_is_web_url, value)):
+        return "is neither an e-mail address nor an http(s) URL"
+    if is_placeholder(value):
+        return "is a placeholder: give an address or URL of yours, where site owners reach you"
+    return None
 
 
 def port_range(value: Any) -> range:

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from krowlspider.config.checks import Checker
 
 KNOWN = frozenset(name for name in vars(defaults) if name.startswith("KROWL_"))
+# Settings in bytes and the least of each: they may be text with a unit.
+SIZES = {
+    "KROWL_MEMORY_LIMIT": 0,
+    "KROWL_WARC_MAX_SIZE": 1,
+    "KROWL_WARC_QUEUE": 1,
+    "KROWL_DISK_FLOOR": 0,
+    "DOWNLOAD_MAXSIZE": 1,
+    "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,
+}
+# Settings that are lists: they may be text with commas.
+LISTS = frozenset(name for name in KNOWN if isinstance(getattr(defaults, name), list))
 
 _REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 _SERVER_URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?/?"
@@ -45,12 +56,12 @@ def _endpoint(settings: BaseSettings, name: str) -> str | None:
 # Each setting and its checker.
 CHECKERS: dict[str, Checker] = {
     **{name: boolean for name in KNOWN if isinstance(getattr(defaults, name), bool)},
+    **{name: checks.size(least) for name, least in SIZES.items()},
     "KROWL_CONTACT": checks.contact,
     "KROWL_CONNECT_TIMEOUT": _seconds,
     "KROWL_FIRST_BYTE_TIMEOUT": _seconds,
     "KROWL_BODY_RATE_MIN": integer(0, "bytes a second"),
     "KROWL_KEEPALIVE": _some_seconds,
-    "KROWL_MEMORY_LIMIT": integer(0, "bytes"),
     "KROWL_SESSION_REQUESTS": integer(1, "requests"),
     "KROWL_ALLOW_ADDRESSES": each(ip_network, "networks such as 10.0.0.0/8"),
     "KROWL_PORTS": parsed(
@@ -120,18 +131,15 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_PREFIX": text(
         r"[A-Za-z0-9_][A-Za-z0-9._-]*", "is not of letters, digits, '.', '_' and '-'"
     ),
-    "KROWL_WARC_MAX_SIZE": integer(1, "bytes"),
     "KROWL_WARC_MAX_AGE": _seconds,
     "KROWL_WARC_DIGEST": text("|".join(ALGORITHMS), f"is not {' or '.join(ALGORITHMS)}"),
     "KROWL_WARC_COMPRESSION": text(
         COMPRESSIONS.pattern, "is not isal-0 to isal-3, or zlib-ng-1 to zlib-ng-9"
     ),
     "KROWL_WARC_SKIP_STATUS": _statuses,
-    "KROWL_WARC_QUEUE": integer(1, "bytes"),
     "KROWL_WARC_REVISIT_MAX": integer(2, "payloads"),
     "KROWL_WARC_UPLOAD": parsed(lambda value: Destination.parse(str(value))),
     "KROWL_WARC_UPLOAD_ENDPOINT": _endpoint,
-    "KROWL_DISK_FLOOR": integer(0, "bytes"),
     "KROWL_STATUS_INTERVAL": _seconds,
     "PROMETHEUS_ENABLED": boolean,
     "PROMETHEUS_HOST": text(r"[A-Za-z0-9._:-]+", "is not an address to listen at"),
@@ -140,7 +148,14 @@ CHECKERS: dict[str, Checker] = {
         "is neither a port, 0 to 65535, nor the first and the last of several",
     ),
     "PROMETHEUS_PATH": text(r"/?[A-Za-z0-9._~/-]+", "is not a path such as metrics"),
-    # Scrapy's settings that the crawl's components rely on.
+    # Scrapy's settings that the crawl's components rely on, or whose errors it does not explain.
+    "LOG_LEVEL": checks.log_level,
+    "TELNETCONSOLE_PORT": parsed(
+        # An empty list is any free port.
+        lambda ports: ports and checks.port_range(ports),
+        "is no list of the first and the last of several ports",
+        BaseSettings.getlist,
+    ),
     "TWISTED_REACTOR": text(re.escape(_REACTOR), f"is not {_REACTOR}"),
     "TWISTED_REACTOR_ENABLED": checks.switched_on,
     "USER_AGENT": checks.user_agent,
@@ -150,7 +165,6 @@ CHECKERS: dict[str, Checker] = {
     "CONCURRENT_REQUESTS": integer(1, "requests"),
     "CONCURRENT_ITEMS": integer(1, "items"),
     "DOWNLOAD_TIMEOUT": _seconds,
-    "DOWNLOAD_MAXSIZE": integer(1, "bytes"),
     "DNSCACHE_SIZE": integer(1, "names"),
     "RETRY_TIMES": integer(0, "times"),
     "RETRY_HTTP_CODES": _statuses,

@@ -12,7 +12,8 @@ from scrapy.settings import SETTINGS_PRIORITIES
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
-from krowlspider.config.table import CHECKERS, KNOWN
+from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SIZES
+from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ REPLACED = {
 # User and password of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
 # None is valid: there is no such file, folder or place.
-_OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
+_OPTIONAL = {
+    *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
+    "TELNETCONSOLE_PORT",
+}
 
 
 class ValidationAddon:
@@ -68,13 +72,17 @@ def check(settings: BaseSettings) -> None:
 
 
 def validate(settings: BaseSettings) -> None:
-    """Read the secrets that are in files, then check all settings.
+    """Read the secrets that are in files, and sizes and lists that are text; check all settings.
 
     These are every KROWL_ setting and those of Scrapy that the crawl's components rely on.
 
     :raises SettingsError: names every fault, joined by "; "
     """
     read_files(settings)
+    # A crawler's settings are frozen after its add-ons, which have read them by then.
+    if not settings.frozen:
+        read_sizes(settings, SIZES)
+        read_lists(settings, LISTS)
     ours = {name for name in settings if str(name).startswith("KROWL_")}
     # An old name in the environment would be ignored silently.
     old = RENAMED.keys() & environ.keys()
@@ -91,7 +99,7 @@ def offline(settings: Settings) -> Settings:
     """Return a copy of settings for a command that fetches nothing: it needs no contact, and joins
     no cluster."""
     alone = settings.copy()
-    alone.set("KROWL_CONTACT", "nobody@example.org", priority="cmdline")
+    alone.set("KROWL_CONTACT", "nobody@offline.internal", priority="cmdline")
     alone.setdict({"KROWL_STATIC_NODES": "", "KROWL_CONSUL": ""}, priority="cmdline")
     return alone
 

@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from krowlspider.config.contact import is_unreachable
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class Progress:
         self.publish()
         self.line(now)
         logger.info("User-Agent: %s", self._job.user_agent)
+        if is_unreachable(self._job.contact):
+            logger.warning(
+                "KROWL_CONTACT=%s is at a reserved domain: no site owner can reach you there",
+                self._job.contact,
+            )
 
     def publish(self) -> None:
         publish(self._stats, figures_of(self._job, *self._measure()))

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from krowlspider.crawl.job import Job
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
-from krowlspider.spiders.seeds_file import SeedsFile
+from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.host import host_of
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
+
+    from krowlspider.spiders.seeds import SeedList
+    from krowlspider.spiders.seeds_file import SeedsFile
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +71,8 @@ class BroadSpider(Spider):
 
     Arguments (``-a name=value``):
 
-    ``seeds``       file of seeds, one per line (domain or URL, ``#`` comments), plain or gzip
+    ``seeds``       file of seeds, one per line (domain or URL, ``#`` comments), plain or gzip;
+                    or URLs and domains with commas between them
     ``max_pages``   pages to fetch in this run before it stops; 0 means no limit
     ``max_depth``   hops from a seed; 0 means only the seeds; without it there is no limit
     ``allow``       regular expression that a URL must match to be queued; separate several by
@@ -119,7 +122,7 @@ class BroadSpider(Spider):
                 f"the broad spider has no argument {wrong[0]!r}; it has seeds, max_pages,"
                 " max_depth, allow, deny, same_host, same_domain, scope"
             )
-        self._seeds = None if seeds is None else SeedsFile(Path(seeds))
+        self._seeds = None if seeds is None else seeds_of(seeds)
         self._max_pages = _number("max_pages", max_pages, "0 for no limit")
         if scope not in {None, "new"}:
             raise SeedsError(f"-a scope={scope}: give new, or leave it out")
@@ -189,16 +192,18 @@ class BroadSpider(Spider):
             if not (self._seeds.good or scheduler.has_pending_requests()):
                 logger.warning(
                     "Nothing to crawl: no line of %s is a seed, and no URL is queued",
-                    self._seeds.path,
+                    self._seeds.source,
                 )
                 raise CloseSpider("nothing_to_crawl")
         elif not scheduler.has_pending_requests():
-            logger.warning("Nothing to crawl: give -a seeds=FILE, or a JOBDIR that has URLs queued")
+            logger.warning(
+                "Nothing to crawl: give -a seeds=FILE, or URLs, or a JOBDIR that has URLs queued"
+            )
             raise CloseSpider("nothing_to_crawl")
         return
         yield  # an asynchronous generator, as Scrapy requires
 
-    async def _plant(self, seeds: SeedsFile) -> None:
+    async def _plant(self, seeds: SeedsFile | SeedList) -> None:
         new = 0
         chunks = seeds.chunks()
         while chunk := await run_in_thread(next, chunks, None):
@@ -211,7 +216,7 @@ class BroadSpider(Spider):
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
         logger.info(
-            "Seeds: %d read from %s, %d new, %d bad lines", seeds.good, seeds.path, new, seeds.bad
+            "Seeds: %d read from %s, %d new, %d bad lines", seeds.good, seeds.source, new, seeds.bad
         )
 
     def page_request(self, url: str, meta: dict[str, Any]) -> Request:

@@ -36,6 +36,7 @@ class SeedsFile:
 
     def __init__(self, path: Path):
         self.path = path
+        self.source = str(path)
         self.good = 0
         self.bad = 0
         try:
@@ -63,9 +64,7 @@ class SeedsFile:
 
         A bad line is skipped and logged with its number.
         """
-        seeds = self._seeds()
-        while chunk := list(islice(seeds, _CHUNK)):
-            yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)
+        return in_chunks(self._seeds())
 
     def _seeds(self) -> Iterator[Seed]:
         with self._open() as file:
@@ -96,3 +95,9 @@ class SeedsFile:
         logger.log(level, "%s line %d skipped: %s", self.path, number, error)
         if self.bad == _BAD_LOGGED + 1:
             logger.warning("%s: further bad lines are logged with LOG_LEVEL=DEBUG", self.path)
+
+
+def in_chunks(seeds: Iterator[Seed]) -> Iterator[tuple[list[str], frozenset[str]]]:
+    """Yield seeds in chunks, as `SeedsFile.chunks` does."""
+    while chunk := list(islice(seeds, _CHUNK)):
+        yield [seed.url for seed in chunk], frozenset(s.url for s in chunk if s.bare)

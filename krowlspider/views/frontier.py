@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from krowlspider.crawl.status import LINE
+from krowlspider.frontier.admin.words import counted, duration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +46,12 @@ def whole(view: FrontierView) -> str:
 def _hosts(title: str, rows: list[HostRow]) -> list[str]:
     if not rows:
         return []
-    names = ("queued", "done", "dropped", "delay s", "due in s", "errors")
-    head = "{:>9} {:>9} {:>8} {:>8} {:>9} {:>6}  host".format(*names)
+    names = ("queued", "done", "dropped", "delay s", "due in", "errors")
+    head = "{:>9} {:>9} {:>8} {:>8} {:>12} {:>6}  host".format(*names)
     return ["", title, head] + [
-        f"{row.queued:>9,} {row.done:>9,} {row.dropped:>8,} {row.delay:>8.2f} {row.due_in:>9.1f}"
-        f" {row.errors:>6}  {row.host}{' (deferred)' if row.deferred else ''}"
+        f"{row.queued:>9,} {row.done:>9,} {row.dropped:>8,} {row.delay:>8.2f}"
+        f" {duration(row.due_in):>12} {row.errors:>6}"
+        f"  {row.host}{' (deferred)' if row.deferred else ''}"
         for row in rows
     ]
 
@@ -57,11 +59,11 @@ def _hosts(title: str, rows: list[HostRow]) -> list[str]:
 def _entries(title: str, rows: list[EntryRow]) -> list[str]:
     if not rows:
         return []
-    names = ("priority", "depth", "tries", "strikes", "due in s")
-    head = "{:>8} {:>6} {:>6} {:>7} {:>9}  url".format(*names)
+    names = ("priority", "depth", "tries", "strikes", "due in")
+    head = "{:>8} {:>6} {:>6} {:>7} {:>12}  url".format(*names)
     return ["", title, head] + [
-        f"{row.priority:>8} {row.depth:>6} {row.tries:>6} {row.strikes:>7} {row.due_in:>9.1f}"
-        f"  {row.url}"
+        f"{row.priority:>8} {row.depth:>6} {row.tries:>6} {row.strikes:>7}"
+        f" {duration(row.due_in):>12}  {row.url}"
         for row in rows
     ]
 
@@ -71,12 +73,13 @@ def one_host(view: HostView) -> str:
     host = view.host
     asked = f" (its robots.txt asks for {view.crawl_delay:.2f} s)" if view.crawl_delay else ""
     retries = f" ({view.retries:,} wait for another try)" if view.retries else ""
+    errors = counted(host.errors, "error")
     lines = [
         f"{host.host}: {view.why}",
         f"state    {view.state}",
         f"delay    {host.delay:.2f} s{asked}",
-        f"backoff  {host.errors} errors in a row, slowed down {view.throttling} times",
-        f"due in   {host.due_in:.1f} s",
+        f"backoff  {errors} in a row, slowed down {counted(view.throttling, 'time')}",
+        f"due in   {duration(host.due_in)}",
         f"queued   {host.queued:,}{retries}",
         f"done     {host.done:,}",
         f"dropped  {host.dropped:,}",

@@ -33,6 +33,7 @@ from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.urls.host import domain_of
+from tests.support.crawling import CONTACT
 
 from .captures import Odd, capture
 from .syscalls import be_watched
@@ -61,7 +62,7 @@ def odd_of(number: int) -> Odd:
 def job_in(folder: Path) -> Job:
     ours = {name: value for name, value in vars(settings).items() if name.startswith("KROWL_")}
     given = {
-        "KROWL_CONTACT": "you@example.org",
+        "KROWL_CONTACT": CONTACT,
         "KROWL_DELAY_MIN": 0,
         "KROWL_WARC_MAX_SIZE": FILE_SIZE,
         # A small filter.

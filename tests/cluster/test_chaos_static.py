@@ -17,7 +17,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import identity, reachable
-from tests.support.crawling import Crawl, frontier_view
+from tests.support.crawling import CONTACT, Crawl, frontier_view
 from tests.support.crawls import QUICK, page, pages
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_killed_and_restarted_static_nodes_lose_nothing(
         assert expected.differences(entries, at_least=True) == []
         assert violations(entries, min_delay=DELAY) == []
         ring = Ring(parse_ring(ring_setting(servers)))
-        agents = {node: agent_of(node).format(contact="crawl-tests@example.org") for node in NODES}
+        agents = {node: agent_of(node).format(contact=CONTACT) for node in NODES}
         assert asked_by_one_process_each(entries, ring, agents)
         asked = [identity(entry.url) for entry in pages(entries)]
         # What was in flight or not committed at each of four deaths: 80 hosts, a request each, and

@@ -15,7 +15,7 @@ import pytest
 from krowlspider.archive.disk import lock_directory
 from krowlspider.crawl.folder import JobFolder
 from tests.mockweb import MockWeb
-from tests.support.crawling import Crawl, scrapy, write_seeds
+from tests.support.crawling import CONTACT, Crawl, scrapy, write_seeds
 from tests.support.crawls import refused
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
@@ -191,7 +191,7 @@ def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str) -> None:
-    done = scrapy("crawl", *arguments, "-s", "KROWL_CONTACT=a@example.org", code=2)
+    done = scrapy("crawl", *arguments, "-s", f"KROWL_CONTACT={CONTACT}", code=2)
     assert said in done.stderr.decode()
 
 

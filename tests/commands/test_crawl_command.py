@@ -1,5 +1,6 @@
 """``scrapy crawl`` before the crawl begins."""
 
+import signal
 import subprocess
 import sys
 
@@ -16,3 +17,16 @@ def test_crawl_command_loads_no_cluster_client():
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_ctrl_c_while_a_command_starts_is_one_line():
+    script = (
+        "import krowlspider.commands, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.raise_signal(signal.SIGINT)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "krowlspider: interrupted\n"
+    assert done.returncode == -signal.SIGINT

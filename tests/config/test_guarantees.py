@@ -66,7 +66,7 @@ class OwnHandler(DownloadHandler):
 def project_settings(**changes: Any) -> Settings:
     settings = Settings()
     settings.setmodule("krowlspider.settings", priority="project")
-    settings.setdict({"KROWL_CONTACT": "you@example.org", **changes}, priority="spider")
+    settings.setdict({"KROWL_CONTACT": CONTACT, **changes}, priority="spider")
     return settings
 
 

@@ -100,7 +100,7 @@ import json, sys
 from tests.support.simulated_web import SimulatedWeb
 settings = Settings()
 settings.setmodule("krowlspider.settings")
-settings.setdict({"KROWL_CONTACT": "you@example.org", **json.loads(sys.argv[1])}, "cmdline")
+settings.setdict({"KROWL_CONTACT": "me@krowlspider.internal", **json.loads(sys.argv[1])}, "cmdline")
 validate(settings)
 print(json.dumps([settings["REDIS_URL"], settings["KROWL_CONSUL_TOKEN"]]))
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from scrapy import Spider
@@ -14,6 +14,7 @@ from scrapy.settings import default_settings
 from scrapy.utils.conf import build_component_list
 
 from krowlspider import settings as defaults
+from krowlspider.config.contact import is_placeholder, is_unreachable
 from krowlspider.config.table import CHECKERS, KNOWN
 from krowlspider.config.validation import RENAMED, validate
 from krowlspider.engine.downloader import Downloader
@@ -113,9 +114,9 @@ def test_without_a_contact_the_message_says_why_and_how(absent: str | None):
 @pytest.mark.parametrize(
     "contact",
     [
-        "you@example.org",
+        "you@company.internal",
         "first.last+crawl@sub.example.co.uk",
-        "https://example.org/bot?x=1",
+        "https://contest.org/bot?x=1",
         "http://[::1]/",
     ],
 )
@@ -148,6 +149,30 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
     assert message.startswith("KROWL_CONTACT=")
     assert repr(contact) in message
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        "you@example.org",
+        "me@Crawler.Example.COM",
+        "your.name@mail.test",
+        "someone@your-company.com",
+        "https://www.yourdomain.org/bot",
+    ],
+)
+def test_a_placeholder_as_contact_is_refused(contact: str):
+    assert refusal(KROWL_CONTACT=contact) == (
+        f"KROWL_CONTACT={contact!r} is a placeholder: give an address or URL of yours,"
+        " where site owners reach you"
+    )
+
+
+@pytest.mark.parametrize("contact", ["crawl@example.org", "https://example.net.:443/bot"])
+def test_other_contacts_at_reserved_domains_are_warned_of(contact: str):
+    assert not is_placeholder(contact)
+    assert is_unreachable(contact)
+    assert not is_unreachable("you@sub.example.co.uk")
 
 
 def test_unknown_setting_is_refused_with_the_nearest_name():
@@ -210,6 +235,12 @@ def test_all_problems_are_reported_together():
         ("RETRY_HTTP_CODES", [500, "502"]),
         ("RETRY_HTTP_CODES", []),
         ("URLLENGTH_LIMIT", "0"),
+        ("LOG_LEVEL", "WARNING"),
+        ("LOG_LEVEL", 10),
+        ("TELNETCONSOLE_PORT", "6023,6073"),
+        ("TELNETCONSOLE_PORT", [6023]),
+        ("TELNETCONSOLE_PORT", ""),
+        ("TELNETCONSOLE_PORT", None),
         ("SCHEDULER", Scheduler),
         ("SCHEDULER", "tests.config.test_settings.OwnScheduler"),
         ("DUPEFILTER_CLASS", OwnDupeFilter),
@@ -238,7 +269,7 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("KROWL_SEEN_VERIFY", "yes", "is neither True nor False"),
         ("KROWL_SEEN_VERIFY", [], "is neither True nor False"),
         ("KROWL_ALLOW_ADDRESSES", "10.0.0.1/8", "has '10.0.0.1/8'"),
-        ("KROWL_ALLOW_ADDRESSES", "10.0.0.0/8, fd00::/8", "has ' fd00::/8'"),
+        ("KROWL_ALLOW_ADDRESSES", ["10.0.0.0/8", " fd00::/8"], "has ' fd00::/8'"),
         ("KROWL_ALLOW_ADDRESSES", 10, "is not a list"),
         ("KROWL_PORTS", "80,http", "is no list of ports and ranges: 'http' is neither a port nor"),
         ("KROWL_PORTS", "65536", "is no list of ports and ranges: '65536'"),
@@ -272,6 +303,11 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("RETRY_HTTP_CODES", [500, 5000], "has 5000"),
         ("RETRY_HTTP_CODES", 500, "is not a list"),
         ("URLLENGTH_LIMIT", "long", "is not a whole number of characters"),
+        ("LOG_LEVEL", "LOUD", "is no level of a log: give CRITICAL, ERROR, WARNING, INFO or DEBUG"),
+        ("LOG_LEVEL", [], "is no level of a log"),
+        ("TELNETCONSOLE_PORT", "[6023,6023]", "is no list of the first and the last of several"),
+        ("TELNETCONSOLE_PORT", 6023, "is no list of the first and the last of several ports"),
+        ("TELNETCONSOLE_PORT", [6, 5], "is no list of the first and the last of several ports"),
         ("URLLENGTH_LIMIT", "-1", "is out of range: 0 or more characters"),
         (
             "SCHEDULER",
@@ -287,7 +323,13 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         ("DOWNLOAD_TIMEOUT", "-1", "is out of range"),
         ("DOWNLOAD_MAXSIZE", "0", "is out of range"),
         ("KROWL_MEMORY_LIMIT", "-1", "is out of range: 0 or more bytes"),
-        ("KROWL_MEMORY_LIMIT", "2 GB", "is not a whole number of bytes"),
+        (
+            "KROWL_MEMORY_LIMIT",
+            "2 bytes",
+            "is not a whole number of bytes, such as 2000000000, 2GB or 512MiB",
+        ),
+        ("KROWL_DISK_FLOOR", "-2GB", "is not a whole number of bytes"),
+        ("SCRAPER_SLOT_MAX_ACTIVE_SIZE", "much", "is not a whole number of bytes"),
         ("KROWL_MEMORY_LIMIT", 40_000_000, "is less than four times DOWNLOAD_MAXSIZE"),
         ("USER_AGENT", "", "must be plain printable ASCII"),
         ("USER_AGENT", "Mozilla/5.0", "must hold {contact}"),
@@ -301,12 +343,60 @@ def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: obj
 
 
 # None says that there is none.
-OPTIONAL = {"KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"}
+OPTIONAL = {
+    *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
+    "TELNETCONSOLE_PORT",
+}
 
 
 @pytest.mark.parametrize("name", sorted(CHECKERS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
 def test_none_is_refused_where_a_value_is_needed(name: str):
     assert refusal(**{name: None}) == f"{name} is None: it must have a value"
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ("2GB", 2_000_000_000),
+        ("2 gb", 2_000_000_000),
+        ("1.5GB", 1_500_000_000),
+        ("0.1kB", 100),
+        ("512MiB", 512 * 1024**2),
+        ("1TiB", 1024**4),
+        ("7", 7),
+        (7, 7),
+    ],
+)
+@pytest.mark.parametrize("name", ["KROWL_DISK_FLOOR", "KROWL_WARC_MAX_SIZE"])
+def test_size_may_have_a_unit(name: str, given: object, size: int):
+    settings = project_settings(**{name: given})
+    validate(settings)
+    assert settings.getint(name) == size
+
+
+def test_size_in_a_spiders_settings_may_have_a_unit():
+    class Sized(Spider):
+        name = "sized"
+        custom_settings: ClassVar = {"DOWNLOAD_MAXSIZE": "5MB"}
+
+    crawler = Crawler(Sized, project_settings())
+    crawler.addons.load_settings(crawler.settings)
+    assert crawler.settings.getint("DOWNLOAD_MAXSIZE") == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "parts"),
+    [
+        ("KROWL_ALLOW_ADDRESSES", "10.0.0.0/8, fd00::/8", ["10.0.0.0/8", "fd00::/8"]),
+        ("KROWL_DNS_SERVERS", " 1.1.1.1 ,8.8.8.8,", ["1.1.1.1", "8.8.8.8"]),
+        ("KROWL_PORTS", "80, 443", ["80", "443"]),
+        ("KROWL_WARC_SKIP_STATUS", ", ", []),
+    ],
+)
+def test_list_as_text_may_have_blanks(name: str, given: str, parts: list[str]):
+    settings = project_settings(**{name: given})
+    validate(settings)
+    assert settings.getlist(name) == parts
 
 
 def test_a_least_delay_above_the_greatest_is_refused():

@@ -14,6 +14,7 @@ from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
+from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
 
     async def main() -> None:
         ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
-        given = {"KROWL_CONTACT": "you@example.org", "JOBDIR": str(tmp_path / "job")}
+        given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
         settings = Settings({**ours, **given})
         job = Job(settings)
         job.open()

@@ -25,7 +25,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from tests.mockweb.graph import Graph
 from tests.mockweb.oracle import reachable
 from tests.support.archived import assert_archived
-from tests.support.crawling import Crawl, frontier_view, write_seeds
+from tests.support.crawling import CONTACT, Crawl, frontier_view, write_seeds
 from tests.support.crawls import QUICK, crawl_of, pages, status_lines
 from tests.support.simulated_crawl import SimulatedCrawl, interrupt, interrupted_when
 from tests.support.simulated_web import SimulatedWeb
@@ -95,7 +95,7 @@ def test_what_is_free_is_what_one_who_is_not_root_may_write(tmp_path: Path) -> N
 
 def job_in(folder: Path, **settings: Any) -> Job:
     ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
-    given = {"KROWL_CONTACT": "you@example.org", "JOBDIR": str(folder / "job"), **settings}
+    given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(folder / "job"), **settings}
     return Job(Settings({**ours, **given}))
 
 

@@ -83,8 +83,8 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostView]:
         ("once", ("active", 3, 0), "Nothing of it is queued."),
         ("busy", ("backing off", 1, 2), "because of the Retry-After of an answer 429 or 503."),
         ("waiting", ("waiting for robots", 0, 3), "It is due"),
-        ("deaf", ("dead", 0, 1), "It is deferred after 8 errors in a row"),
-        ("broken", ("dead", 0, 3), "It is deferred because its robots.txt cannot be fetched"),
+        ("deaf", ("deferred", 0, 1), "It is deferred after 8 errors in a row"),
+        ("broken", ("deferred", 0, 3), "It is deferred because its robots.txt cannot be fetched"),
         ("tooslow", ("retired", 0, 0), "It is retired: its robots.txt asks for 3000 s"),
     ],
 )

@@ -12,6 +12,7 @@ from scrapy.settings import Settings
 from krowlspider import settings as defaults
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
+from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ def commit(folder: Path, parts: Parts) -> None:
 
     async def main() -> None:
         ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
-        given = {"KROWL_CONTACT": "you@example.org", "JOBDIR": str(folder / "job")}
+        given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(folder / "job")}
         job = Job(Settings({**ours, **given}))
         job.open()
         archive, frontier = job.archive, job.frontier

@@ -13,6 +13,7 @@ from krowlspider.crawl.job import Job
 from krowlspider.engine.downloader import Downloader
 from krowlspider.spiders.broad import BroadSpider
 from tests.archive.captures import capture
+from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_nothing_is_popped_while_the_archive_queue_is_full(
         settings = Settings()
         settings.setmodule("krowlspider.settings")
         changes = {"JOBDIR": str(tmp_path / "job"), "KROWL_WARC_QUEUE": 2 * size}
-        settings.setdict({"KROWL_CONTACT": "a@b.example", "ADDONS": {}, **changes})
+        settings.setdict({"KROWL_CONTACT": CONTACT, "ADDONS": {}, **changes})
         crawler = Crawler(BroadSpider, settings)
         crawler.stats = MemoryStatsCollector(crawler)
         downloader = Downloader(crawler)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-CONTACT = "crawl-tests@example.org"
+# In a domain for private use, because a contact in a reserved one is refused as a placeholder.
+CONTACT = "crawl-tests@krowlspider.internal"
 # Most seconds of a crawl in a test: a hang becomes a failure with its log.
 DEADLINE = 300.0
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.crawling import DEADLINE, ROOT, SETTINGS, write_seeds
+from tests.support.crawling import CONTACT, DEADLINE, ROOT, SETTINGS, write_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,8 @@ def commands(page: Path) -> list[str]:
 class Copy:
     """A copy of the project whose crawls reach the mock web.
 
-    In a command, https://example.org/ becomes the mock web's URL, and names of hosts have its port.
+    In a command, https://example.org/ becomes the mock web's URL, names of hosts have its port, and
+    the placeholder of a contact becomes that of the tests.
     """
 
     def __init__(self, folder: Path, web: MockWeb):
@@ -94,6 +95,7 @@ class Copy:
         # Scrapy's own components do not use KROWL_RESOLVE.
         host = "127.0.0.1" if "scrapy fetch" in command else "example.org"
         command = command.replace("https://example.org/", self._web.url(host))
+        command = command.replace("you@example.org", CONTACT)
         return re.sub(r"(--[a-z-]+ example\.\w+)", rf"\1:{self._web.port}", command)
 
     def _environment(self) -> Iterator[tuple[str, str]]:

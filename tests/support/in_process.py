@@ -20,7 +20,7 @@ from twisted.python import log as twisted_log
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_here(

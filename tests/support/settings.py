@@ -9,13 +9,14 @@ from scrapy.settings import Settings
 
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
+from tests.support.crawling import CONTACT
 
 
 def project_settings(**changes: Any) -> Settings:
     """Return the project's settings with a contact, and ``changes`` as set by ``-s``."""
     settings = Settings()
     settings.setmodule("krowlspider.settings", priority="project")
-    settings.setdict({"KROWL_CONTACT": "you@example.org", **changes}, priority="cmdline")
+    settings.setdict({"KROWL_CONTACT": CONTACT, **changes}, priority="cmdline")
     return settings
 
 

@@ -20,9 +20,13 @@ Every setting that the project sets, with its default and its meaning. The text 
 [`{source}`](../{source}); `make docs` writes this page anew.
 
 Give another value for one crawl with `-s NAME=VALUE`, with scrapyd by `-d setting=NAME=VALUE`, or
-in a settings module of your own. Values of `KROWL_` settings are checked when a crawl starts. An
-unknown `KROWL_` name or an impossible value stops the start with exit code 2. Scrapy's other
-settings work as [Scrapy documents them](https://docs.scrapy.org/en/2.19/topics/settings.html).
+in a settings module of your own. On a command line a list is text with commas, a mapping is JSON,
+and a number of bytes may have a unit: `-s KROWL_PORTS=80,443`, `-s KROWL_DISK_FLOOR=2GB` (kB, MB,
+GB, TB; KiB, MiB, GiB, TiB).
+
+Values of `KROWL_` settings are checked when a crawl starts. An unknown `KROWL_` name or an
+impossible value stops the start with exit code 2. Scrapy's other settings work as [Scrapy documents
+them](https://docs.scrapy.org/en/2.19/topics/settings.html).
 """
 _SECTION = re.compile(r"# --- (.*?) -+$")
 # Characters of the longest default that is shown.

@@ -39,6 +39,7 @@ from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.host import host_of
 from tests.frontier.memory import MemoryStore
 from tests.mockweb.log import Entry
+from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -303,7 +304,7 @@ class Simulation:
         settings = Settings()
         settings.setmodule("krowlspider.settings")
         handlers = dict.fromkeys(("http", "https"), "tests.support.simulation.SimulatedHandler")
-        settings.setdict({"DOWNLOAD_HANDLERS": handlers, "KROWL_CONTACT": "t@example.org"})
+        settings.setdict({"DOWNLOAD_HANDLERS": handlers, "KROWL_CONTACT": CONTACT})
         settings.setdict(self.overrides)
         self.store = self.reopen(in_order)
         self.open: dict[Request, Entry] = {}

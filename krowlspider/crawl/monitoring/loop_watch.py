@@ -75,7 +75,8 @@ class LoopWatch:
         passed = (wake.fileno(), self._before, stack, self._log)
         # A terminal sends Ctrl-C to both processes: the signals stay blocked until the watchdog
         # ignores them.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
         try:
             process = subprocess.Popen(  # noqa: S603 - our own source
                 [sys.executable, "-I", "-S", "-", json.dumps(task)],

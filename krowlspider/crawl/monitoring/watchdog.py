@@ -34,7 +34,7 @@ _FRAMES = 4
 BLAMED, NOBODY = b"b", b"n"
 # Most holds that one process notes, about 2 MB.
 _NOTES_MAX = 1000
-_STOPS = {signal.SIGINT, signal.SIGTERM}
+_STOPS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _HEAD = Struct(">HI")
 _BEAT = Struct("=d")
 _FRAME = re.compile(rb'File "([^"]*)", line (\d+) in (\S+)')
@@ -243,7 +243,7 @@ def _text(part: bytes) -> str:
 def main(task: str) -> None:
     """Run a watchdog. ``task`` is the JSON of the arguments of `Watchdog`."""
     # These signals are for the crawl: a terminal and a service manager send them to all processes.
-    for number in (*_STOPS, signal.SIGHUP):
+    for number in _STOPS:
         signal.signal(number, signal.SIG_IGN)
     Watchdog(**json.loads(task)).run()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.view import EntryRow, HostRow, seconds_until
+from krowlspider.frontier.admin.words import counted, duration
 from krowlspider.frontier.hosts.holds import Hold, hold_of
 from krowlspider.frontier.hosts.host import DEFERRED, Health, Host
 from krowlspider.frontier.stopped import read_host
@@ -114,9 +115,10 @@ def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) 
     due_in = seconds_until(host.due, wall)
     if host.has_own_time and hold.aside:
         return (
-            f"It is set aside: it has held the event loop for over 5 s {hold.times} times, the last"
-            f" with {hold.url or 'its queue'}; it is tried again in {due_in / 3600:.1f} hours, or"
-            " at a start after that. --export, --forget and --import queue it again immediately."
+            "It is set aside: it has held the event loop for over 5 s"
+            f" {counted(hold.times, 'time')}, the last with {hold.url or 'its queue'}; it is tried"
+            f" again in {duration(due_in)}, or at a start after that. --export, --forget and"
+            " --import queue it again immediately."
         )
     if host.health is Health.RETIRED:
         return (
@@ -128,13 +130,14 @@ def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) 
     is_deferred = host.state is DEFERRED
     if is_deferred and policy.parked(rate):
         return (
-            f"It is parked after {rate.errors} errors in a row, or because the DNS does not know"
-            f" its name; it is tried again in {due_in / 3600:.1f} hours, or at a start after that."
+            f"It is deferred after {counted(rate.errors, 'error')} in a row, or because the DNS"
+            f" does not know its name; it is tried again in {duration(due_in)}, or at a start"
+            " after that."
         )
     if host.has_own_time:
         return (
-            f"It is deferred after {rate.errors} errors in a row; it is tried again in"
-            f" {due_in / 60:.1f} minutes, or at a start after that."
+            f"It is deferred after {counted(rate.errors, 'error')} in a row; it is tried again in"
+            f" {duration(due_in)}, or at a start after that."
         )
     if is_deferred:
         return (
@@ -142,9 +145,9 @@ def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) 
             " next start and every hour."
         )
     if wait > due_in:
-        return f"All its queued URLs are retries, the first due in {wait:.1f} s."
+        return f"All its queued URLs are retries, the first due in {duration(wait)}."
     if due_in:
-        return f"It is due in {due_in:.1f} s, because of {_cause(host, due_in, policy)}."
+        return f"It is due in {duration(due_in)}, because of {_cause(host, due_in, policy)}."
     return "It is due: it will be fetched with the next start."
 
 
@@ -155,7 +158,7 @@ def _cause(host: Host, due_in: float, policy: DelayPolicy) -> str:
     if rate.throttling and due_in > policy.delay(rate):
         return "the Retry-After of an answer 429 or 503"
     if rate.throttling:
-        return f"its delay, doubled {rate.throttling} times after answers 429 or 503"
+        return f"its delay, doubled {counted(rate.throttling, 'time')} after answers 429 or 503"
     if rate.floor and rate.floor >= policy.delay(rate):
         return "the crawl-delay of its robots.txt"
     return "its delay"

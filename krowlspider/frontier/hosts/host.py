@@ -48,9 +48,8 @@ class Health(IntEnum):
     @property
     def words(self) -> str:
         """Return the name of the health as people read it, in lower case."""
-        return (
-            "waiting for robots" if self is Health.ROBOTS else self.name.lower().replace("_", " ")
-        )
+        own = {Health.ROBOTS: "waiting for robots", Health.DEAD: "deferred"}
+        return own.get(self, self.name.lower().replace("_", " "))
 
 
 # The health that each health may change to. A retired host is new again once it was forgotten.

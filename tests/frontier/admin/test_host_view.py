@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import view_host
+from krowlspider.frontier.admin.words import duration
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.hosts.record import encode_host
@@ -70,7 +71,7 @@ LATEST = replace(PAGE, throttling=2, due=NOW + 30)
         (
             waiting(500, ema=0.1, throttling=1),
             [PAGE],
-            "It is due in 500.0 s, because of the Retry-After of an answer 429 or 503.",
+            "It is due in 8 min 20 s, because of the Retry-After of an answer 429 or 503.",
         ),
         (
             waiting(1, ema=1.0, throttling=2),
@@ -96,7 +97,7 @@ def test_why_names_the_next_try_of_a_deferred_host() -> None:
     host.set_health(Health.DEAD)
     host.state = SchedulingState.DEFERRED
     view = seen(host, PAGE)
-    assert view.state == "dead"
+    assert view.state == "deferred"
     assert view.why == (
         "It is deferred because its robots.txt cannot be fetched; that is tried again at the next"
         " start and every hour."
@@ -107,8 +108,8 @@ def test_why_names_errors_and_hours_of_a_host_deferred_for_a_day() -> None:
     host = waiting(9000, errors=10)
     host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
-        "It is parked after 10 errors in a row, or because the DNS does not know its name; it is"
-        " tried again in 2.5 hours, or at a start after that."
+        "It is deferred after 10 errors in a row, or because the DNS does not know its name; it is"
+        " tried again in 2 h 30 min, or at a start after that."
     )
     assert seen(host).why == "Nothing of it is queued."
     host.rate.errors = 9
@@ -122,7 +123,7 @@ def test_why_names_errors_and_minutes_of_a_resting_host() -> None:
     host.ready = host.due
     host.set_health(Health.DEAD)
     assert seen(host, PAGE).why == (
-        "It is deferred after 5 errors in a row; it is tried again in 1.5 minutes, or at a start"
+        "It is deferred after 5 errors in a row; it is tried again in 1 min 30 s, or at a start"
         " after that."
     )
 
@@ -177,8 +178,31 @@ def test_the_rate_of_a_host_is_shown_in_figures_and_in_words() -> None:
     assert (view.throttling, view.host.errors) == (3, 1)
     lines = one_host(view).splitlines()
     assert "delay    12.00 s (its robots.txt asks for 0.75 s)" in lines
-    assert "backoff  1 errors in a row, slowed down 3 times" in lines
+    assert "backoff  1 error in a row, slowed down 3 times" in lines
     assert "due in   9.0 s" in lines
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (3599.6, "1 h 0 min"),
+        (101_839, "28 h 17 min"),
+    ],
+)
+def test_durations_have_two_units(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_host_with_one_error_is_described_in_the_singular() -> None:
+    host = waiting(90, errors=1, throttling=1)
+    host.ready = host.due
+    host.set_health(Health.DEAD)
+    view = seen(host, PAGE)
+    assert view.why.startswith("It is deferred after 1 error in a row;")
+    assert "backoff  1 error in a row, slowed down 1 time" in one_host(view).splitlines()
 
 
 def test_an_unknown_rate_shows_the_least_delay() -> None:

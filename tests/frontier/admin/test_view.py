@@ -85,7 +85,7 @@ def test_the_text_lists_poison_pages_with_their_strikes(
     assert "poison   1,200" in lines
     assert [line.split() for line in lines[-4:]] == [
         ["poison"],
-        ["priority", "depth", "tries", "strikes", "due", "in", "s", "url"],
-        ["5", "4", "2", "3", "0.0", "http://a.test/0"],
-        ["5", "4", "2", "3", "0.0", "http://a.test/1"],
+        ["priority", "depth", "tries", "strikes", "due", "in", "url"],
+        ["5", "4", "2", "3", "0.0", "s", "http://a.test/0"],
+        ["5", "4", "2", "3", "0.0", "s", "http://a.test/1"],
     ]

@@ -89,7 +89,7 @@ def test_forgetting_a_host_frees_it_after_holds(world: World, tmp_path: Path) ->
     assert (view.holds, view.host.queued) == (2, 1)
     assert "set aside: it has held the event loop for over 5 s 2 times" in view.why
     assert BAD in view.why
-    assert "24.0 hours" in view.why
+    assert "24 h 0 min" in view.why
     world.frontier.close()
     world.store = world.open_store()
     forget_host(world.store, "bad.test", lambda: None)

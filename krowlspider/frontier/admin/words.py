@@ -1,0 +1,17 @@
+"""Counts and durations as people read them."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 error``, ``2 errors``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units: ``8.5 s``, ``1 min 30 s``, ``28 h 17 min``."""
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    if (whole := round(seconds)) < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"

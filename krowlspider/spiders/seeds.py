@@ -1,0 +1,64 @@
+"""What ``-a seeds=`` gives: a file of seeds, or the seeds themselves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.errors import SeedsError
+from krowlspider.spiders.seeds_file import SeedsFile, in_chunks
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Endings of files that are no top-level domains.
+_FILES = (".csv", ".gz", ".json", ".jsonl", ".list", ".lst", ".tsv", ".txt", ".urls")
+
+
+class SeedList:
+    """Seeds that are given with commas between them. ``good`` and ``bad`` count as `SeedsFile`'s.
+
+    :raises SeedsError: a part of the text is no seed, or there is none
+    """
+
+    source = "the command line"
+    bad = 0
+
+    def __init__(self, text: str):
+        try:
+            seeds = [parse_seed(part.encode(errors="surrogateescape")) for part in text.split(",")]
+        except BadSeed as error:
+            raise SeedsError(
+                f"-a seeds={text[:200]!r}: {error}; give a file, or URLs and domains with commas"
+                " between them (%2C is a comma in a URL)"
+            ) from error
+        self._seeds: list[Seed] = [seed for seed in seeds if seed is not None]
+        self.good = len(self._seeds)
+        if not self.good:
+            raise SeedsError(f"-a seeds={text[:200]!r} has no seed: give a file, a URL or a domain")
+
+    def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
+        """Yield chunks as `SeedsFile.chunks` does."""
+        return in_chunks(iter(self._seeds))
+
+
+def seeds_of(given: str) -> SeedsFile | SeedList:
+    """Return the seeds in the file at ``given``, or those that ``given`` lists.
+
+    A file that exists wins. Text with a scheme, or of domains only, is a list.
+
+    :raises SeedsError: there is neither
+    """
+    return SeedsFile(Path(given)) if _is_path(given) else SeedList(given)
+
+
+def _is_path(given: str) -> bool:
+    if os.path.exists(given):  # noqa: PTH110 - Path.exists() raises for a list that is a long name
+        return True
+    if "://" in given:
+        return False
+    # One word without a dot is no domain, so it was meant as a file.
+    word = "," not in given and "." not in given.strip(".") and given != "localhost"
+    return word or "/" in given or given.endswith(_FILES)

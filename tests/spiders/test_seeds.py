@@ -1,0 +1,94 @@
+"""Seeds are given as a file, or with commas in its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.errors import SeedsError
+from krowlspider.spiders.seeds import seeds_of
+from tests.support.crawling import write_seeds
+from tests.support.crawls import page, pages, refused
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def urls_of(given: str) -> list[str]:
+    return [url for urls, _ in seeds_of(given).chunks() for url in urls]
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("in_empty_folder")
+@pytest.mark.parametrize(
+    ("given", "urls"),
+    [
+        ("http://127.0.0.1:81/", ["http://127.0.0.1:81/"]),
+        ("example.com", ["https://example.com/"]),
+        ("example.com, example.org,", ["https://example.com/", "https://example.org/"]),
+        ("http://a.test/x,b.test/y", ["http://a.test/x", "https://b.test/y"]),
+        ("http://a.test/list.txt", ["http://a.test/list.txt"]),
+        ("localhost", ["https://localhost/"]),
+        (
+            ",".join(f"host{n}.test" for n in range(600)),
+            [f"https://host{n}.test/" for n in range(600)],
+        ),
+    ],
+)
+def test_urls_and_domains_are_seeds(given: str, urls: list[str]) -> None:
+    assert urls_of(given) == urls
+
+
+@pytest.mark.usefixtures("in_empty_folder")
+def test_file_that_exists_is_read(tmp_path: Path) -> None:
+    write_seeds(tmp_path / "example.com", ["a.test"])
+    assert urls_of("example.com") == ["https://a.test/"]
+
+
+@pytest.mark.usefixtures("in_empty_folder")
+@pytest.mark.parametrize(
+    "given", ["seeds/none.txt", "none.txt", "none", "./none", "example.com/news", ""]
+)
+def test_other_text_is_the_path_of_a_file(given: str) -> None:
+    with pytest.raises(SeedsError, match=r"^seeds file \S+ cannot be read: "):
+        seeds_of(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("ftp://a.test/", "scheme ftp, neither http nor https"),
+        ("a.test,none", "neither a URL nor a domain: 'none'"),
+        ("http://me:word@a.test/", "not a URL, or one with a user name"),
+        ("http://a.test/\udcff", "not UTF-8"),
+        ("a.test\nb.test", "whitespace inside"),
+        (",", "has no seed"),
+    ],
+)
+def test_bad_seed_is_named_in_one_line(given: str, reason: str) -> None:
+    with pytest.raises(SeedsError) as caught:
+        seeds_of(given)
+    message = str(caught.value)
+    assert message.startswith(f"-a seeds={given!r}")
+    assert reason in message
+    assert len(message.splitlines()) == 1
+
+
+def test_crawl_from_urls_of_the_command_line(tmp_path: Path) -> None:
+    spec = [page("/robots.txt", "", status=404), page("/", "<a href=/a>a</a>"), page("/a", "x")]
+    with SimulatedWeb(spec=spec) as web:
+        seeds = f"{web.url('a.test')},{web.url('b.test', '/a')}"
+        crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds}).run()
+        asked = {(entry.host, entry.path) for entry in pages(web.log())}
+    assert {path for _, path in asked} == {"/", "/a"}
+    assert len(asked) == 3
+    assert "Seeds: 2 read from the command line, 2 new, 0 bad" in crawl.log
+    bad = SimulatedCrawl(tmp_path / "job2", arguments={"seeds": "a.test,none"})
+    assert "-a seeds='a.test,none'" in refused(bad)
