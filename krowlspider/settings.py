@@ -165,9 +165,10 @@ KROWL_SITEMAPS = True
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL = 1.0
-# URLs queued for one host, so that no site fills the frontier. URLs found on pages of other domains
-# may take half of these places, and come after those found on the host's own pages.
-KROWL_HOST_QUEUE_MAX = 1000
+# URLs queued for one host, so that no site fills the frontier. Seeds, start requests, imported URLs
+# and what a site's own sitemaps name are queued beyond it. URLs found on pages of other domains may
+# take half of these places, and come after those found on the host's own pages.
+KROWL_HOST_QUEUE_MAX = 100_000
 # URLs queued for one registrable domain in the whole crawl, dropped ones not counted. 0: no limit.
 # A limit costs each page a look-up and a write for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0

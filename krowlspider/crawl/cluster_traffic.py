@@ -176,7 +176,15 @@ class ClusterTraffic:
                 self._take_request(message)
             else:
                 plain.append((message, host))
-        if self._intake.add(self._candidates(plain), foreign, decided):
+        candidates = self._candidates(plain)
+        # A seed, or a URL from a person: KROWL_HOST_QUEUE_MAX does not hold for it.
+        given = [each for each in candidates if not (each.entry.depth or each.entry.redirects)]
+        added = 0
+        if given:
+            added = self._intake.add(given, is_exempt=True)
+            keys = {each.key for each in given}
+            candidates = [each for each in candidates if each.key not in keys]
+        if self._intake.add(candidates, foreign, decided) or added:
             self.wake()
 
     def _candidates(self, plain: list[tuple[Message, str]]) -> list[Candidate]:

@@ -134,7 +134,8 @@ class Intake:
             return self._send_request(owner, candidate)
         if key is not None and self.knows((key,), lambda _: host)[0]:
             return False
-        return bool(self.add([candidate]))
+        is_given = not entry.depth and request.meta.get("is_start_request", False)
+        return bool(self.add([candidate], is_exempt=is_given))
 
     def discover(
         self,
@@ -150,6 +151,8 @@ class Intake:
         request: Callable[[str], Request] | None = None,
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
+
+        KROWL_HOST_QUEUE_MAX does not hold for seeds and the URLs of sitemaps.
 
         ``via`` is the host of the page, ``page`` its URL, and ``hop`` the kind of link, as in
         `Entry`. ``page`` and ``hop`` are kept if KROWL_WARC_METADATA is on. URLs in ``bare`` are
@@ -193,7 +196,8 @@ class Intake:
                 foreign += self._outgoing(owner, host, identity, entry)
             else:
                 candidates.append(Candidate(host, identity, entry))
-        added = self.add(candidates, foreign, via=via or "")
+        is_exempt = via is None or hop == "M"
+        added = self.add(candidates, foreign, via=via or "", is_exempt=is_exempt)
         if added:
             self._wake()
         return added
@@ -208,6 +212,8 @@ class Intake:
         foreign: Sequence[Foreign] = (),
         decided: Sequence[bytes] = (),
         via: str = "",
+        *,
+        is_exempt: bool = False,
     ) -> int:
         """Queue candidates that are not known, as `Frontier.queue`; return how many were new.
 
@@ -215,7 +221,7 @@ class Intake:
             nothing any more, not even the page that named the URLs
         """
         try:
-            return self._frontier.queue(candidates, foreign, decided, via)
+            return self._frontier.queue(candidates, foreign, decided, via, is_exempt)
         except STORE_ERRORS as error:
             self._job.fail(error)
             raise

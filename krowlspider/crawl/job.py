@@ -22,6 +22,7 @@ from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
+from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
 from krowlspider.crawl.folder import JobFolder, JobHead, sync_folder
 from krowlspider.crawl.monitoring.disk_guard import DiskGuard
@@ -220,6 +221,7 @@ class Job:
             boot=boot,
             may_fetch=None if self.node is None else self.node.may_fetch,
         )
+        self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
         archive = warc_folder(settings, self.folder.path)
         payloads = self._payloads(archive)
@@ -320,6 +322,7 @@ class Job:
         await self.archive.sync()
         await _write(commit.write)
         self.frontier.end_commit(commit)
+        self._cap_warnings.look()
 
     async def make_durable(self) -> None:
         """Return when everything that was written to the frontier is synced to disk.
@@ -348,6 +351,7 @@ class Job:
                     await part()
                 except (ArchiveError, StoreError, OSError) as error:
                     self.fail(error)
+            self._cap_warnings.end()
             for clock in (self._checkpoint, self._guard):
                 if clock is not None:
                     clock.stop()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from krowlspider.frontier.budget import DomainBudget
     from krowlspider.frontier.entry_queues import Candidate
     from krowlspider.frontier.hosts.domain_load import DomainLoad
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 # entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
+# Hosts or domains whose refused URLs are counted by name, for each cap.
+_NAMES_MAX = 1000
+_OF_DOMAINS = ("domain_share", "domain_budget")
 
 
 class Admission:
@@ -26,7 +28,8 @@ class Admission:
 
     A URL that a cap refuses is counted as ``dropped/host_queue``, ``dropped/frontier``,
     ``dropped/domain_share`` or ``dropped/domain_budget``, one of a retired host as
-    ``dropped/crawl_delay``.
+    ``dropped/crawl_delay``. ``refused`` counts those since the start, by cap and then by host, or
+    by domain for a cap on domains; the name is empty for a cap on the whole frontier.
     """
 
     def __init__(
@@ -36,17 +39,26 @@ class Admission:
         self._load = load
         self._budget = budget
         self._counters = counters
+        self.refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def admit(
-        self, host: Host, candidates: list[Candidate], *, queued: int, by_stranger: bool
+        self,
+        host: Host,
+        candidates: list[Candidate],
+        *,
+        queued: int,
+        by_stranger: bool,
+        is_exempt: bool,
     ) -> list[Candidate]:
         """Return the candidates of one host that are to be queued. ``queued`` is the number of URLs
         in the whole frontier.
 
         With ``by_stranger``, another domain's page names them. Then they go behind the host's own,
-        once some entries are queued, and leave the host half of its room.
+        once some entries are queued, and leave the host half of its room. Otherwise, with
+        ``is_exempt``, the cap on its queue does not hold for them.
         """
-        room, refusal = self._room(host, queued, by_stranger=by_stranger)
+        is_capped = by_stranger or not is_exempt
+        room, cap = self._room(host, queued, by_stranger=by_stranger, is_capped=is_capped)
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:
@@ -54,9 +66,9 @@ class Admission:
             if key in met:
                 self._counters["known"] += 1
             elif len(taken) >= room:
-                self._counters[f"dropped/{refusal}"] += 1
+                self._refuse(cap, host)
             elif self._budget.most and not self._budget.take(host.domain):
-                self._counters["dropped/domain_budget"] += 1
+                self._refuse("domain_budget", host)
             else:
                 if by_stranger and host.queue.queued + len(taken) >= _STRANGERS_IN_LINE:
                     candidate.priority = min(candidate.priority, _STRANGERS)
@@ -65,16 +77,27 @@ class Admission:
                     met.add(key)
         return taken
 
-    def _room(self, host: Host, queued: int, *, by_stranger: bool) -> tuple[int, str]:
+    def _refuse(self, cap: str, host: Host) -> None:
+        self._counters[f"dropped/{cap}"] += 1
+        name = host.domain if cap in _OF_DOMAINS else "" if cap == "frontier" else host.name
+        names = self.refused[cap]
+        if name in names or len(names) < _NAMES_MAX:
+            names[name] += 1
+
+    def _room(
+        self, host: Host, queued: int, *, by_stranger: bool, is_capped: bool
+    ) -> tuple[int, str]:
         """Return how many more entries a host may have, and which cap it is: the name of its
         ``dropped/`` counter."""
         if host.health is Health.RETIRED:
             return 0, "crawl_delay"
-        most = self._limits.host_queue
-        here = (most // 2 if by_stranger else most) - host.queue.queued
-        anywhere = self._limits.total - queued
-        room, reason = (here, "host_queue") if here <= max(anywhere, 0) else (anywhere, "frontier")
+        room, cap = self._limits.total - queued, "frontier"
+        if is_capped:
+            most = self._limits.host_queue
+            here = (most // 2 if by_stranger else most) - host.queue.queued
+            if here <= max(room, 0):
+                room, cap = here, "host_queue"
         of_domain = self._load.room(host.domain, queued)
         if of_domain is None or room <= of_domain:
-            return room, reason
+            return room, cap
         return of_domain, "domain_share"

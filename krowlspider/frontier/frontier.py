@@ -66,7 +66,7 @@ class Frontier:
 
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
-    ``poisoned`` are the hosts that have poison.
+    ``poisoned`` are the hosts that have poison, ``refused`` is as in `Admission`.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`.
     """
@@ -103,6 +103,7 @@ class Frontier:
         self.linked_ports = LinkedPorts(store, limits.ports)
         self._load = DomainLoad(store, limits.domain_share, limits.total)
         self._admission = Admission(limits, self._load, self.budget, self.counters)
+        self.refused = self._admission.refused
         self._acknowledged: list[Acknowledged] = []
         self._consumed = 0
         batch = store.batch(sync=True)
@@ -144,10 +145,17 @@ class Frontier:
             self.counters["known"] += count
         return known
 
-    def add(self, candidates: Iterable[Candidate], foreign: Sequence[Foreign] = ()) -> int:
+    def add(
+        self,
+        candidates: Iterable[Candidate],
+        foreign: Sequence[Foreign] = (),
+        *,
+        is_exempt: bool = False,
+    ) -> int:
         """Queue the candidates that are not known, as `queue` does, and return how many were
         queued."""
-        return self.queue([each for each in candidates if not self._is_known(each)], foreign)
+        new = [each for each in candidates if not self._is_known(each)]
+        return self.queue(new, foreign, is_exempt=is_exempt)
 
     def _is_known(self, candidate: Candidate) -> bool:
         key = candidate.key
@@ -159,6 +167,7 @@ class Frontier:
         foreign: Sequence[Foreign] = (),
         decided: Sequence[bytes] = (),
         via: str = "",
+        is_exempt: bool = False,
     ) -> int:
         """Queue candidates that are not known, and mark them seen, in one batch. Return how many
         were queued.
@@ -171,6 +180,7 @@ class Frontier:
           with the batch.
         - ``via``: the host of the page on which all candidates were found: the origin of those
           hosts that are new.
+        - ``is_exempt``: the cap on a host's queue does not hold for them, as in `Admission.admit`.
         """
         cache = self.schedule.cache
         cache.evict()
@@ -191,7 +201,13 @@ class Frontier:
             by_stranger = bool(domain) and host.domain != domain
             if by_stranger and not (host.record or host.queue.levels):
                 host.shares.origin = origin_of(domain)
-            taken = self._admission.admit(host, some, queued=queues.queued, by_stranger=by_stranger)
+            taken = self._admission.admit(
+                host,
+                some,
+                queued=queues.queued,
+                by_stranger=by_stranger,
+                is_exempt=is_exempt,
+            )
             if taken:
                 self.seen.mark(name, [each.key for each in taken if each.key is not None])
                 queues.append(host, taken, batch)
@@ -225,6 +241,7 @@ class Frontier:
             # send it again.
             if self.outbox.full and item.key is not None:
                 self.counters["dropped/outbox"] += 1
+                self.refused["outbox"][""] += 1
                 continue
             if item.key is not None:
                 in_batch.add(mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.hosts.host import level_of
+from krowlspider.frontier.hosts.host import LANE_AT, level_of
 from krowlspider.frontier.hosts.record import decode_host, encode_host, place_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.queues import entry_keys
@@ -14,6 +14,9 @@ from krowlspider.frontier.store.schema import split_queue_key
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts.tally import Tally
     from krowlspider.frontier.store.store import Store
+
+# Bytes of a key that number an entry within its level.
+_IN_LEVEL = LANE_AT // 8
 
 
 def catch_up(store: Store, tally: Tally) -> None:
@@ -28,8 +31,13 @@ def catch_up(store: Store, tally: Tally) -> None:
         host = decode_host(name, record)
         heads: dict[int, int] = {}
         host.queue.queued = 0
+        before = b""
         for key in entry_keys(store, name):
-            heads.setdefault(level_of(*split_queue_key(key)[1:]), split_queue_key(key)[2])
+            # The keys of a level differ in their last bytes only: the queue may be long.
+            if key[:-_IN_LEVEL] != before:
+                before = key[:-_IN_LEVEL]
+                _, priority, sequence = split_queue_key(key)
+                heads[level_of(priority, sequence)] = sequence
             host.queue.queued += 1
         for number, level in host.queue.levels.items():
             level.head = heads.get(number, level.tail)

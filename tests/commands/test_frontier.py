@@ -347,6 +347,13 @@ def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
     }
 
 
+def test_an_import_goes_beyond_the_cap_of_a_queue(tmp_path: Path) -> None:
+    jobdir = made(tmp_path / "job")
+    lines = "".join(f'{{"url": "http://a.test/{number}", "depth": 3}}\n' for number in range(9))
+    found = answer(jobdir, "-s", "KROWL_HOST_QUEUE_MAX=2", "--import", "-", given=lines)
+    assert (found["imported"], found["refused"]) == (9, {})
+
+
 def test_an_import_of_nothing_but_bad_lines_is_a_mistake(tmp_path: Path) -> None:
     text, complaint = frontier(made(tmp_path / "job"), "--import", "-", given="x\n\n", code=2)
     assert text == "imported 0, known 0, refused 0, bad 1\n"

@@ -35,32 +35,54 @@ def identify(request: Request, url: str) -> bytes:
     return url.encode()[-8:]
 
 
+def traffic_in(tmp_path: Path, **more: object) -> tuple[Job, ClusterTraffic]:
+    """Return an open job of node ``a``, and its traffic."""
+    ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
+    given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
+    settings = Settings({**ours, **given, **more})
+    job = Job(settings)
+    job.open()
+    codec = RequestCodec(Spider("news"))
+    intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
+    traffic = ClusterTraffic(
+        job,
+        NodeA(),
+        codec,
+        intake,
+        identify=identify,
+        settings=settings,
+        rests=lambda: True,
+        wake=lambda: None,
+    )
+    return job, traffic
+
+
 def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
     """The sender may know an older ring. Each forwarding is counted as a hop."""
 
     async def main() -> None:
-        ours = {name: value for name, value in vars(defaults).items() if name.startswith("KROWL_")}
-        given = {"KROWL_CONTACT": CONTACT, "JOBDIR": str(tmp_path / "job")}
-        settings = Settings({**ours, **given})
-        job = Job(settings)
-        job.open()
-        codec = RequestCodec(Spider("news"))
-        intake = Intake(job, codec, settings, identify=identify, wake=lambda: None)
-        traffic = ClusterTraffic(
-            job,
-            NodeA(),
-            codec,
-            intake,
-            identify=identify,
-            settings=settings,
-            rests=lambda: True,
-            wake=lambda: None,
-        )
+        job, traffic = traffic_in(tmp_path)
         await traffic.take_in([Message("http://a.test/"), Message("http://b.test/", hops=1)])
         assert job.frontier.queued == 1
         assert job.frontier.schedule.cache.get("b.test").queue.queued == 0
         ((_, message),) = traffic.outbox.head("b", 10)
         assert decode(message) == Message("http://b.test/", hops=2)
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_seeds_from_other_nodes_go_beyond_a_queues_cap(tmp_path: Path) -> None:
+    """A URL that comes as a seed and as a link is queued once."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path, KROWL_HOST_QUEUE_MAX=4)
+        seeds = [Message(f"http://a.test/{number}") for number in range(6)]
+        links = [Message(f"http://a.test/{number}", depth=1) for number in range(5, 9)]
+        redirected = Message("http://a.test/moved", redirects=1)
+        await traffic.take_in([*links, redirected, *seeds])
+        assert job.frontier.queued == 6
+        assert job.frontier.refused["host_queue"] == {"a.test": 4}
         await job.close()
 
     asyncio.run(main())

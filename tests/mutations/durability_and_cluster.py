@@ -30,7 +30,7 @@ DURABILITY_AND_CLUSTER = (
         "drop-not-counted",
         "8: every drop is counted with its reason",
         f"{_FRONTIER}/admission.py",
-        'self._counters[f"dropped/{refusal}"] += 1',
+        'self._counters[f"dropped/{cap}"] += 1',
         "pass",
         ("tests/frontier/test_frontier.py",),
     ),

@@ -14,6 +14,7 @@ import pytest
 from krowlspider.archive.reading import read_record
 from krowlspider.crawl.answers.crash_marks import log_strike
 from krowlspider.frontier.entry import Entry
+from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.support.archived import assert_archived
 from tests.support.crawling import frontier_view, write_seeds
@@ -172,18 +173,88 @@ def _noise(seed: int) -> bytes:
     return random.Random(seed).randbytes(400_000)
 
 
+def _links(count: int) -> str:
+    return "".join(f"<a href=/{number}>x</a>" for number in range(count))
+
+
 @pytest.mark.parametrize(
-    ("setting", "reason"),
-    [({"KROWL_HOST_QUEUE_MAX": 5}, "host_queue"), ({"KROWL_FRONTIER_MAX": 5}, "frontier")],
+    ("setting", "value", "reason", "names"),
+    [
+        ("KROWL_HOST_QUEUE_MAX", 5, "host_queue", " (a.test:{port}: 15)"),
+        ("KROWL_FRONTIER_MAX", 5, "frontier", ""),
+        ("KROWL_DOMAIN_BUDGET", 6, "domain_budget", " (a.test: 15)"),
+    ],
 )
 def test_what_the_caps_of_the_frontier_refuse_is_counted(
-    tmp_path: Path, setting: dict[str, Any], reason: str
+    tmp_path: Path, setting: str, value: int, reason: str, names: str
 ) -> None:
-    links = "".join(f"<a href=/{number}>x</a>" for number in range(20))
-    with SimulatedWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
-        crawl = one_page(web, tmp_path, "/", **setting)
+    """And a warning at the end names the setting, the number and the host or domain."""
+    with SimulatedWeb(spec=[ROBOTS, page("/", _links(20)), page("^/", "leaf")]) as web:
+        given = {"KROWL_DOMAIN_SHARE": 0, setting: value}
+        crawl = one_page(web, tmp_path, "/", **given)
         assert crawl.stats[f"krowl/frontier/dropped_count/{reason}"] == 15
         assert len(pages(web.log())) == 6
+        (line,) = [line for line in crawl.complaints if setting in line]
+        named = names.format(port=web.port)
+        assert f"WARNING: {setting} = {value}: 15 URLs{named} dropped in this run. They are" in line
+
+
+def test_a_host_over_its_cap_is_named_during_the_crawl(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[ROBOTS, page("/", _links(20)), page("^/", "leaf")]) as web:
+        slow = {"KROWL_HOST_QUEUE_MAX": 5, "KROWL_DELAY_MIN": 5}
+        crawl = one_page(web, tmp_path, "/", **slow)
+        during, end = crawl.complaints
+        host = f"a.test:{web.port}"
+        assert f"KROWL_HOST_QUEUE_MAX = 5: 15 URLs of {host} dropped so far" in during
+        assert "15 URLs" in end
+
+
+def test_all_seeds_of_one_host_are_queued(tmp_path: Path) -> None:
+    """KROWL_HOST_QUEUE_MAX does not hold for them."""
+    with MockWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
+        seeds = [web.url("a.test", f"/{number}") for number in range(2500)]
+        settings = {"KROWL_HOST_QUEUE_MAX": 1000}
+        crawl = crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}, settings=settings).run()
+        assert frontier_view(crawl.jobdir)["queued"] == 2499
+        assert crawl.complaints == []
+
+
+@pytest.mark.parametrize("host", ["a.test", "b.test"])
+def test_all_links_of_a_hub_are_queued(tmp_path: Path, host: str) -> None:
+    """With the default, on the hub's own host or on one of another domain."""
+    with MockWeb(spec=[ROBOTS]) as web:
+        port = web.port
+    links = "".join(f"<a href=http://{host}:{port}/{number}>x</a>" for number in range(2500))
+    with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")], port=port) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments={"max_pages": 1}).run()
+        assert frontier_view(crawl.jobdir)["queued"] == 2500
+        assert crawl.complaints == []
+
+
+def test_a_greater_cap_takes_dropped_seeds_at_the_next_start(tmp_path: Path) -> None:
+    """As the warning says."""
+    with SimulatedWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
+        seeds = [web.url("a.test", f"/{number}") for number in range(20)]
+        one = {"max_pages": 1}
+        settings = {"KROWL_FRONTIER_MAX": 5, "KROWL_DOMAIN_SHARE": 0}
+        crawl = crawl_of(web, tmp_path, seeds, arguments=one, settings=settings).run()
+        assert frontier_view(crawl.jobdir)["queued"] == 4
+        assert len(crawl.complaints) == 1
+        crawl = crawl_of(web, tmp_path, seeds, arguments=one).run()
+        assert frontier_view(crawl.jobdir)["queued"] == 18
+
+
+def test_all_start_requests_of_one_host_are_queued(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
+        urls = [web.url("a.test", f"/{number}") for number in range(9)]
+        crawl = SimulatedCrawl(
+            tmp_path / "job",
+            spider="starting",
+            arguments={"urls": " ".join(urls)},
+            settings={"SPIDER_MODULES": "tests.support.spiders", "KROWL_HOST_QUEUE_MAX": 1},
+        ).run()
+        assert len(pages(web.log())) == 9
+        assert crawl.complaints == []
 
 
 @pytest.mark.parametrize("limit", [1, 3])

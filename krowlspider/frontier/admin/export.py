@@ -77,7 +77,7 @@ def import_lines(
     parse: Callable[[bytes], Candidate | None],
     complain: Callable[[int, str], None],
 ) -> Imported:
-    """Queue the new URLs in lines as if they had been discovered.
+    """Queue the new URLs in lines, without the cap on a host's queue.
 
     ``complain`` is called with the number and the mistake of each bad line. A known URL stays as it
     is, unless it is poison: then it goes back to the queue without strikes.
@@ -99,14 +99,14 @@ def import_lines(
         if (key := poison.pop(candidate.entry.url, None)) is not None:
             candidate.key = None
             # Queued first: a death in between leaves both, never none.
-            if frontier.add([candidate]):
+            if frontier.add([candidate], is_exempt=True):
                 delete(store, [key])
             continue
         batch.append(candidate)
         if len(batch) == _BATCH:
-            frontier.add(batch)
+            frontier.add(batch, is_exempt=True)
             batch = []
-    frontier.add(batch)
+    frontier.add(batch, is_exempt=True)
     changes = frontier.counters - before
     commit = frontier.begin_commit()
     commit.write()

@@ -243,7 +243,7 @@ class Departure:
     def _removal(self) -> Iterator[None]:
         self.is_ending = True
         host = self._host
-        kept = give_up(self._frontier, host, self._all.identify)
+        kept = yield from give_up(self._frontier, host, self._all.identify)
         yield
         yield from self._frontier.seen.remove_marks(host.name)
         del self._all.under_way[host.name]

@@ -15,7 +15,7 @@ from krowlspider.frontier.store.queues import entries
 from krowlspider.frontier.store.schema import authorities_of, split_queue_key, whole_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.part import Identify
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # The most pages done or dropped that a host is taken over with: half of what its record holds,
 # which leaves room for more here.
 _COUNT_MAX = 0x7FFFFFFF
+# Entries of a host that are read in a step of its removal.
+_STEP = 1000
 
 
 def entries_of(frontier: Frontier, name: str) -> Iterator[tuple[str, bytes, bytes]]:
@@ -36,14 +38,19 @@ def entries_of(frontier: Frontier, name: str) -> Iterator[tuple[str, bytes, byte
             yield "poison", key, value
 
 
-def give_up(frontier: Frontier, host: Host, identify: Identify) -> int:
+def give_up(frontier: Frontier, host: Host, identify: Identify) -> Generator[None, None, int]:
     """Remove a sealed host that another frontier has taken over, except its seen marks: the caller
     removes those by `SeenSet.remove_marks`. Return how many entries stay, because no other job can
-    read them."""
+    read them.
+
+    Some entries are read in each step. They are removed in one batch, in the last step.
+    """
     name, store = host.name, frontier.store
     batch = store.batch()
     kept: list[bytes] = []
-    for _, key, value in entries_of(frontier, name):
+    for number, (_, key, value) in enumerate(entries_of(frontier, name), 1):
+        if number % _STEP == 0:
+            yield
         if stays(entry_of(key, value), identify):
             kept.append(key)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.queues import all_entries, entry_keys
 from krowlspider.frontier.store.schema import poison_prefix
 from krowlspider.views import frontier as frontier_text
-from tests.frontier.conftest import KeptMemoryStore, World
+from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ def test_a_line_needs_only_a_url_which_is_normalised(
 
 
 def test_a_refused_line_is_counted_and_not_marked_seen() -> None:
-    world = other_world()
+    store = KeptMemoryStore()
+    world = World(lambda: store, limits=replace(LIMITS, total=1000))
     result, _ = imported(world, *(line(f"http://a.test/{page}") for page in range(1003)))
-    text = "imported 1000, known 0, refused 3 (host_queue: 3), bad 0"
+    text = "imported 1000, known 0, refused 3 (frontier: 3), bad 0"
     assert frontier_text.imported(result) == text
     assert not world.frontier.seen.known("a.test", world.hasher.key("http://a.test/1002"))
 

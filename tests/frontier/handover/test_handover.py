@@ -577,14 +577,29 @@ def test_a_start_removes_marks_that_a_death_left(
     for chunk in chunks(world):
         other.arrivals.take(chunk)
     steps = world.departures.under_way[HOST_NAME].end()
-    next(steps)
-    assert world.frontier.queued == 0
+    while world.frontier.queued:
+        next(steps)
     next(steps)
     assert sum(1 for _ in marked_by(world.store.items(seen_prefix(HOST_NAME)))) == 1500
     world.crash()
     assert list(world.store.keys(SEEN)) == []
     assert list(world.store.keys(QUEUE)) == []
     assert world.add(url(0)) == 1
+
+
+def test_a_long_queue_is_removed_in_steps(open_store: Callable[[], Store], other: World) -> None:
+    """All of it in the last one: a death before that leaves the whole queue."""
+    world = World(open_store, limits=replace(LIMITS, host_queue=5000), most=5000)
+    world.add(*urls(*range(2500)))
+    for chunk in chunks(world):
+        other.arrivals.take(chunk)
+    steps = world.departures.under_way[HOST_NAME].end()
+    for _ in range(2):
+        next(steps)
+        assert world.frontier.queued == 2500
+    world.crash()
+    assert world.frontier.queued == 2500
+    assert world.add(url(0)) == 0
 
 
 def test_a_departing_host_is_busy_for_others(world: World, other: World) -> None:

@@ -121,6 +121,23 @@ def test_links_from_other_domains_fill_half_of_a_hosts_queue(world: World) -> No
     assert found(world, "a.test", of("a.test", 30, 10)) == 10
 
 
+def test_the_cap_of_a_queue_holds_for_links_alone(world: World) -> None:
+    """A sitemap of another domain counts as links from there."""
+    urls = of("a.test", 0, 25)
+    queue = world.frontier.queue
+    assert queue([world.candidate(url) for url in urls], is_exempt=True) == 25
+    assert found(world, "a.test", of("a.test", 30, 5)) == 0
+    others = [world.candidate(url) for url in of("b.test", 0, 15)]
+    assert queue(others, via="evil.test", is_exempt=True) == 10
+    assert dropped(world, "host_queue") == 5 + 5
+
+
+def test_the_caps_of_the_frontier_hold_for_seeds(world: World) -> None:
+    urls = [f"http://{number}.test/" for number in range(TOTAL + 2)]
+    assert sum(world.frontier.add([world.candidate(url)], is_exempt=True) for url in urls) == TOTAL
+    assert world.frontier.refused["frontier"] == {"": 2}
+
+
 def test_without_a_share_nothing_is_counted() -> None:
     load = DomainLoad(MemoryStore(), 0.0, TOTAL)
     load.add("a.test", 1000)
