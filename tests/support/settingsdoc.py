@@ -22,7 +22,8 @@ Every setting that the project sets, with its default and its meaning. The text 
 Give another value for one crawl with `-s NAME=VALUE`, with scrapyd by `-d setting=NAME=VALUE`, or
 in a settings module of your own. Values of `KROWL_` settings are checked when a crawl starts. An
 unknown `KROWL_` name or an impossible value stops the start with exit code 2. Scrapy's other
-settings work as [Scrapy documents them](https://docs.scrapy.org/en/2.19/topics/settings.html).
+settings work as [Scrapy documents them](https://docs.scrapy.org/en/2.19/topics/settings.html). A
+name that looks like a misspelt known one (`DOWNLAOD_DELAY`) gives a warning.
 """
 _SECTION = re.compile(r"# --- (.*?) -+$")
 # Characters of the longest default that is shown.
