@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Exit codes: they distinguish bad input from a full disk or failed storage.
+# Exit codes: they distinguish bad input from failed storage and from a crawl without a page.
 BAD_INPUT = 2
 STORAGE_FAILED = 3
+NOTHING_FETCHED = 4
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
 
@@ -98,6 +99,8 @@ class Command(CrawlCommand):
             why = error_text(failure)
             print(f"krowlspider: the crawl could not be saved to disk: {why}{way}", file=sys.stderr)
             self.exitcode = STORAGE_FAILED
+        elif Job.of(crawler).nothing_fetched:
+            self.exitcode = NOTHING_FETCHED
         else:
             reason = crawler.stats.get_value("finish_reason")
             self.exitcode = _OF_REASON.get(reason, self.exitcode)

@@ -12,6 +12,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
+from krowlspider.config.misspelt import misspelt
 from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SIZES
 from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
@@ -69,6 +70,14 @@ def check(settings: BaseSettings) -> None:
     for name, ours in REPLACED.items():
         if (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["default"]:
             logger.warning("%s has no effect in this project: set %s", name, ours)
+    for name, known in misspelt(map(str, settings)).items():
+        logger.warning("%s is not a known setting: did you mean %s?%s", name, known, _hint(known))
+
+
+def _hint(known: str) -> str:
+    if known not in REPLACED:
+        return ""
+    return f" That has no effect in this project: set {REPLACED[known]}"
 
 
 def validate(settings: BaseSettings) -> None:

@@ -101,6 +101,8 @@ class Job:
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
+        # Whether the crawl has ended by itself without fetching one of its pages.
+        self.nothing_fetched = False
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0

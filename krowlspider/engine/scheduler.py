@@ -14,6 +14,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
 from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec, request_limits
 from krowlspider.crawl.flights import Flights
@@ -176,6 +177,19 @@ class Scheduler(BaseScheduler):
             except (*STORE_ERRORS, ArchiveError, OSError) as error:
                 self._job.fail(error)
         await self._job.close()
+        if reason == "finished" and self._job.failure is None:
+            self._warn_of_nothing()
+
+    def _warn_of_nothing(self) -> None:
+        """Warn if the crawl has fetched no page although there were pages to fetch."""
+        stats = self._crawler.stats.get_stats()
+        why = why_nothing_was_fetched(self._frontier, self.counted(), stats)
+        if not why:
+            return
+        # A node does not know what the other nodes have fetched.
+        self._job.nothing_fetched = self._node is None
+        by_whom = "" if self._node is None else " by this node"
+        logger.warning("No page was fetched%s: %s", by_whom, why)
 
     # --- reasons to end ---
 

@@ -121,6 +121,18 @@ def test_pushed_urls_are_crawled_by_their_owners(
 
 
 @pytest.mark.slow
+def test_node_that_fetched_no_page_only_warns(tmp_path: Path, servers: dict[str, Server]) -> None:
+    """Another node may have fetched some."""
+    spec = [page("/robots.txt", "User-agent: *\nDisallow: /"), page("/", "x")]
+    with MockWeb(spec=spec) as web:
+        seeds = [web.url(f"site{number}.test") for number in range(12)]
+        crawls = [crawl_at(node, servers, tmp_path, seeds).start() for node in NODES]
+        for crawl in crawls:
+            warning = "No page was fetched by this node: forbidden by robots.txt: "
+            assert warning in crawl.wait().log
+
+
+@pytest.mark.slow
 def test_node_without_its_peer_does_its_part_and_waits(
     tmp_path: Path, servers: dict[str, Server]
 ) -> None:

@@ -144,7 +144,7 @@ def test_a_folder_that_is_no_crawls_is_refused_and_left_as_it_is(
 
 def test_a_damaged_frontier_is_refused_and_left_as_it_is(tmp_path: Path, seeds: Path) -> None:
     job = tmp_path / "job"
-    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
     (job / "frontier" / "CURRENT").write_bytes(b"nonsense")
     before = {name: data for name, data in contents(job).items() if "LOG" not in name}
     message = refused(SimulatedCrawl(job, arguments=crawl.arguments))
@@ -219,7 +219,7 @@ def test_half_written_job_head_is_written_anew(tmp_path: Path, seeds: Path) -> N
     job = tmp_path / "job"
     job.mkdir()
     (job / "job.json.new").write_text('{"form')
-    SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
     assert (job / "job.json").is_file()
 
 
@@ -252,7 +252,7 @@ def test_frontier_without_job_head_is_refused_and_unchanged(
     tmp_path: Path, seeds: Path, command: str
 ) -> None:
     job = tmp_path / "job"
-    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    crawl = SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
     (job / "job.json").unlink()
     before = contents(job / "frontier")
     if command == "crawl":
@@ -279,7 +279,7 @@ def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, opti
 
 
 def crawled(job: Path, seeds: Path) -> Crawl:
-    return SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run()
+    return SimulatedCrawl(job, arguments={"seeds": seeds}, settings={"RETRY_TIMES": 0}).run(code=4)
 
 
 @pytest.mark.parametrize("option", [[], ["--export"], ["--repair"]])

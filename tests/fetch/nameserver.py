@@ -6,10 +6,11 @@ import asyncio
 import resource
 import socket
 import struct
+import threading
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -119,3 +120,28 @@ async def nameserver(
             task.cancel()
         await asyncio.gather(*server.tasks, return_exceptions=True)
         transport.close()
+
+
+@contextmanager
+def nameserver_in_thread(
+    names: dict[str, tuple[int, list[str]] | int | None],
+) -> Iterator[Zone]:
+    """Run a name server in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def opened() -> tuple[Any, Zone]:
+        manager = nameserver(names)
+        return manager, await manager.__aenter__()
+
+    try:
+        manager, zone = asyncio.run_coroutine_threadsafe(opened(), loop).result()
+        try:
+            yield zone
+        finally:
+            asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -66,7 +66,7 @@ def test_robots_txt_too_large_to_read_allows_nothing(
 ) -> None:
     spec = [{"path": "/robots.txt", **robots}, page("/rules", NOTHING), page("/", "x")]
     with SimulatedWeb(spec=spec) as web:
-        crawl_of(web, tmp_path, [web.url("a.test")], settings={"RETRY_TIMES": 0}).run()
+        crawl_of(web, tmp_path, [web.url("a.test")], settings={"RETRY_TIMES": 0}).run(code=4)
         assert {entry.path for entry in web.log()} <= {"/robots.txt", "/rules"}
 
 
@@ -112,7 +112,7 @@ def test_robots_txt_at_a_deferred_host_ends_the_crawl(
     with SimulatedWeb(spec=[to, page("/", "x")]) as web:
         seeds = [f"http://dead.test:{NOBODY}/", web.url("a.test")]
         for _ in range(3):
-            crawl = crawl_of(web, tmp_path, seeds).run()
+            crawl = crawl_of(web, tmp_path, seeds).run(code=4)
             assert crawl.stats["krowl/frontier/deferred"] == 2
         assert pages(web.log()) == []
 

@@ -53,21 +53,21 @@ def crawl_class(web: AnyWeb) -> type[Crawl]:
     return SimulatedCrawl if isinstance(web, SimulatedWeb) else Crawl
 
 
-def one_page(web: AnyWeb, folder: Path, path: str, **settings: Any) -> Crawl:
+def one_page(web: AnyWeb, folder: Path, path: str, code: int = 0, **settings: Any) -> Crawl:
     """Crawl from one page, without retries."""
     return crawl_of(
         web, folder, [web.url("a.test", path)], settings={"RETRY_TIMES": 0, **settings}
-    ).run()
+    ).run(code=code)
 
 
-def crawl_raw(folder: Path, seeds: Iterable[str], **settings: Any) -> Crawl:
+def crawl_raw(folder: Path, seeds: Iterable[str], code: int = 0, **settings: Any) -> Crawl:
     """Crawl from these seeds, without retries and without delays."""
     quick = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
     return SimulatedCrawl(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", seeds)},
         settings={**quick, **settings},
-    ).run()
+    ).run(code=code)
 
 
 def refused(crawl: Crawl, code: int = 2) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
-import threading
 import zlib
 from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +16,7 @@ from zlib_ng import zlib_ng
 from krowlspider import __version__, settings
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.crawl.archiving.provenance import own_address, warcinfo
-from tests.fetch.nameserver import NXDOMAIN, Zone, nameserver, refusing_port
+from tests.fetch.nameserver import NXDOMAIN, nameserver_in_thread, refusing_port
 from tests.mockweb import MockWeb
 from tests.support.archived import Records, assert_archived, sha1, stored, valid_records
 from tests.support.crawling import CONTACT, Crawl, write_seeds
@@ -30,6 +27,8 @@ from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.fetch.nameserver import Zone
 
 NO_ROBOTS = page("/robots.txt", "", status=404)
 NO_DELAY = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0, "RETRY_TIMES": 0}
@@ -165,29 +164,6 @@ def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
 # --- KROWL_WARC_FAILURES, KROWL_WARC_DNS ---
 
 
-@contextmanager
-def name_server(names: dict[str, tuple[int, list[str]] | int | None]) -> Iterator[Zone]:
-    """A name server in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def opened() -> tuple[Any, Zone]:
-        manager = nameserver(names)
-        return manager, await manager.__aenter__()
-
-    try:
-        manager, zone = asyncio.run_coroutine_threadsafe(opened(), loop).result()
-        try:
-            yield zone
-        finally:
-            asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
 def asks(zone: Zone) -> dict[str, Any]:
     """Return settings that look names up in this zone only."""
     return {"KROWL_RESOLVE": None, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
@@ -202,7 +178,7 @@ def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, 
         "fine.example": (60, ["127.0.0.1"]),
     }
     with (
-        name_server(names) as zone,
+        nameserver_in_thread(names) as zone,
         SimulatedRawWeb({path: silent}) as mute,
         SimulatedRawWeb({path: Raw(b"HTTP/1.1 200 OK\r\nno colon", closes=True)}) as rude,
         SimulatedRawWeb({"/p": Raw(answer(HTML, body=b"fine"))}) as fine,
@@ -243,6 +219,7 @@ def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) 
         crawl = crawl_raw(
             tmp_path,
             [web.url("a.test", "/p")],
+            code=4,
             KROWL_WARC_FAILURES=1,
             KROWL_WARC_METADATA=1,
             RETRY_TIMES=1,
@@ -262,7 +239,10 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
         "six.example": (60, ["::1"]),
         "gone.example": NXDOMAIN,
     }
-    with name_server(names) as zone, SimulatedRawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
+    with (
+        nameserver_in_thread(names) as zone,
+        SimulatedRawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web,
+    ):
         hosts = ["one.example", "Two.example.", "caf\u00e9.example", "six.example", "gone.example"]
         # Two pages of a host need one look-up.
         seeds = [web.url(host, path) for host in hosts for path in ("/", "/2")]

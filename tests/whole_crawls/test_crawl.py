@@ -245,6 +245,6 @@ def test_private_addresses_are_refused_unless_allowed(tmp_path: Path) -> None:
             tmp_path,
             [web.url("127.0.0.1"), web.url("name.test")],
             settings={"KROWL_ALLOW_ADDRESSES": None},
-        ).run()
+        ).run(code=4)
         assert web.log() == []
         assert crawl.stats["krowl/fetch/failed_count/address_forbidden"] == 2

@@ -50,7 +50,7 @@ def test_page_over_a_limit_is_dropped_with_its_reason(
 ) -> None:
     """The bytes that came are archived."""
     with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
-        crawl = one_page(web, tmp_path, "/p", **setting)
+        crawl = one_page(web, tmp_path, "/p", code=0 if kind == "too_large" else 4, **setting)
         assert failures(crawl) == {kind: 1}
         assert crawl.stats[f"krowl/frontier/dropped_count/{kind}"] == 1
         assert crawl.items == []
@@ -61,7 +61,7 @@ def test_page_over_a_limit_is_dropped_with_its_reason(
 def test_body_below_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
     rule = {"body": "x" * 90_000, "drip": 400}
     with SimulatedWeb(spec=[ROBOTS, {"path": "/p", **rule}]) as web:
-        crawl = one_page(web, tmp_path, "/p")
+        crawl = one_page(web, tmp_path, "/p", code=4)
         assert failures(crawl) == {"too_slow": 1}
         assert f"Fetch given up: {web.url('a.test', '/p')} (host a.test:" in crawl.log
         assert crawl.stats["krowl/frontier/dropped_count/too_slow"] == 1
@@ -96,7 +96,7 @@ def test_silent_servers_are_waited_for_as_set(
             tmp_path / "job",
             arguments={"seeds": write_seeds(tmp_path / "seeds.txt", [seed])},
             settings={"RETRY_TIMES": 0, "DOWNLOAD_TIMEOUT": 1, **settings},
-        ).run()
+        ).run(code=4)
     assert failures(crawl) == {kind: 1}
 
 
@@ -320,7 +320,7 @@ def test_crawl_delay_is_kept(tmp_path: Path) -> None:
 def test_a_host_that_asks_for_too_long_a_delay_is_retired(tmp_path: Path) -> None:
     robots = page("/robots.txt", "User-agent: *\nCrawl-delay: 500")
     with SimulatedWeb(spec=[robots, page("/", "x")]) as web:
-        crawl = one_page(web, tmp_path, "/", KROWL_CRAWL_DELAY_MAX=400)
+        crawl = one_page(web, tmp_path, "/", code=4, KROWL_CRAWL_DELAY_MAX=400)
         assert [entry.path for entry in web.log()] == ["/robots.txt"]
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 1
 
@@ -348,7 +348,7 @@ def test_host_without_readable_robots_txt_keeps_its_urls(
     ]
     with SimulatedWeb(spec=spec) as web:
         seeds = [web.url("a.test")]
-        first = crawl_of(web, tmp_path, seeds, settings={"KROWL_THROTTLING_TIMES": 2}).run()
+        first = crawl_of(web, tmp_path, seeds, settings={"KROWL_THROTTLING_TIMES": 2}).run(code=4)
         assert pages(web.log()) == []
         assert first.stats["finish_reason"] == "finished"
         assert frontier_view(first.jobdir)["queued"] == 1
@@ -452,7 +452,7 @@ def test_shared_robots_txt_retires_all_its_hosts(
     with SimulatedWeb(spec=spec) as web:
         seeds = [web.url(host) for host in ["slow.test", *others]]
         settings = {"KROWL_CRAWL_DELAY_MAX": 1}
-        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
+        crawl = crawl_of(web, tmp_path, seeds, settings=settings).run(code=4)
         slow = [entry for entry in web.log() if entry.host.startswith("slow.test")]
         assert [entry.path for entry in slow] == ["/robots.txt"]
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] == 4

@@ -133,6 +133,6 @@ def test_a_page_at_a_forbidden_address_names_the_host(tmp_path: Path) -> None:
     """Without robots.txt, whose middleware would log it first."""
     with SimulatedWeb(spec=[page("/", "x")]) as web:
         settings = {"KROWL_ALLOW_ADDRESSES": "", "RETRY_TIMES": 0, "ROBOTSTXT_OBEY": 0}
-        crawl = crawl_of(web, tmp_path, [web.url("own.test")], settings=settings).run()
+        crawl = crawl_of(web, tmp_path, [web.url("own.test")], settings=settings).run(code=4)
         assert web.log() == []
     assert given_up(crawl.log) == {("own.test", "address_forbidden")}

@@ -298,7 +298,7 @@ def test_excluded_host_is_not_asked_for_others_robots_txt(tmp_path: Path) -> Non
     to = {"path": "/robots.txt", "redirect": "http://away.test:{port}/robots.txt"}
     with SimulatedWeb(spec=[{"host": "a.test", **to}, page("^/", "x")]) as web:
         settings = {**QUICK, "KROWL_EXCLUDE": exclude}
-        done = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run()
+        done = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).run(code=4)
         assert [entry.host for entry in web.log()] == [f"a.test:{web.port}"]
         assert frontier_view(done.jobdir)["queued"] == 1
 

@@ -1,0 +1,107 @@
+"""Why a crawl that ended by itself has fetched no page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from krowlspider.fetch import errors
+from krowlspider.frontier.robots.gate import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from krowlspider.frontier.frontier import Frontier
+
+# Causes that are named, the largest first.
+_NAMED = 3
+_FAILED = "krowl/fetch/failed_count/"
+# Pages that count as fetched: the host answered and the crawler refused the answer, or a middleware
+# refused the request.
+_ANSWERED = (errors.TooLarge.kind, errors.DecodeFailed.kind, "stopped", "ignored")
+
+
+class _Cause(NamedTuple):
+    text: str
+    way_out: str
+
+
+_NAME = _Cause("unknown name", "Check the spelling of the seeds.")
+_DNS = _Cause(
+    "no answer of the DNS", "Check the name servers of this machine, or set KROWL_DNS_SERVERS."
+)
+_ADDRESS = _Cause("address not public", errors.AddressForbidden.remedy)
+_PORT = _Cause("port not allowed", errors.PortForbidden.remedy)
+_CONNECTION = _Cause(
+    "connection failed", "Check that the hosts are up and that this machine can reach them."
+)
+_THROTTLING = _Cause("throttled", "Start the crawl again later.")
+_ROBOTS = _Cause("forbidden by robots.txt", "Choose seeds that robots.txt allows.")
+_SLOW = _Cause("Crawl-delay too long", "See KROWL_CRAWL_DELAY_MAX.")
+_DEFERRED = _Cause(
+    "host deferred",
+    "scrapy frontier JOBDIR --host NAME says when a host is tried again.",
+)
+_OTHER = _Cause("other failures", "The summary lists the failures by kind.")
+
+_OF_KIND = {
+    errors.NameNotFound.kind: _NAME,
+    errors.NameWithoutAddress.kind: _NAME,
+    errors.NameMalformed.kind: _NAME,
+    errors.NameFailed.kind: _DNS,
+    errors.NameServerFailed.kind: _DNS,
+    errors.NameTimeout.kind: _DNS,
+    errors.NameServersDown.kind: _DNS,
+    errors.AddressForbidden.kind: _ADDRESS,
+    errors.PortForbidden.kind: _PORT,
+    errors.NetworkDown.kind: _CONNECTION,
+    errors.ConnectRefused.kind: _CONNECTION,
+    errors.ConnectTimeout.kind: _CONNECTION,
+    errors.ConnectFailed.kind: _CONNECTION,
+    errors.TLSFailed.kind: _CONNECTION,
+    errors.FirstByteTimeout.kind: _CONNECTION,
+    errors.TotalTimeout.kind: _CONNECTION,
+    errors.ConnectionLost.kind: _CONNECTION,
+    errors.ConnectionReset.kind: _CONNECTION,
+}
+_OF_VERDICT = {
+    Verdict.DISALLOWED: _ROBOTS,
+    Verdict.UNDECIDED: _ROBOTS,
+    Verdict.TOO_SLOW: _SLOW,
+}
+
+
+def why_nothing_was_fetched(
+    frontier: Frontier, counted: Counter[str], stats: Mapping[str, int]
+) -> str:
+    """Return the causes with their counts and the way out; "" if a page was fetched, or none was
+    left to fetch.
+
+    ``counted`` is what the frontier has counted since the start; ``stats`` are the crawl's.
+    A start that only goes on with the queue of a crawl that has fetched pages may find none but
+    dead hosts there. It is the end of a crawl that succeeded.
+    """
+    if counted["done"] or any(counted[f"dropped/{reason}"] for reason in _ANSWERED):
+        return ""
+    if frontier.counters["done"] and not counted["queued"]:
+        return ""
+    causes = _causes(counted, stats)
+    if not causes and frontier.deferred_queued:
+        causes[_DEFERRED] = frontier.deferred_queued
+    if not causes:
+        return ""
+    largest = causes.most_common(_NAMED)
+    listing = ", ".join(f"{cause.text}: {count:,}" for cause, count in largest)
+    return f"{listing}. {largest[0][0].way_out}"
+
+
+def _causes(counted: Counter[str], stats: Mapping[str, int]) -> Counter[_Cause]:
+    """Return the failed fetches, with those of robots.txt, and the URLs that robots.txt refused."""
+    found: Counter[_Cause] = Counter()
+    for name, count in stats.items():
+        if name.startswith(_FAILED):
+            found[_OF_KIND.get(name.removeprefix(_FAILED), _OTHER)] += count
+    found[_THROTTLING] = stats.get("krowl/politeness/throttling_count", 0)
+    for verdict, cause in _OF_VERDICT.items():
+        found[cause] += counted[f"dropped/{verdict.value}"]
+    return +found

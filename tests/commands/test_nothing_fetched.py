@@ -1,0 +1,135 @@
+"""A crawl that fetched no page ends with a warning and an exit code of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from krowlspider.crawl.answers.nothing_fetched import why_nothing_was_fetched
+from tests.fetch.nameserver import nameserver_in_thread
+from tests.mockweb import MockWeb
+from tests.support.crawling import Crawl, write_seeds
+from tests.support.crawls import page
+from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
+from tests.support.simulated_web import SimulatedWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from krowlspider.frontier.frontier import Frontier
+
+FORBIDDEN = [page("/robots.txt", "User-agent: *\nDisallow: /"), page("/", "x")]
+QUICK = {"RETRY_TIMES": 0}
+
+
+def warnings(crawl: Crawl) -> list[str]:
+    lines = (line for line in crawl.complaints if "No page was fetched" in line)
+    return [line.partition(" WARNING: ")[2] for line in lines]
+
+
+def crawl_from(folder: Path, *seeds: str, **settings: Any) -> Crawl:
+    arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
+    return Crawl(folder / "job", arguments=arguments, settings={**QUICK, **settings})
+
+
+def simulated(folder: Path, *seeds: str, **settings: Any) -> SimulatedCrawl:
+    arguments = {"seeds": write_seeds(folder / "seeds.txt", seeds)}
+    return SimulatedCrawl(folder / "job", arguments=arguments, settings={**QUICK, **settings})
+
+
+def test_unknown_names_are_warned_of_until_they_are_tried_again(tmp_path: Path) -> None:
+    seeds = ["http://a.example/", "http://b.example/"]
+    with nameserver_in_thread({}) as zone:
+        servers = f"127.0.0.1:{zone.port}"
+        crawl = crawl_from(tmp_path, *seeds, KROWL_DNS_SERVERS=servers).run(code=4)
+        # The hosts are parked: this start tries neither.
+        again = crawl_from(tmp_path, *seeds, KROWL_DNS_SERVERS=servers).run(code=4)
+    assert warnings(crawl) == [
+        "No page was fetched: unknown name: 2. Check the spelling of the seeds."
+    ]
+    (line,) = warnings(again)
+    assert "host deferred: 2. scrapy frontier JOBDIR --host NAME" in line
+
+
+def test_refused_addresses_are_warned_of(tmp_path: Path) -> None:
+    seeds = ["http://10.0.0.1/", "http://192.168.0.1/", "http://127.0.0.1:81/"]
+    crawl = crawl_from(tmp_path, *seeds).run(code=4)
+    (line,) = warnings(crawl)
+    assert "fetched: address not public: 2, connection failed: 1. KROWL_ALLOW_ADDRESSES" in line
+
+
+def test_robots_txt_that_forbids_all_is_warned_of(tmp_path: Path) -> None:
+    with MockWeb(spec=FORBIDDEN) as web:
+        crawl = crawl_from(tmp_path, web.url("a.test"), web.url("b.test")).run(code=4)
+        assert warnings(crawl) == [
+            "No page was fetched: forbidden by robots.txt: 2. Choose seeds that robots.txt allows."
+        ]
+        # Nothing is left to do.
+        again = crawl_from(tmp_path, web.url("a.test"), web.url("b.test")).run()
+        assert warnings(again) == []
+
+
+def test_one_fetched_page_is_enough_and_a_restart_ends_well(tmp_path: Path) -> None:
+    with MockWeb(spec=[page("/", "x")]) as web:
+        seeds = [web.url("a.test"), "http://10.0.0.1/"]
+        for _ in range(2):
+            # The second start tries the deferred host only.
+            assert warnings(crawl_from(tmp_path, *seeds).run()) == []
+
+
+def test_answer_of_any_status_is_a_fetched_page(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[page("/", "x", status=404)]) as web:
+        assert warnings(simulated(tmp_path, web.url("a.test")).run()) == []
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_resumed_crawl_is_warned_of_if_new_seeds_all_fail(tmp_path: Path, new: bool) -> None:
+    """Not if only the rest of its queue fails."""
+    with SimulatedWeb(spec=[page("/", "<a href=/2>x</a>"), page("/2", "x")]) as web:
+        first = simulated(tmp_path, web.url("a.test"))
+        first.arguments = {**first.arguments, "max_pages": 1}
+        first.run()
+        seed = "http://10.0.0.1/" if new else web.url("a.test")
+    again = simulated(tmp_path, seed).run(code=4 if new else 0)
+    assert again.stats["downloader/request_count"] >= 1
+    assert len(warnings(again)) == (1 if new else 0)
+
+
+def test_crawl_whose_pages_are_all_throttled_is_warned_of(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[page("/", "x", status=503)]) as web:
+        crawl = simulated(tmp_path, web.url("a.test"), KROWL_THROTTLING_TIMES=0).run(code=4)
+        assert "throttled: 1. Start the crawl again later." in warnings(crawl)[0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "fetched"),
+    [("ignored", True), ("stopped", True), ("too_large", True), ("decode", True), ("reset", False)],
+)
+def test_page_that_is_not_wanted_counts_as_fetched(reason: str, fetched: bool) -> None:
+    """Unlike a failure of the host."""
+    frontier = cast("Frontier", SimpleNamespace(counters=Counter(), deferred_queued=0))
+    counted = Counter({"queued": 2, f"dropped/{reason}": 1})
+    why = why_nothing_was_fetched(frontier, counted, {"krowl/fetch/failed_count/reset": 1})
+    assert bool(why) is not fetched
+
+
+def test_interrupted_crawl_is_not_one_that_fetched_nothing(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[page("/robots.txt", "", latency=10.0)]) as web:
+        crawl = simulated(tmp_path, web.url("a.test"), "http://10.0.0.1/")
+        crawl.script = interrupted_when(lambda: "KROWL_ALLOW_ADDRESSES" in crawl.log)
+        assert warnings(crawl.run()) == []
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_ordinary_spider_that_fetched_nothing_is_warned_of(tmp_path: Path, wanted: bool) -> None:
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
+        crawl = SimulatedCrawl(
+            tmp_path / "job",
+            spider="starting",
+            arguments={"urls": web.url("a.test") if wanted else "http://10.0.0.1/"},
+            settings={"SPIDER_MODULES": "tests.support.spiders", **QUICK},
+        ).run(code=0 if wanted else 4)
+        assert len(warnings(crawl)) == (0 if wanted else 1)
