@@ -48,8 +48,8 @@ class Status:
         self._call.start(self._interval, now=False)
 
     def _tick(self) -> None:
-        self._progress.publish()
-        logger.info("%s", self._progress.line(time.monotonic()))
+        if line := self._progress.due_line(time.monotonic(), self._interval):
+            logger.info("%s", line)
 
     def _finish(self, spider: Spider, reason: str) -> None:
         if self._call.running:

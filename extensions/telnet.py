@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from scrapy.extensions import telnet
 from twisted.internet.error import CannotListenError
 
+from krowlspider.crawl.folder import write_private
 from krowlspider.crawl.job import Job
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
@@ -50,22 +48,10 @@ class TelnetConsole(telnet.TelnetConsole):
             return
         if self._made:
             self._file = Job.of(self.crawler).folder.path / PASSWORD
-            _write(self._file, self.password)
-            logger.info(
-                "Telnet console: user %s, password in %s",
-                self.username,
-                self._file,
-            )
+            write_private(self._file, self.password)
+            logger.info("Telnet console: user %s, password in %s", self.username, self._file)
 
     def stop_listening(self) -> None:
         super().stop_listening()
         if self._made and self.port is not None:
             self._file.unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    # An existing file would keep its mode, and processes may still have it open.
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"{text}\n")

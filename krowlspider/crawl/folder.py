@@ -318,6 +318,15 @@ def _make_durably(path: Path) -> None:
         sync_folder(folder.parent)
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a line to a new file that only its owner can read."""
+    # An existing file would keep its mode, and processes may still have it open.
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{text}\n")
+
+
 def sync_folder(path: Path) -> None:
     """Sync the names in a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -70,6 +70,15 @@ class Progress:
     def publish(self) -> None:
         publish(self._stats, figures_of(self._job, *self._measure()))
 
+    def due_line(self, now: float, interval: float) -> str:
+        """Publish the figures, and return the status line that is due each ``interval`` seconds;
+        empty when it came just now."""
+        # A timer of uvloop may end a millisecond early, and Scrapy's looping call calls again then.
+        if now - self._last_time < interval / 2:
+            return ""
+        self.publish()
+        return self.line(now)
+
     def line(self, now: float) -> str:
         """Return the status line, and leave its figures in the job folder."""
         counted, in_flight = self._measure()
