@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -29,7 +28,9 @@ class Status:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._interval = crawler.settings.getfloat("KROWL_STATUS_INTERVAL")
-        self._progress = Progress(Job.of(crawler), crawler.stats, self._measure, time.monotonic())
+        job = Job.of(crawler)
+        self._now = job.monotonic
+        self._progress = Progress(job, crawler.stats, self._measure, self._now())
         self._call = create_looping_call(self._tick)
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._progress.publish, figures_wanted)
@@ -44,11 +45,11 @@ class Status:
         return scheduler.counted(), scheduler.flights.on_the_wire
 
     def _start(self) -> None:
-        self._progress.begin(time.monotonic())
+        self._progress.begin(self._now())
         self._call.start(self._interval, now=False)
 
     def _tick(self) -> None:
-        if line := self._progress.due_line(time.monotonic(), self._interval):
+        if line := self._progress.due_line(self._now(), self._interval):
             logger.info("%s", line)
 
     def _finish(self, spider: Spider, reason: str) -> None:
@@ -56,4 +57,4 @@ class Status:
             self._call.stop()
         # Other extensions write their stats too.
         self._crawler.signals.send_catch_log(figures_wanted)
-        logger.info("%s", self._progress.summary(reason, time.monotonic()))
+        logger.info("%s", self._progress.summary(reason, self._now()))
