@@ -410,6 +410,14 @@ def test_the_log_says_how_it_goes_and_how_it_ended(tmp_path: Path) -> None:
         assert f"folder       {crawl.jobdir}" in crawl.log
 
 
+def test_a_contact_at_a_reserved_domain_is_warned_of(tmp_path: Path) -> None:
+    contact = "crawl@example.org"
+    said = f"WARNING: KROWL_CONTACT={contact} is at a reserved domain: no site owner can reach you"
+    with SimulatedWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
+        assert said in one_page(web, tmp_path / "reserved", "/", KROWL_CONTACT=contact).log
+        assert "reserved domain" not in one_page(web, tmp_path / "own", "/").log
+
+
 def test_what_scrapy_says_of_a_download_is_said(tmp_path: Path) -> None:
     spec = [ROBOTS, page("^/(plain|stopped|failed)", "x" * 300_000), page("/slow", "x", latency=3)]
     with SimulatedWeb(spec=spec, tls=True) as web:
