@@ -35,6 +35,7 @@ _PANELS = {
     "threads": "threads",
     "queued": "URLs queued",
     "lag_max_ms": "longest loop lag, ms",
+    "web_lag_max_ms": "longest lag of the web server, ms",
     "busiest_address": "requests/s to the busiest hostile address",
 }
 
@@ -82,6 +83,7 @@ def _sample(
                 "busiest_address": round(
                     max(taken["hostile"].values(), default=0) / (now - last), 1
                 ),
+                "web_lag_max_ms": round(1000 * taken["lag"]),
                 **_process(process.pid),
                 **_status(job),
                 **_metrics(),

@@ -31,6 +31,8 @@ CORE = 1
 _LINKS = 20
 _BACKLOG = 4096
 _ROOM = 65_536
+# Seconds between two measurements of the server's own lag.
+_BEAT = 0.01
 _FILLER = "<p>" + "An ordinary sentence of an ordinary page. " * 100
 
 
@@ -69,6 +71,7 @@ class HostileWeb:
 
         ``good`` are the times of requests to good hosts, by ``time.monotonic()``; ``hostile``
         counts other requests by address; ``ports`` lists the victim's ports that got requests.
+        ``lag`` is the most seconds by which the server itself was late.
         """
         self._say("take")
         return self._answer()
@@ -97,6 +100,14 @@ class _Server:
         self.hostile: Counter[str] = Counter()
         self.ports: set[int] = set()
         self.web = Web(0, 0, 0)
+        # The most seconds by which the loop was late since the last ``take``.
+        self.lag = 0.0
+
+    async def measure_lag(self) -> None:
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(_BEAT)
+            self.lag = max(self.lag, time.monotonic() - begun - _BEAT)
 
     def answer(self, request: Request) -> Reply:
         if request.host.startswith("good"):
@@ -197,15 +208,19 @@ async def _serve(names: list[str]) -> None:
                     "good": server.good,
                     "hostile": server.hostile,
                     "ports": sorted(server.ports),
+                    "lag": round(server.lag, 4),
                 }
             ),
             flush=True,
         )
         server.good = []
         server.hostile.clear()
+        server.lag = 0.0
 
     threading.Thread(target=listen, daemon=True).start()
+    lag = loop.create_task(server.measure_lag())
     await ended
+    lag.cancel()
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Flights:
             self._budget.give_back()
 
     def charge(self, in_flight: InFlight, took: float) -> None:
-        """Make the host of a request rest, for ``took`` seconds that it used of the event loop."""
+        """Make the host of a request rest, for ``took`` CPU seconds of the event loop."""
         if took > HEAVY:
             in_flight.must_wait(self.cost.rest(took, self._frontier.now()))
         elif took > NOTICED:

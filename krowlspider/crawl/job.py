@@ -88,6 +88,8 @@ class Job:
     # The clocks, in seconds, and the writer's class. A simulation has its own.
     wall = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
+    # CPU seconds of the event loop's thread: other processes may hold the cores for longer.
+    cpu = staticmethod(time.thread_time)
     writer = WarcWriter
 
     def __init__(self, settings: BaseSettings, spider: str = ""):

@@ -77,7 +77,7 @@ class Dispatcher:
 
         :raises StoreError: the frontier cannot be read or written
         """
-        outages, clock = self._job.outages, self._frontier.now
+        outages, clock, cpu = self._job.outages, self._frontier.now, self._job.cpu
         if outages.paused and (wait := outages.next_probe()) > 0:
             self._waker.wake_at(clock() + wait)
             return None
@@ -88,14 +88,14 @@ class Dispatcher:
                 if (due := self._schedule.next_due()) is not None:
                     self._waker.wake_at(due)
                 return None
-            begun = clock()
+            begun = cpu()
             # Matching robots.txt and exclusions may hold the event loop: mark the host.
             mark = mark_of(host_key(host.name))
             sent = self._job.mark.during(mark, self._next_of, host, begun)
             if sent is not None:
                 request, in_flight = sent
                 self._flights.begin(request, in_flight)
-                self._flights.charge(in_flight, clock() - begun)
+                self._flights.charge(in_flight, cpu() - begun)
                 return request
         self._waker.wake()
         return None
@@ -113,7 +113,7 @@ class Dispatcher:
     def _next_of(self, host: Host, begun: float) -> tuple[Request, InFlight] | None:
         """Return the host's next request; None if it has none that may be sent now.
 
-        ``begun`` is the time at which the host was popped, in seconds of the job clock.
+        ``begun`` is the CPU time at which the host was popped, in seconds.
         """
         robots = host.robots
         # Alternate with pages, so that robots fetches for other hosts do not hold up this host.
@@ -122,7 +122,7 @@ class Dispatcher:
         )
         if robots.served_last:
             return self._waiting_robots_fetch(host)
-        defers = False
+        defers, end = False, self._frontier.now() + _HOST_TURN
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.queues.pop(host)
             if lease is None:
@@ -139,13 +139,13 @@ class Dispatcher:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
             defers |= self._turn_away(lease, verdict)
-            if self._frontier.now() > begun + _HOST_TURN:
+            if self._frontier.now() > end:
                 break
-        now = self._frontier.now()
         if defers and host.health is not Health.RETIRED:
             self._schedule.deferral.defer(host)
         else:
-            self._schedule.give_back(host, self._flights.cost.rest(now - begun, now))
+            took = self._job.cpu() - begun
+            self._schedule.give_back(host, self._flights.cost.rest(took, self._frontier.now()))
         return None
 
     # --- pages ---

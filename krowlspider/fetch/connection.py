@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from krowlspider.fetch.errors import ConnectionLost, ConnectionReset, FetchError
 from krowlspider.fetch.exchange import Dialled, Exchange, Peer
 from krowlspider.fetch.pending import Order, PendingExchange
+from krowlspider.fetch.tcp_times import kernel_latency
 
 if TYPE_CHECKING:
     from ssl import SSLObject
@@ -48,6 +49,7 @@ class Connection(asyncio.Protocol):
             peer=self.peer,
             dialled=self.dialled,
             release=self._release,
+            kernel_latency=self._kernel_latency,
         )
         self.dialled = None
         if self._transport is None or self.closed:
@@ -92,6 +94,9 @@ class Connection(asyncio.Protocol):
         self._transport = None
         if self._pending is not None:
             self._pending.end(_lost(exc), "disconnect")
+
+    def _kernel_latency(self) -> float:
+        return kernel_latency(self._transport)
 
     def _release(self, reusable: bool) -> None:
         self._pending = None

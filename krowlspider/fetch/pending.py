@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 # Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
 RATE_PERIOD = 10.0
+# Seconds of latency up to which the kernel is not asked: with the default settings, the least
+# delay follows from them.
+_SHORT = 0.05
 # Bytes from which a response is joined in a turn of the event loop of its own.
 LARGE = 256 * 1024
 # Between two such turns the loop serves sockets: at least _PAUSE seconds, and RESTS times as long
@@ -79,6 +82,7 @@ class PendingExchange:
     """The exchange that a connection serves, from the request sent to the end of ``outcome``.
 
     ``release`` is called once, with whether another request may follow on the connection.
+    ``kernel_latency`` returns the seconds from the last data sent to the last data received.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class PendingExchange:
         peer: Peer,
         dialled: Dialled | None,
         release: Callable[[bool], None],
+        kernel_latency: Callable[[], float],
     ) -> None:
         self.outcome: Future[Exchange] = clock.loop.create_future()
         self._clock = clock
@@ -98,9 +103,11 @@ class PendingExchange:
         self._peer = peer
         self._dialled = dialled
         self._release = release
+        self._kernel_latency = kernel_latency
         self._started = time.time()
         self._sent = clock.time()
-        self._first_byte: float | None = None
+        # Seconds from there to the first byte; None before it.
+        self._latency: float | None = None
         # The bytes received at the last check of the rate; -1 before the first byte.
         self._checked = -1
         self._timer: Timer | None = None
@@ -108,8 +115,8 @@ class PendingExchange:
     def receive(self, data: bytes) -> bool:
         """Take bytes of the answer; return whether more must wait for room in memory."""
         reader, memory = self._reader, self._order.memory
-        if self._first_byte is None:
-            self._first_byte = self._clock.time()
+        if self._latency is None:
+            self._latency = self._measured_latency()
         memory.receive(len(data))
         try:
             reader.feed(data)
@@ -127,6 +134,12 @@ class PendingExchange:
             else:
                 return memory.must_wait()
         return False
+
+    def _measured_latency(self) -> float:
+        """Return the seconds from the request to this first byte, without those in which the event
+        loop did not come to send the one or to read the other."""
+        waited = self._clock.time() - self._sent
+        return waited if waited <= _SHORT else min(waited, self._kernel_latency())
 
     def wait_for_room(self, resume: Callable[[], None]) -> None:
         """Call ``resume`` when there is room for more of the answer; perhaps immediately."""
@@ -146,14 +159,14 @@ class PendingExchange:
         now, order = self._clock.time(), self._order
         first_byte_by = self._sent + order.first_byte_timeout
         at, due = order.deadline, self._total_due
-        if self._first_byte is None and first_byte_by < at:
+        if self._latency is None and first_byte_by < at:
             at, due = first_byte_by, self._first_byte_due
         if order.rate_min and now + RATE_PERIOD < at:
             at, due = now + RATE_PERIOD, self._rate_due
         self._timer = self._clock.call_at(at, due)
 
     def _first_byte_due(self) -> None:
-        if self._first_byte is None:
+        if self._latency is None:
             self.end(errors.FirstByteTimeout("no answer in time"))
         else:
             self._checked = self._reader.received
@@ -167,7 +180,7 @@ class PendingExchange:
         if not self._order.memory.has_waited() and slow and self._checked >= 0:
             self.end(errors.TooSlow("the answer came too slowly"), "time")
             return
-        self._checked = -1 if self._first_byte is None else received
+        self._checked = -1 if self._latency is None else received
         self.plan()
 
     def _total_due(self) -> None:
@@ -212,9 +225,8 @@ class PendingExchange:
     def _record(self, truncated: str, duration: float) -> Exchange:
         order, reader, head = self._order, self._reader, self._reader.head
         assert head is not None
-        assert self._first_byte is not None
+        assert self._latency is not None
         response = reader.response_bytes
-        latency = self._first_byte - self._sent
         return Exchange(
             url=order.url,
             request_bytes=order.request_bytes,
@@ -226,5 +238,5 @@ class PendingExchange:
             body=reader.body_of(response),
             truncated=truncated,
             peer=self._peer,
-            times=Times(self._started, latency, duration, self._dialled),
+            times=Times(self._started, self._latency, duration, self._dialled),
         )

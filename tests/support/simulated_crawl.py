@@ -49,7 +49,7 @@ class SimulatedJob(Job):
 
     writer = _Writer
     wall = staticmethod(clocks.wall)
-    monotonic = staticmethod(clocks.monotonic)
+    monotonic = cpu = staticmethod(clocks.monotonic)
 
     def open(self, asked: AskedScope | None = None) -> None:
         super().open(asked)

@@ -234,6 +234,7 @@ class SimulatedJob(Job):
         self.mark = WorkMark(simulation.folder / "mark", b"boot")
         self.holds = []
         self.wall = lambda: simulation.clocks.wall
+        self.cpu = lambda: simulation.clocks.monotonic
 
     def open(self, asked: AskedScope | None = None) -> None:
         """Open the parts; called by the downloader."""

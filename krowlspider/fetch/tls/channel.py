@@ -102,8 +102,10 @@ class Channel(asyncio.Protocol):
             self._set_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the SSL object for ``ssl_object``, the only name used here, else ``default``."""
-        return self._object if name == "ssl_object" else default
+        """Return the SSL object for ``ssl_object``; for other names what TCP has."""
+        if name == "ssl_object":
+            return self._object
+        return default if self._transport is None else self._transport.get_extra_info(name, default)
 
     @property
     def pending(self) -> bool:

@@ -50,6 +50,8 @@ _LOOK_AGAIN = 0.05
 # Called hosts that find no room in another share, in one pop: then others are looked at. The shares
 # that still have room are called for once a second.
 _IN_VAIN = 8
+# While a crowd waits, one in so many pops is left to hosts outside sessions.
+_HEAP_FIRST = 4
 # Seconds between the due times of hosts that wait for room on disk.
 _APART = 0.002
 # The least seconds in which a process dies and is started again. A wait that exceeds the record's
@@ -82,6 +84,8 @@ class HostScheduler:
         self._limits = limits.memory
         self.now = now = clock.now
         self.unsure = 0.0 if clock.is_new else now() if unsure is None else unsure
+        # Hosts popped while a crowd waited.
+        self._crowded_pops = 0
         # The last due time of the hosts that wait for room on disk.
         self._last_apart = 0.0
         self._due = due = DueHeap(store, tally.hosts, self._limits.window)
@@ -114,7 +118,8 @@ class HostScheduler:
         """Return the next host that has room in all its shares, now in flight; None without one.
 
         Called hosts and those in a session come first, by due time. Then the host that has been due
-        the longest.
+        the longest. While a crowd waits, sessions have no end: then every fourth host is the one
+        that has been due the longest.
         """
         self.cache.evict()
         now = self.now()
@@ -140,9 +145,16 @@ class HostScheduler:
         return None
 
     def _pop_name(self, now: float) -> str | None:
-        """Return the name of a due host, those called or in a session first; None without one."""
-        if (name := self._sessions.pop(now)) is not None:
-            return name
+        """Return the name of a due host, in the order of `pop`; None without one."""
+        if self._calls.is_crowded:
+            self._crowded_pops += 1
+            if self._crowded_pops % _HEAP_FIRST == 0 and (name := self._pop_heap(now)) is not None:
+                return name
+        return self._sessions.pop(now) or self._pop_heap(now)
+
+    def _pop_heap(self, now: float) -> str | None:
+        """Return the name of the host outside sessions that has been due the longest; None without
+        one."""
         if self._calls.exhausted:
             return None
         while (name := self._due.pop(now)) is None:
@@ -338,7 +350,13 @@ class HostScheduler:
 
     def due_changed(self, host: Host) -> None:
         """Schedule a host again whose due time, or what it has to fetch, has changed."""
-        if host.state in (CALLED, BLOCKED):
+        if host.state is CALLED and host.due > self.now():
+            # Others may have the room meanwhile.
+            called = self._calls.take(host)
+            if host.state is SCHEDULED:
+                self.transitions.move(host, host.after_change())
+            self._calls.pass_on(host, called)
+        elif host.state in (CALLED, BLOCKED):
             self.transitions.move(host, Event.DUE_CHANGED)
         elif host.state in (SCHEDULED, HELD):
             self.transitions.move(host, host.after_change())

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from krowlspider.frontier.shares.shares import Shares
 
 
+# Seconds after which hosts in sessions that are due go before called ones: where pops are slow,
+# there is always a called host.
+_OVERDUE = 1.0
+
+
 class Transitions:
     """The only place that changes the scheduling state of a host in memory.
 
@@ -82,7 +87,8 @@ class Transitions:
             apply(host)
 
     def _schedule_first(self, host: Host) -> None:
-        self._sessions.push(host.due, host.name)
+        # Called hosts have been due for long.
+        self._sessions.push(max(host.due, self._now() - _OVERDUE), host.name)
 
     def _schedule_in_memory(self, host: Host) -> None:
         if host.robots.fetches:

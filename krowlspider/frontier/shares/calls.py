@@ -1,8 +1,8 @@
 """Calls: which of the hosts that wait in line for room in a share may go next.
 
 A host that leaves flight makes room in its shares. The first host in line for such a share is
-called. A called host is popped before all others, as others might take its room. If it cannot take
-the room after all, the call is passed on.
+called. A called host is popped before others, which might take its room. If it cannot take the
+room after all, the call is passed on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 _TURNED_AWAY = 4000.0
 _TURNED_AWAY_MAX = 50_000.0
 # A crowd is being turned away while so many more were than _STRAY a second, and for the second or
-# two that it takes to forget them. Then sessions have no end.
+# two that it takes to forget them. Where the crawl is short of CPU time, so many are not looked at:
+# then the hosts in line show it. Sessions have no end meanwhile.
 _CROWDED = 250.0
+_IN_LINE = 500
+# Called hosts at a time: where pops are slow, more of them would be called than popped.
+_CALLED_MAX = 32
 _CROWD_MAX = 1000.0
 _STRAY = 500.0
 
@@ -50,6 +54,8 @@ class Calls:
         self._now = now
         # The share for which a host was called, by the name of the host.
         self._called: dict[str, str] = {}
+        # Shares for which a host is called once fewer are called.
+        self._owed: dict[str, None] = {}
         # The last host called for the crowd; whether the last pop called a host for an address.
         self._called_of_crowd = ""
         self._address_called = False
@@ -69,11 +75,11 @@ class Calls:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether many hosts were turned away lately.
+        """Return whether many hosts were turned away lately, or wait in line.
 
         A host whose session ends now would wait until all of them were looked at.
         """
-        return self._crowd > _CROWDED
+        return self._crowd > _CROWDED or self._shares.waiting > _IN_LINE
 
     def count_turned_away(self) -> None:
         """Count a host that found no room when it was popped in its turn, or at its address."""
@@ -124,6 +130,11 @@ class Calls:
         self._left = min(self._left + passed * _TURNED_AWAY, _TURNED_AWAY_MAX)
         self._crowd = max(0.0, self._crowd - passed * _STRAY)
         self._call_of_crowd()
+        while self._owed and len(self._called) < _CALLED_MAX:
+            share = next(iter(self._owed))
+            del self._owed[share]
+            if self._shares.waits(share) and self._shares.has_room(share):
+                self._call_next(share)
         # Called hosts are popped first: every second pop is left to the others.
         self._address_called = not (self._address_called or not self._call_at_address(now))
 
@@ -155,7 +166,10 @@ class Calls:
 
     def _call_next(self, share: str) -> str:
         """Call the next host in line for a share. Return its name; empty when no host is left in
-        line."""
+        line, or enough are called."""
+        if len(self._called) >= _CALLED_MAX:
+            self._owed[share] = None
+            return ""
         while (name := self._shares.first(share)) is not None:
             host = self._host(name)
             waits_in_line = host.state is SCHEDULED and host.due <= self._now()

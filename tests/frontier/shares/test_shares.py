@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -605,3 +606,36 @@ def test_a_line_whose_call_was_lost_is_called_within_a_second(
     assert sent(world) is None
     world.clocks.pass_(1.1)
     assert sent(world) is not None
+
+
+def test_a_crowd_does_not_outnumber_hosts_that_answer(open_store: Callable[[], Store]) -> None:
+    """After 10 s each pop takes 20 ms, as in a crawl that is short of CPU time. Then few hosts of a
+    crowd are turned away, and more find room than can be popped."""
+    sessions = SessionLimits(10, 15.0, 1000)
+    world = opened(
+        open_store, slots=256, address_concurrency=2, address_delay=0.1, sessions=sessions
+    )
+    good = set(reached(world, 60))
+    for hub in range(5):
+        names = (f"n{n}.w{n % 256}.test" for n in range(hub, 5000, 5))
+        urls = (f"http://{name}/{page}" for name in names for page in (1, 2))
+        found(world, f"hub{hub}.test", *urls)
+    popped: Counter[bool] = Counter()
+    flights: list[tuple[float, Host]] = []
+    begun = world.clocks.monotonic
+    while (now := world.clocks.monotonic - begun) < 40.0:
+        for ends, host in list(flights):
+            if ends <= now:
+                flights.remove((ends, host))
+                answer(world, host, 0.01)
+        if (host := world.frontier.schedule.pop()) is not None:
+            number = int(host.name.partition(".")[0].lstrip("godn"))
+            where = address_of(host.name) if host.name in good else f"127.7.0.{number % 32}"
+            if world.frontier.schedule.reserve_address(host, where):
+                popped[host.name in good] += now > 20.0
+                flights.append((now + (0.01 if host.name in good else 0.3), host))
+            else:
+                world.frontier.schedule.turn_back(host, where)
+        world.clocks.pass_(0.02 if now > 10.0 else 0.0005)
+    assert popped[True] > 250
+    assert popped[False] > 100

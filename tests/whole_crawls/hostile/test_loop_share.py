@@ -52,14 +52,31 @@ class SlowJob(SimulatedJob):
         self.robots.verdict = slowly  # type: ignore[method-assign]
 
 
-def crawled(folder: Path, bad: int, seconds: float) -> Counter[str]:
+class InterruptedJob(SimulatedJob):
+    """A job in which other processes use the core for 20 ms during each robots verdict."""
+
+    def open(self, asked: AskedScope | None = None) -> None:
+        super().open(asked)
+        self.cpu = lambda: 0.0
+        verdict, clocks = self.robots.verdict, self._simulation.clocks
+
+        def interrupted(authority: str, url: str) -> Verdict:
+            clocks.pass_(0.02)
+            return verdict(authority, url)
+
+        self.robots.verdict = interrupted  # type: ignore[method-assign]
+
+
+def crawled(
+    folder: Path, bad: int, seconds: float, job: type[SimulatedJob] = SlowJob
+) -> Counter[str]:
     """Crawl for ``seconds``. Return the pages fetched by host, and the numbers of the bad hosts'
     links refused and queued."""
 
     async def run() -> Counter[str]:
         folder.mkdir()
         settings = {"KROWL_SITEMAPS": False, "KROWL_IP_CONCURRENCY": 0}
-        crawl = Simulation(Beside(), lambda _: MemoryStore(), folder, settings, job_class=SlowJob)
+        crawl = Simulation(Beside(), lambda _: MemoryStore(), folder, settings, job_class=job)
         names = [f"bad{number}.test" for number in range(bad)]
         for host in names:
             crawl.discover([f"http://{host}/private/{link}" for link in range(LINKS)])
@@ -91,6 +108,12 @@ def test_good_hosts_keep_their_rate_beside_slow_verdicts(
         assert beside[host] >= 0.5 * alone[host]
     assert beside["refused"] > 0
     assert beside["refused"] + beside["queued"] == bad * LINKS
+
+
+def test_no_host_rests_for_time_that_other_processes_took(tmp_path: Path) -> None:
+    """A page takes two verdicts at most: 25 pages a second are possible."""
+    asked = crawled(tmp_path / "interrupted", 0, 30.0, InterruptedJob)
+    assert sum(asked[host] for host in GOOD) > 30 * 22
 
 
 def test_no_host_has_more_than_three_per_cent_of_the_loop() -> None:
