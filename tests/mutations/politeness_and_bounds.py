@@ -77,6 +77,22 @@ POLITENESS_AND_BOUNDS = (
         ("tests/frontier/test_frontier.py",),
     ),
     Mutation(
+        "download-delay-not-kept",
+        "1: DOWNLOAD_DELAY is a minimum",
+        "krowlspider/crawl/parts.py",
+        'minimum=max(least, settings.getfloat("DOWNLOAD_DELAY"))',
+        "minimum=least",
+        ("tests/config/test_scrapy_politeness.py",),
+    ),
+    Mutation(
+        "slot-forgotten-by-a-crash",
+        "1: the delay of a slot holds across a crash",
+        f"{_SCHEDULE}/cache.py",
+        "self._rule.of(host.name).delay(host.rate)",
+        "self._rule.delay(host.rate)",
+        ("tests/whole_crawls/test_scrapy_delays.py",),
+    ),
+    Mutation(
         "retry-after-not-read",
         "2: Retry-After is enforced",
         "krowlspider/crawl/answers/host_feedback.py",
