@@ -112,9 +112,10 @@ DNSCACHE_SIZE = 100_000
 
 # Delay between two requests to a host: this times the moving average of its latency ...
 KROWL_DELAY_FACTOR = 5.0
-# ... at least so many seconds ...
+# ... at least so many seconds, or DOWNLOAD_DELAY or the delay of the host in DOWNLOAD_SLOTS where
+# that is longer ...
 KROWL_DELAY_MIN = 0.25
-# ... and at most so many; a Crawl-delay and backoff may be longer.
+# ... and at most so many; DOWNLOAD_DELAY, a Crawl-delay and backoff may be longer.
 KROWL_DELAY_MAX = 30.0
 # Seconds. The URLs of a host whose Crawl-delay is longer are dropped with the reason "crawl_delay".
 KROWL_CRAWL_DELAY_MAX = 300.0

@@ -13,6 +13,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.config.texts import check_mappings
 from krowlspider.config.validation import validate
 from krowlspider.crawl.job import Job
 from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
@@ -40,9 +41,11 @@ _AFTER_HANGUP = 0.5
 
 class Command(CrawlCommand):
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        super().process_options(args, opts)
         assert self.settings is not None
         try:
+            given = (word.partition("=") for word in opts.set)
+            check_mappings(self.settings, {name: value for name, _, value in given})
+            super().process_options(args, opts)
             validate(self.settings)
             self._check(args)
         except KrowlError as error:
@@ -68,8 +71,9 @@ class Command(CrawlCommand):
                 f"{args[1]!r} is not an option of scrapy crawl; spider arguments are -a name=value"
             )
         # A spider may take away the add-on that would check them.
-        settings = self.settings.copy()
-        loader.load(args[0]).update_settings(settings)
+        settings, spider = self.settings.copy(), loader.load(args[0])
+        check_mappings(settings, spider.custom_settings or {})
+        spider.update_settings(settings)
         validate(settings)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from krowlspider.archive.write.compression import COMPRESSIONS
 from krowlspider.cluster.membership import parse_ring
 from krowlspider.cluster.ring.record import REDIS_URL
 from krowlspider.cluster.ring.ring import WEIGHT_MAX, Member
-from krowlspider.config import checks
+from krowlspider.config import checks, scrapy_politeness
 from krowlspider.config.checks import boolean, each, integer, number, parsed, text
 from krowlspider.config.credentials import IN_FILES
 from krowlspider.urls.ports import Ports
@@ -164,6 +164,17 @@ CHECKERS: dict[str, Checker] = {
     "ROBOTSTXT_OBEY": boolean,
     "CONCURRENT_REQUESTS": integer(1, "requests"),
     "CONCURRENT_ITEMS": integer(1, "items"),
+    "DOWNLOAD_DELAY": number(0, "seconds", high=scrapy_politeness.DELAY_MAX),
+    "DOWNLOAD_DELAY_JITTER": number(0, "of the delay"),
+    "RANDOMIZE_DOWNLOAD_DELAY": boolean,
+    "DOWNLOAD_SLOTS": scrapy_politeness.slots,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": integer(1, "requests"),
+    "CONCURRENT_REQUESTS_PER_IP": scrapy_politeness.requests_per_ip,
+    "AUTOTHROTTLE_ENABLED": boolean,
+    "AUTOTHROTTLE_DEBUG": boolean,
+    "AUTOTHROTTLE_TARGET_CONCURRENCY": number(0, "requests", above=True),
+    "AUTOTHROTTLE_START_DELAY": _some_seconds,
+    "AUTOTHROTTLE_MAX_DELAY": _some_seconds,
     "DOWNLOAD_TIMEOUT": _seconds,
     "DNSCACHE_SIZE": integer(1, "names"),
     "RETRY_TIMES": integer(0, "times"),

@@ -1,4 +1,4 @@
-"""Values that are given as text, the way people write them: sizes with units, lists with blanks."""
+"""Values as people write them: sizes with units, lists with blanks, mappings as JSON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from scrapy.settings import BaseSettings
 
-    from scrapy.settings import BaseSettings
+from krowlspider.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?) ?([kmgt])(i?)b", re.ASCII | re.IGNORECASE)
 
@@ -36,3 +38,18 @@ def read_lists(settings: BaseSettings, names: Iterable[str]) -> None:
             plain = ",".join(part for part in parts if part)
             if plain != value:
                 settings.set(name, plain, settings.getpriority(name) or 0)
+
+
+def check_mappings(settings: BaseSettings, given: Mapping[str, object]) -> None:
+    """Check values that are about to be set. Scrapy's error for a mapping does not name it.
+
+    :raises SettingsError: one is for a setting that is a mapping, and is none
+    """
+    for name, value in given.items():
+        if isinstance(settings[name], BaseSettings):
+            try:
+                BaseSettings(value)  # type: ignore[arg-type]
+            except (TypeError, ValueError) as error:
+                raise SettingsError(
+                    f"{name}={value!r} is not a mapping; on the command line give it as JSON"
+                ) from error

@@ -8,17 +8,18 @@ from difflib import get_close_matches
 from os import environ
 from typing import TYPE_CHECKING
 
-from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.settings import BaseSettings
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
 from krowlspider.config.misspelt import misspelt
+from krowlspider.config.scrapy_politeness import without_effect
 from krowlspider.config.table import CHECKERS, KNOWN, LISTS, SIZES
 from krowlspider.config.texts import read_lists, read_sizes
 from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
-    from scrapy.settings import BaseSettings, Settings
+    from scrapy.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +31,12 @@ RENAMED = {
     "KROWL_RING_SECRET": "KROWL_STATIC_NODES_SECRET",
     "KROWL_RING_SECRET_FILE": "KROWL_STATIC_NODES_SECRET_FILE",
 }
-# Scrapy's settings of politeness that have no effect, and what to set instead.
-REPLACED = {
-    "AUTOTHROTTLE_ENABLED": "KROWL_DELAY_FACTOR",
-    "CONCURRENT_REQUESTS_PER_DOMAIN": "KROWL_DOMAIN_CONCURRENCY",
-    "CONCURRENT_REQUESTS_PER_IP": "KROWL_IP_CONCURRENCY",
-    "DOWNLOAD_DELAY": "KROWL_DELAY_MIN",
-    "DOWNLOAD_SLOTS": "KROWL_DELAY_MIN",
-}
 # User and password of s3://KEY:SECRET@bucket; secrets may have slashes.
 _USER = re.compile(r"//\S*@")
 # None is valid: there is no such file, folder or place.
 _OPTIONAL = {
     *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
-    "TELNETCONSOLE_PORT",
+    *("TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
 }
 
 
@@ -67,17 +60,10 @@ def check(settings: BaseSettings) -> None:
     validate(settings)
     if lacking := missing(settings):
         raise SettingsError("; ".join(lacking))
-    for name, ours in REPLACED.items():
-        if (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["default"]:
-            logger.warning("%s has no effect in this project: set %s", name, ours)
+    for line in without_effect(settings):
+        logger.warning("%s", line)
     for name, known in misspelt(map(str, settings)).items():
-        logger.warning("%s is not a known setting: did you mean %s?%s", name, known, _hint(known))
-
-
-def _hint(known: str) -> str:
-    if known not in REPLACED:
-        return ""
-    return f" That has no effect in this project: set {REPLACED[known]}"
+        logger.warning("%s is not a known setting: did you mean %s?", name, known)
 
 
 def validate(settings: BaseSettings) -> None:
@@ -123,7 +109,8 @@ def _unknown(name: str) -> str:
 
 
 def _problem(settings: BaseSettings, name: str) -> str | None:
-    value = settings.get(name)
+    # Scrapy's getters warn of some names.
+    value = settings[name]
     if name == "KROWL_CONTACT" and not str(value or "").strip():
         return (
             "KROWL_CONTACT is not set: site owners must be able to reach you;"
@@ -138,6 +125,8 @@ def _problem(settings: BaseSettings, name: str) -> str | None:
     if name in IN_FILES:
         # The value is a secret.
         return f"{name} {fault}"
+    if isinstance(value, BaseSettings):
+        value = dict(value)
     # One line for any value: repr() leaves no line break in text, split() none in the rest.
     shown = _USER.sub("//...@", " ".join(repr(value).split()))
     return f"{name}={shown} {fault}"

@@ -108,7 +108,7 @@ class Flights:
         if in_flight.turned_back:
             return
         host, gate = in_flight.host, self._job.robots
-        wait = max(in_flight.wait, self._job.rule.delay(host.rate))
+        wait = max(in_flight.wait, self._job.rule.of(host.name).delay(host.rate))
         self.on_the_wire -= 1
         self._set_health(host)
         if in_flight.robots_fetch is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import resource
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.write.series import SeriesOptions
+from krowlspider.config import scrapy_politeness
 from krowlspider.crawl.monitoring.machine_memory import memory_to_be_had
 from krowlspider.fetch.client import Client
 from krowlspider.fetch.dns.resolver import Resolver
@@ -49,7 +51,7 @@ def frontier_limits(settings: BaseSettings) -> Limits:
         host_queue=settings.getint("KROWL_HOST_QUEUE_MAX"),
         total=settings.getint("KROWL_FRONTIER_MAX"),
         domain_concurrency=settings.getint("KROWL_DOMAIN_CONCURRENCY"),
-        address_concurrency=settings.getint("KROWL_IP_CONCURRENCY"),
+        address_concurrency=scrapy_politeness.requests_per_address(settings),
         address_delay=settings.getfloat("KROWL_IP_DELAY_MIN"),
         slots=settings.getint("CONCURRENT_REQUESTS"),
         domain_budget=settings.getint("KROWL_DOMAIN_BUDGET"),
@@ -74,12 +76,23 @@ def memory_account(settings: BaseSettings, on_room: Callable[[], None]) -> Memor
 
 
 def delay_policy(settings: BaseSettings) -> DelayPolicy:
-    return DelayPolicy(
-        factor=settings.getfloat("KROWL_DELAY_FACTOR"),
-        minimum=settings.getfloat("KROWL_DELAY_MIN"),
-        maximum=settings.getfloat("KROWL_DELAY_MAX"),
+    """Return the policy of all hosts. Scrapy's settings can only make it slower."""
+    least = settings.getfloat("KROWL_DELAY_MIN")
+    policy = DelayPolicy(
+        factor=max(
+            settings.getfloat("KROWL_DELAY_FACTOR"), scrapy_politeness.autothrottle_factor(settings)
+        ),
+        minimum=max(least, settings.getfloat("DOWNLOAD_DELAY")),
+        maximum=max(
+            settings.getfloat("KROWL_DELAY_MAX"), scrapy_politeness.autothrottle_maximum(settings)
+        ),
         crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"),
         retry_after_max=settings.getfloat("KROWL_RETRY_AFTER_MAX"),
+    )
+    slots = scrapy_politeness.slot_delays(settings).items()
+    return replace(
+        policy,
+        of_hosts={host: replace(policy, minimum=max(least, delay)) for host, delay in slots},
     )
 
 

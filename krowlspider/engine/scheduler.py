@@ -68,6 +68,7 @@ class Scheduler(BaseScheduler):
         self._on_robots: Callable[[str, list[str], int], None] | None = None
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
+        self._warns_of_slots = True
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -235,6 +236,8 @@ class Scheduler(BaseScheduler):
         if in_flight is not None and in_flight.lease is None:
             # Its page is back in the queue already, or it was a robots fetch and is over.
             return True
+        if self._warns_of_slots and "download_slot" in request.meta:
+            self._warn_of_slots(request)
         url = normalise(request.url)
         if url is None:
             return self._refuse("url")
@@ -247,6 +250,15 @@ class Scheduler(BaseScheduler):
             self.flights.put_back(in_flight, in_flight.lease, entry)
             return True
         return self.intake.request(request, url, entry)
+
+    def _warn_of_slots(self, request: Request) -> None:
+        self._warns_of_slots = False
+        logger.warning(
+            "download_slot=%.100r in the meta of %s has no effect, here and in further requests: a"
+            " request waits for its host; give the host a delay in DOWNLOAD_SLOTS",
+            request.meta["download_slot"],
+            request,
+        )
 
     def _refuse(self, reason: str) -> bool:
         self.intake.count_dropped(reason)

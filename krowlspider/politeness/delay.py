@@ -8,9 +8,15 @@ for seconds, then for minutes, then for a day at a time. It is never given up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from krowlspider.urls.ports import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
 THROTTLING = frozenset({429, 503})
@@ -57,7 +63,8 @@ class DelayPolicy:
 
     ``minimum`` and ``maximum`` bound ``factor`` times the average latency. ``crawl_delay_max`` caps
     the delay of a robots.txt until the host is retired for it, ``retry_after_max`` that of a
-    Retry-After. All are in seconds.
+    Retry-After. All are in seconds. ``minimum`` holds even if it is longer than ``maximum``.
+    ``of_hosts`` has the policies of single hosts, by host, or by name for all ports of a name.
 
     The methods that begin with ``after_`` update the rate and return the wait after the outcome of
     a request. ``latency`` is in seconds, ``chance`` a random number from 0 to 1.
@@ -68,11 +75,19 @@ class DelayPolicy:
     maximum: float
     crawl_delay_max: float
     retry_after_max: float
+    of_hosts: Mapping[str, DelayPolicy] = field(default_factory=dict)
+
+    def of(self, host: str) -> DelayPolicy:
+        """Return the policy of a host."""
+        if not self.of_hosts:
+            return self
+        return self.of_hosts.get(host) or self.of_hosts.get(name_of(host), self)
 
     @property
     def longest(self) -> float:
-        """An upper bound in seconds of every `delay`."""
-        return max(self.minimum, self.maximum, self.crawl_delay_max, BACKOFF_MAX)
+        """An upper bound in seconds of every `delay`, those of single hosts included."""
+        own = max(self.minimum, self.maximum, self.crawl_delay_max, BACKOFF_MAX)
+        return max([own, *(policy.longest for policy in self.of_hosts.values())])
 
     def delay(self, rate: HostRate) -> float:
         """Return the wait between two requests at the host's current rate."""

@@ -182,12 +182,28 @@ def test_nothing_to_crawl_is_told(tmp_path: Path) -> None:
     assert "Nothing to crawl: give -a seeds=FILE" in crawl.log
 
 
+def test_spider_setting_that_is_no_mapping_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unmapped.py").write_text(
+        "import scrapy\n"
+        "class Own(scrapy.Spider):\n"
+        "    name = 'own'\n"
+        "    custom_settings = {'DOWNLOAD_SLOTS': 5}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    crawl = SimulatedCrawl(tmp_path / "job", spider="own", settings={"SPIDER_MODULES": "unmapped"})
+    assert "DOWNLOAD_SLOTS=5 is not a mapping" in refused(crawl)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nosuch"], "there is no spider 'nosuch'; there are broad"),
         (["broad", "--max-pages"], "'--max-pages' is not an option of scrapy crawl"),
         ([], "give the name of a spider (broad)"),
+        (["broad", "-s", "DOWNLOAD_SLOTS=[1]"], "DOWNLOAD_SLOTS='[1]' is not a mapping"),
+        (["broad", "-s", "EXTENSIONS=x.Y"], "EXTENSIONS='x.Y' is not a mapping; on the command"),
     ],
 )
 def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str) -> None:

@@ -15,7 +15,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 
 from krowlspider import __version__
 from krowlspider.config.guarantees import HANDLER, NEEDED, misplaced, missing
-from krowlspider.config.validation import REPLACED, validate
+from krowlspider.config.validation import validate
 from krowlspider.crawl.job import Job
 from krowlspider.engine.downloader import middlewares_of
 from krowlspider.engine.dupefilter import DupeFilter
@@ -246,14 +246,6 @@ def test_a_spider_that_replaces_all_is_refused_in_one_line(tmp_path: Path) -> No
     )
     assert "SCHEDULER='scrapy.core.scheduler.Scheduler' is neither krowlspider." in refused(crawl)
     assert not crawl.jobdir.exists()
-
-
-def test_the_delays_of_scrapy_are_not_ignored_in_silence(caplog: pytest.LogCaptureFixture) -> None:
-    start(**dict.fromkeys(REPLACED, 1) | {"DOWNLOAD_SLOTS": {"a.test": {"delay": 9}}})
-    said = [record.getMessage() for record in caplog.records if "no effect" in record.msg]
-    assert said == [
-        f"{name} has no effect in this project: set {ours}" for name, ours in REPLACED.items()
-    ]
 
 
 @pytest.mark.parametrize("order", [None, 900])

@@ -86,7 +86,7 @@ def test_every_other_setting_is_one_that_scrapy_knows():
     assert ours - set(vars(default_settings)) == set()
     assert {name for name in CHECKERS if not name.startswith(own)} - set(
         vars(default_settings)
-    ) == set()
+    ) == {"CONCURRENT_REQUESTS_PER_IP"}
 
 
 def test_every_krowl_setting_named_in_the_source_is_defined():
@@ -191,7 +191,7 @@ def test_a_renamed_setting_is_refused_with_its_new_name(monkeypatch: pytest.Monk
 
 
 def test_settings_of_others_are_left_alone():
-    validate(project_settings(SOMEONE_ELSES="x", DOWNLOAD_DELAY="not looked at"))
+    validate(project_settings(SOMEONE_ELSES="x", COOKIES_ENABLED="not looked at"))
 
 
 def test_all_problems_are_reported_together():
@@ -345,7 +345,9 @@ def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: obj
 # None says that there is none.
 OPTIONAL = {
     *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
-    "TELNETCONSOLE_PORT",
+    *("TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
+    # None is an empty mapping.
+    "DOWNLOAD_SLOTS",
 }
 
 

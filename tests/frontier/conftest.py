@@ -73,6 +73,7 @@ class World:
 
     open_store: Callable[[], Store]
     limits: Limits = LIMITS
+    rule: DelayPolicy = RULE
     verify: bool = False
     clocks: Clocks = field(default_factory=Clocks)
     hasher: IdentityHasher = field(default_factory=lambda: IdentityHasher(1))
@@ -97,7 +98,7 @@ class World:
             self.store,
             seen,
             self.limits,
-            RULE,
+            self.rule,
             monotonic=lambda: self.clocks.monotonic,
             wall=lambda: self.clocks.wall,
             may_fetch=self._may_fetch,

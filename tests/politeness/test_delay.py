@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,22 @@ def test_average_of_latencies_moves_by_three_tenths() -> None:
 @pytest.mark.parametrize(("latency", "wait"), [(0.01, 0.25), (0.2, 1.0), (60.0, 30.0)])
 def test_delay_stays_between_minimum_and_maximum(latency: float, wait: float) -> None:
     assert RULE.after_answer(HostRate(), latency) == wait
+
+
+def test_a_host_of_its_own_minimum_waits_longer_always() -> None:
+    """At all ports of its name, after each end of a request."""
+    own = replace(RULE, minimum=1000.0)
+    rule = replace(RULE, of_hosts={"a.test": own, "b.test:81": own, "[::1]": own})
+    for host in ("a.test", "a.test:8080", "b.test:81", "[::1]", "[::1]:8080"):
+        found = rule.of(host)
+        assert found.after_answer(HostRate(), 60.0) == 1000.0
+        assert found.after_answer(HostRate(floor=7.0), 0.0) == 1000.0
+        assert found.after_error(HostRate(errors=3), 0.0) == 1000.0
+        assert found.after_throttling(HostRate(), 0.1, 5.0, 0.0) == 2000.0
+    for host in ("b.test", "b.test:82", "www.a.test", "[::2]"):
+        assert rule.of(host) is rule
+    assert (RULE.longest, rule.longest) == (3600.0, 3600.0)
+    assert replace(rule, of_hosts={"a.test": replace(RULE, minimum=9e3)}).longest == 9e3
 
 
 @pytest.mark.parametrize(
@@ -151,7 +168,7 @@ EVENTS = st.one_of(
     rule=st.builds(
         DelayPolicy,
         factor=st.floats(0, 100),
-        minimum=st.floats(0.01, 10),
+        minimum=st.floats(0.01, 86_400),
         maximum=st.floats(10, 3600),
         crawl_delay_max=st.floats(0, 86_400),
         retry_after_max=st.floats(0, 86_400),
@@ -164,7 +181,9 @@ def test_every_wait_is_within_its_bounds(
 ) -> None:
     rate = HostRate(floor=floor)
     lowest = max(rule.minimum, min(floor, rule.crawl_delay_max))
-    highest = max(PARKED, rule.maximum, rule.crawl_delay_max, rule.retry_after_max) * (1 + JITTER)
+    highest = max(
+        PARKED, rule.minimum, rule.maximum, rule.crawl_delay_max, rule.retry_after_max
+    ) * (1 + JITTER)
     for kind, *values in events:
         before = rule.delay(rate)
         wait: float = getattr(rule, f"after_{kind}")(rate, *values)

@@ -62,8 +62,9 @@ class HostFeedback:
         if status in THROTTLING or (in_flight.robots_fetch is not None and status >= 500):
             self._throttled(in_flight, status, latency, headers.get(b"Retry-After"))
         else:
-            in_flight.must_wait(self._rule.after_answer(in_flight.host.rate, latency))
-            self._addresses.answered(in_flight.host, latency)
+            host = in_flight.host
+            in_flight.must_wait(self._rule.of(host.name).after_answer(host.rate, latency))
+            self._addresses.answered(host, latency)
 
     def failed(self, in_flight: InFlight, error: Exception, latency: float) -> None:
         """Record a request without a usable answer."""
@@ -89,7 +90,7 @@ class HostFeedback:
             self._refusals.log(in_flight.host.name, in_flight.url, cause)
 
     def _blame(self, in_flight: InFlight, error: Exception, kind: str, latency: float) -> None:
-        rate, rule = in_flight.host.rate, self._rule
+        rate, rule = in_flight.host.rate, self._rule.of(in_flight.host.name)
         answer = answer_to(error)
         if answer is not None and answer.status in THROTTLING:
             # The status is throttling, although the body could not be read.
@@ -113,7 +114,8 @@ class HostFeedback:
         asked = None
         if retry_after is not None:
             asked = parse_retry_after(retry_after.decode("latin-1"), self._wall())
-        in_flight.must_wait(self._rule.after_throttling(host.rate, latency, asked, chance))
+        rule = self._rule.of(host.name)
+        in_flight.must_wait(rule.after_throttling(host.rate, latency, asked, chance))
         self._count("krowl/politeness/throttling_count")
         if status not in THROTTLING:
             return

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _ELSEWHERE = ("192.0.2.1", 9)
 # Settings written to each WARC file besides those that start with KROWL_. None holds a secret.
 _PUBLIC = {
-    *("BOT_NAME", "CONCURRENT_REQUESTS", "DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT"),
+    *("BOT_NAME", "CONCURRENT_REQUESTS", "DOWNLOAD_DELAY", "DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT"),
     *("REDIRECT_MAX_TIMES", "RETRY_HTTP_CODES", "RETRY_TIMES", "URLLENGTH_LIMIT"),
 }
 # Settings never written to a WARC file: they name folders of this machine, names of a private

@@ -84,7 +84,7 @@ def view_host(store: Store, name: str, policy: DelayPolicy, wall: float, most: i
     return HostView(
         host=replace(row_of_host, due_in=max(row_of_host.due_in, wait)),
         state=host.health.words,
-        why=_why(host, hold, wait, policy, wall) + _poison_words(len(poison)),
+        why=_why(host, hold, wait, policy.of(name), wall) + _poison_words(len(poison)),
         crawl_delay=host.rate.floor,
         throttling=host.rate.throttling,
         holds=hold.times,

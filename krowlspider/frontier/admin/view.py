@@ -44,7 +44,7 @@ class HostRow:
             host.queue.queued,
             host.queue.done,
             host.queue.dropped,
-            round(policy.delay(host.rate), 3),
+            round(policy.of(host.name).delay(host.rate), 3),
             seconds_until(host.due, wall),
             host.rate.errors,
             host.health is Health.DEAD,
@@ -106,7 +106,9 @@ def view_frontier(store: Store, policy: DelayPolicy, wall: float, most: int) -> 
         waiting = [host for host in some if host.queue.queued]
         due = [host for host in waiting if host.health is not Health.DEAD]
         biggest = nlargest(most, biggest + waiting, key=lambda host: host.queue.queued)
-        slowest = nlargest(most, slowest + some, key=lambda host: policy.delay(host.rate))
+        slowest = nlargest(
+            most, slowest + some, key=lambda host: policy.of(host.name).delay(host.rate)
+        )
         soonest = nsmallest(most, soonest + due, key=lambda host: host.due)
         count += len(some)
         deferred += sum(host.health is Health.DEAD for host in some)

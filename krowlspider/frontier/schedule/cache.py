@@ -120,7 +120,7 @@ class HostCache:
 
         The record of a deferred host is written when it is deferred, so it is right.
         """
-        earliest = whole_microseconds(self._unsure + self._rule.delay(host.rate))
+        earliest = whole_microseconds(self._unsure + self._rule.of(host.name).delay(host.rate))
         if earliest > host.due and host.state is not DEFERRED:
             host.due = earliest
             host.ready = max(host.ready, earliest)

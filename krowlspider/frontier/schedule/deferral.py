@@ -93,7 +93,8 @@ class Deferral:
         self._cache.note(host)
         if host.state is DEFERRED and self._rule.parked(HostRate(errors=before)):
             # The last of these errors parked it. Its last request may have ended just now.
-            host.due = host.ready = whole_microseconds(self._now() + self._rule.delay(host.rate))
+            wait = self._rule.of(name).delay(host.rate)
+            host.due = host.ready = whole_microseconds(self._now() + wait)
             self._due.push(host.due, name)
 
     def advance_round(self) -> None:

@@ -291,17 +291,9 @@ class HostScheduler:
         self.transitions.move(host, event, whole_microseconds(due))
         host.ready = host.due
         host.session += continues
-        if self._waits_longer(host, max(wait, self.rule.delay(host.rate))):
+        rule = self.rule.of(host.name)
+        if _waits_longer(host, max(wait, rule.delay(host.rate)), rule):
             self.cache.record_now(host)
-
-    def _waits_longer(self, host: Host, wait: float) -> bool:
-        """Return whether ``wait``, in seconds, is longer than the host would wait by its record
-        after a restart."""
-        if not host.record:
-            return wait > _RESTART
-        if wait <= self.rule.minimum + _RESTART:
-            return False
-        return wait > self.rule.delay(times_in(host.record)[1]) + _RESTART
 
     def give_back(self, host: Host, rest: float = 0.0) -> None:
         """End the flight of a popped host that sent no request. It is due after ``rest`` seconds,
@@ -404,3 +396,13 @@ class HostScheduler:
         """Return the range of keys of the heap on disk that have been read, as its first and its
         last key."""
         return self._due.consumed()
+
+
+def _waits_longer(host: Host, wait: float, rule: DelayPolicy) -> bool:
+    """Return whether ``wait``, in seconds, is longer than the host would wait by its record after a
+    restart. ``rule`` is the policy of the host."""
+    if not host.record:
+        return wait > _RESTART
+    if wait <= rule.minimum + _RESTART:
+        return False
+    return wait > rule.delay(times_in(host.record)[1]) + _RESTART

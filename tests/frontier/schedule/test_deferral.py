@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -132,6 +133,18 @@ def test_a_forgiven_host_still_waits_its_delay(world: World, stop: str) -> None:
     if stop == "restart":
         world.restart()
     world.clocks.pass_(299.9)
+    assert world.frontier.schedule.pop() is None
+    world.clocks.pass_(0.2)
+    assert world.frontier.schedule.pop() is not None
+
+
+def test_forgiven_host_waits_the_delay_of_its_own(world: World) -> None:
+    world.rule = replace(world.rule, of_hosts={"a.test": replace(world.rule, minimum=500.0)})
+    world.restart()
+    world.add(A)
+    defer(world, PARKED, errors=10)
+    world.frontier.schedule.deferral.forgive("a.test", 1)
+    world.clocks.pass_(499.9)
     assert world.frontier.schedule.pop() is None
     world.clocks.pass_(0.2)
     assert world.frontier.schedule.pop() is not None
