@@ -28,6 +28,7 @@ from krowlspider.archive.upload.plan import LocalFile
 from krowlspider.archive.write.capture import NameAnswer
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.folder import JobFolder
+from krowlspider.views import captures
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
 from tests.archive.command import warc
 from tests.mockweb import MockWeb
@@ -511,6 +512,14 @@ def test_open_file_of_a_killed_crawl_is_read(tmp_path: Path) -> None:
     assert (text.decode(), said) == (links, "")
     _, said = warc("cat", site.url("a.test", "/none"), crawl.jobdir, code=1)
     assert said == f"krowlspider: there is no capture of {site.url('a.test', '/none')}\n"
+
+
+def test_file_finished_while_it_is_searched_is_read(folder: Path) -> None:
+    first, _ = finished(folder)
+    line = parse(index_path(first).read_bytes().splitlines()[0])
+    was_open = replace(line, filename=f"{line.filename}.open")
+    wanted = captures.read(folder, [], line, payload=False)
+    assert captures.read(folder, [], was_open, payload=False) == wanted
 
 
 def test_every_page_of_a_crawl_is_printed_as_it_was_sent(tmp_path: Path) -> None:

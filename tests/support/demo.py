@@ -17,7 +17,7 @@ from tests.mockweb.audit import violations
 from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
-from tests.support.crawling import ROOT, Crawl, frontier_view
+from tests.support.crawling import Crawl, frontier_view
 
 JOBDIR = Path("jobs/demo")
 # All hosts have as many pages and no long waits: the rate is steady, and the end within a minute.
@@ -33,9 +33,9 @@ SETTINGS = {
 
 def main() -> int:
     """Run the demo. Return the exit status: 0 if all checks pass."""
-    if (ROOT / JOBDIR).exists():
+    if JOBDIR.exists():
         print(f"Replacing {JOBDIR}, the crawl of the last demo.")
-        shutil.rmtree(ROOT / JOBDIR)
+        shutil.rmtree(JOBDIR)
     with MockWeb(graph=GRAPH) as web:
         print(
             f"A mock web of {GRAPH.hosts} hosts is on 127.0.0.0/8, port {web.port}; three seeds.\n",
@@ -44,7 +44,7 @@ def main() -> int:
         seeds = ",".join(web.seeds()[:3])
         crawl = Crawl(JOBDIR, arguments={"seeds": seeds}, settings=SETTINGS, feed=False)
         command = [_scrapy(), *crawl.words(), "-o", str(JOBDIR / "pages.jsonl")]
-        if code := subprocess.run(command, cwd=ROOT, check=False).returncode:
+        if code := subprocess.run(command, check=False).returncode:
             print(f"The crawl ended with exit code {code}")
             return code
         return _judge(crawl, web)
@@ -53,7 +53,8 @@ def main() -> int:
 def _scrapy() -> str:
     """Return the program as a user types it in the project's folder."""
     program = Path(sys.executable).with_name("scrapy")
-    return str(program.relative_to(ROOT) if program.is_relative_to(ROOT) else program)
+    here = Path.cwd()
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 
 def _judge(crawl: Crawl, web: MockWeb) -> int:
