@@ -30,12 +30,16 @@ def scrapy_with(*words: object) -> str:
     return join([*started, *map(str, words)])
 
 
-def same_again(spider: str) -> str:
-    """Return the command that started this crawl; in words if it may hold a secret."""
+def same_again(spider: str, jobdir: Path) -> str:
+    """Return the command that started this crawl, with its folder; in words if it may hold a
+    secret."""
     # Scrapy has removed the name of its command.
     words = sys.argv[1:]
     if spider not in words or any(map(_SECRET.search, words)):
         return "the same command and JOBDIR"
+    if not any(word.startswith("JOBDIR=") for word in words):
+        # The folder is temporary, or comes from the project's settings.
+        words += ["-s", f"JOBDIR={jobdir}"]
     return scrapy_with("crawl", *words)
 
 

@@ -136,7 +136,7 @@ class Progress:
         following = {
             "look": scrapy_with("frontier", self._job.folder.path),
             **archive_commands(self._job.folder.path, self._job.archive.directory),
-            "go on": frontier.pending and same_again(self._job.spider),
+            "go on": frontier.pending and same_again(self._job.spider, self._job.folder.path),
         }
         title = f"Crawl ended ({reason}) after {seconds:.1f} s"
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
@@ -149,7 +149,7 @@ def status_line(figures: Mapping[str, Any]) -> str:
         f"{figures['pages_per_second']:.1f} pages/s",
         f"{figures['queued']:,} URLs queued on {figures['hosts']:,} hosts",
         f"{figures['in_flight']:,} in flight",
-        figures["deferred"] and f"{figures['deferred']:,} of silent hosts put off",
+        figures["deferred"] and f"{figures['deferred']:,} deferred, as hosts do not answer",
         figures["dropped"] and f"{figures['dropped']:,} dropped",
         f"WARC {figures['archive_mb']:,.1f} MB",
         not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])

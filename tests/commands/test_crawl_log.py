@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.config.start_lines import lower_start_lines
+from krowlspider.crawl.next_commands import same_again
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy
 from tests.support.crawls import ROBOTS, anchors, crawl_of, page, paths
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 SITE = [ROBOTS, page("/", anchors(*(f"/{number}" for number in range(9)))), page("^/", "a page")]
@@ -93,6 +93,12 @@ def test_secret_on_the_command_line_is_not_logged_again(tmp_path: Path) -> None:
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments=one).run()
     assert "  go on        the same command and JOBDIR" in crawl.log
     assert "known-to-the-tests" not in crawl.log
+
+
+def test_command_to_go_on_names_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [".venv/bin/scrapy", "broad", "-a", "seeds=a.example,b c"])
+    command = ".venv/bin/scrapy crawl broad -a 'seeds=a.example,b c' -s JOBDIR=/tmp/k"
+    assert same_again("broad", Path("/tmp/k")) == command
 
 
 def test_scrapys_start_is_at_debug_without_its_warnings(caplog: pytest.LogCaptureFixture) -> None:
