@@ -499,8 +499,9 @@ def test_open_file_of_a_killed_crawl_is_read(tmp_path: Path) -> None:
     links = "<a href=/next>x</a><a href=/slow>x</a>"
     web = [page("/robots.txt", ""), page("/", links), page("/slow", "", latency=60)]
     with MockWeb(spec=[*web, page("/next", "the last page")]) as site:
-        crawl = crawl_of(site, tmp_path, [site.url("a.test")]).start()
-        crawl.wait_until(lambda: "/slow" in [entry.path for entry in site.log()])
+        often = {"KROWL_STATUS_INTERVAL": 0.1}
+        crawl = crawl_of(site, tmp_path, [site.url("a.test")], settings=often).start()
+        crawl.wait_until(lambda: "INFO: 2 pages | " in crawl.log)
         first, last = site.url("a.test"), site.url("a.test", "/next")
         assert warc("cat", last, crawl.jobdir, "--payload")[0] == b"the last page"
         crawl.kill()
