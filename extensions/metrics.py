@@ -9,6 +9,7 @@ from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
 from krowlspider.config.checks import port_range
+from krowlspider.crawl.job import Job
 from krowlspider.crawl.monitoring.metrics import registry, text
 from krowlspider.crawl.status import figures_wanted
 
@@ -37,7 +38,8 @@ class Metrics:
         labels = {"spider": crawler.spidercls.name, "version": __version__}
         self._registry = registry(crawler.stats.get_stats, labels)
         self._endpoint: Endpoint | None = None
-        crawler.signals.connect(self._start, signals.engine_started)
+        # The engine starts when this has ended, and then the log names the address.
+        crawler.signals.connect(self._start, signals.spider_opened)
         crawler.signals.connect(self._stop, signals.engine_stopped)
 
     @classmethod
@@ -49,7 +51,8 @@ class Metrics:
         from krowlspider.crawl.monitoring.endpoint import Endpoint, Page  # noqa: PLC0415
 
         self._endpoint = Endpoint(self._path, Page(self._text).get)
-        await self._endpoint.serve(self._host, self._ports)
+        if url := await self._endpoint.serve(self._host, self._ports):
+            Job.of(self._crawler).watched_at.append(f"metrics {url}")
 
     def _text(self) -> bytes:
         self._crawler.signals.send_catch_log(figures_wanted)

@@ -9,7 +9,9 @@ from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.start_log import log_terms
 from krowlspider.crawl.status import Progress, figures_wanted
+from krowlspider.crawl.time_left import Limits
 from krowlspider.engine.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -30,11 +32,19 @@ class Status:
         self._interval = crawler.settings.getfloat("KROWL_STATUS_INTERVAL")
         job = Job.of(crawler)
         self._now = job.monotonic
-        self._progress = Progress(job, crawler.stats, self._measure, self._now())
+        self._limits = Limits(
+            answers=crawler.settings.getint("CLOSESPIDER_PAGECOUNT"),
+            seconds=crawler.settings.getfloat("CLOSESPIDER_TIMEOUT"),
+        )
+        self._progress = Progress(job, crawler.stats, self._measure, self._now(), self._limits)
+        # Why the crawl ended, when, and what `_measure` returned then.
+        self._end: tuple[str, float, tuple[Counter[str], int]] | None = None
         self._call = create_looping_call(self._tick)
         crawler.signals.connect(self._start, signals.engine_started)
         crawler.signals.connect(self._progress.publish, figures_wanted)
         crawler.signals.connect(self._finish, signals.spider_closed)
+        # After all that Scrapy logs at the end, and after the last upload.
+        crawler.signals.connect(self._sum_up, signals.engine_stopped)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -46,9 +56,11 @@ class Status:
 
     def _start(self) -> None:
         self._progress.begin(self._now())
+        log_terms(Job.of(self._crawler), self._crawler.settings, self._crawler.spidercls.name)
         self._call.start(self._interval, now=False)
 
     def _tick(self) -> None:
+        self._limits.pages = Scheduler.of(self._crawler).budget.total
         if line := self._progress.due_line(self._now(), self._interval):
             logger.info("%s", line)
 
@@ -57,4 +69,8 @@ class Status:
             self._call.stop()
         # Other extensions write their stats too.
         self._crawler.signals.send_catch_log(figures_wanted)
-        logger.info("%s", self._progress.summary(reason, self._now()))
+        self._end = reason, self._now(), self._measure()
+
+    def _sum_up(self) -> None:
+        if self._end is not None:
+            logger.info("%s", self._progress.summary(*self._end))

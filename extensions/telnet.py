@@ -46,10 +46,16 @@ class TelnetConsole(telnet.TelnetConsole):
                 error.socketError,
             )
             return
+        job, secret = Job.of(self.crawler), "as set"
         if self._made:
-            self._file = Job.of(self.crawler).folder.path / PASSWORD
+            self._file = job.folder.path / PASSWORD
             write_private(self._file, self.password)
-            logger.info("Telnet console: user %s, password in %s", self.username, self._file)
+            secret = f"in {self._file}"
+        assert self.port is not None
+        at = self.port.getHost()
+        job.watched_at.append(
+            f"telnet {at.host} {at.port} (user {self.username}, password {secret})"
+        )
 
     def stop_listening(self) -> None:
         super().stop_listening()

@@ -13,6 +13,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 
 from krowlspider.cluster.membership import ClusterError
+from krowlspider.config.start_lines import lower_start_lines
 from krowlspider.config.texts import check_mappings
 from krowlspider.config.validation import validate
 from krowlspider.crawl.job import Job
@@ -41,6 +42,7 @@ _AFTER_HANGUP = 0.5
 
 class Command(CrawlCommand):
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        lower_start_lines()
         assert self.settings is not None
         try:
             given = (word.partition("=") for word in opts.set)

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.commands import ScrapyCommand
@@ -18,7 +19,7 @@ from krowlspider import __version__
 from krowlspider.archive.disk import OPEN, lock_directory
 from krowlspider.archive.errors import ArchiveError, RecordError
 from krowlspider.archive.index.cdxj import WARC
-from krowlspider.archive.index.indexes import indexes_in, make_indexes, merge
+from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.tools.wacz import pack
@@ -162,17 +163,25 @@ class Command(ScrapyCommand):
             count, way = len(indexes.missing), f"scrapy warc index {quote(name)}"
             self._complain(f"not searched, as they have no index: {count:,} files: {way}", 0)
         try:
-            found = captures.captures(indexes.there, wanted)
-            if opts.all:
-                self._say(views_warc.captures(found))
-                return
-            chosen = captures.choose(found, wanted, opts.at)
-            content = captures.read(folder, indexes.there, chosen, payload=opts.payload)
+            with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
+                content = self._capture(folder, indexes.there, wanted, Path(scratch), opts)
         except captures.NotThereError as error:
             self._complain(str(error), FOUND_WRONG)
             return
         with written(STDIO):
             sys.stdout.buffer.write(content)
+
+    def _capture(
+        self, folder: Path, finished: list[Path], url: str, scratch: Path, opts: argparse.Namespace
+    ) -> bytes:
+        """Return the list of captures, or the bytes of one, with those in open files."""
+        with bar("reading open files", _size(folder.glob(f"*{WARC}{OPEN}"))) as count_bytes:
+            indexes = [*finished, *index_open_files(folder, scratch, count_bytes)]
+        found = captures.captures(indexes, url)
+        if opts.all:
+            return f"{views_warc.captures(found)}\n".encode()
+        chosen = captures.choose(found, url, opts.at)
+        return captures.read(folder, indexes, chosen, payload=opts.payload)
 
     def _wacz(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)

@@ -94,7 +94,7 @@ class Job:
 
     def __init__(self, settings: BaseSettings, spider: str = ""):
         self._settings = settings
-        self._spider = spider
+        self.spider = spider
         # This process as a node of a cluster; None for a crawl of one process.
         self.node = _node(settings, spider)
         self.rule = delay_policy(settings)
@@ -105,6 +105,8 @@ class Job:
         self.failure: Exception | None = None
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
+        # Where this process can be watched, in words: extensions add to it as the engine starts.
+        self.watched_at: list[str] = []
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
         # Number of times that the crawl waited for room on its disk.
         self.pauses = 0
@@ -150,7 +152,7 @@ class Job:
             seed=None if cluster is None else cluster.prepare(),
             ring="" if cluster is None else cluster.place,
             may_begin=cluster is None or cluster.may_begin,
-            spider=self._spider,
+            spider=self.spider,
             scope=asked,
         )
         self.scope = head.scope

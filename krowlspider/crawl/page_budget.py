@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 class PageBudget:
     """Counts the pages that may still be popped. Robots fetches are free.
 
-    ``left`` is this node's own number; None is no limit. The allowance of ``node`` is counted too.
+    ``left`` is this node's own number, and ``total`` what it was at first; None is no limit. The
+    allowance of ``node`` is counted too.
     """
 
     def __init__(self, node: Node | None):
         self.left: int | None = None
+        self.total: int | None = None
         self._node = node
 
     @property

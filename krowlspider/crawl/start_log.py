@@ -1,16 +1,24 @@
-"""The log lines about the state in which a crawl starts."""
+"""The log lines of a crawl's start: what the last process left, and the terms of this crawl."""
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING
 
+from krowlspider.config.contact import is_unreachable
 from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
+from krowlspider.crawl.next_commands import scrapy_with
 
 if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
     from krowlspider.crawl.job import Job
 
 logger = logging.getLogger(__name__)
+
+# User and password in the URL of a feed.
+_USER = re.compile(r"//\S*@")
 
 
 def log_start(job: Job) -> None:
@@ -37,8 +45,56 @@ def log_start(job: Job) -> None:
         )
     for damaged in job.mended.damaged:
         logger.error("A WARC file is damaged: the data after the damage is in %s", damaged)
+
+
+def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
+    """Log where the crawl begins, how polite it is, where its results go and how to watch it.
+
+    A spider that has a scope logs itself what it crawls, once it has read its seeds.
+    """
+    logger.info("Job folder: %s, %s", job.folder.path, _state(job))
+    logger.info("Politeness: %s", _politeness(job, settings))
+    logger.info("Results: %s", _results(job, settings))
+    watch = "; ".join([scrapy_with("frontier", job.folder.path), *job.watched_at])
+    logger.info("Watch: %s; Ctrl-C stops, the same command continues", watch)
+    if job.scope is None:
+        log_crawled(job, spider, "from its own start requests")
+    if is_unreachable(job.contact):
+        logger.warning(
+            "KROWL_CONTACT=%s is at a reserved domain: no site owner can reach you there",
+            job.contact,
+        )
+
+
+def log_crawled(job: Job, spider: str, source: str) -> None:
+    """Log what is crawled: the spider, where its first requests come from, and the scope."""
+    scope = ""
     if job.scope is not None:
         stay = "; URLs queued before stay queued" if job.replaces_scope else ""
-        logger.info("Scope kept in %s: %s%s", path, job.scope, stay)
-    if job.frontier.pending:
-        logger.info("Going on with %d URLs queued in %s", job.frontier.pending, path)
+        scope = f"; scope: {job.scope}{stay}"
+    logger.info("Crawl: spider %s, %s%s", spider, source, scope)
+
+
+def _state(job: Job) -> str:
+    known = len(job.frontier.seen)
+    if not known:
+        return "new"
+    hosts = job.frontier.schedule.host_count
+    return f"continued: {job.frontier.pending:,} URLs queued on {hosts:,} hosts, {known:,} known"
+
+
+def _politeness(job: Job, settings: BaseSettings) -> str:
+    factor, least, most = (
+        settings.getfloat(f"KROWL_DELAY_{name}") for name in ("FACTOR", "MIN", "MAX")
+    )
+    robots = "obeyed" if settings.getbool("ROBOTSTXT_OBEY") else "ignored (ROBOTSTXT_OBEY)"
+    return (
+        f"one request at a time to a host, {factor:g} x its latency apart"
+        f" ({least:g} to {most:g} s); robots.txt {robots}; User-Agent: {job.user_agent}"
+    )
+
+
+def _results(job: Job, settings: BaseSettings) -> str:
+    feeds = [_USER.sub("//...@", str(feed)) for feed in settings.getdict("FEEDS")]
+    items = f"items in {', '.join(feeds)}" if feeds else "no items (-o FILE.jsonl writes them)"
+    return f"WARC files and indexes in {job.archive.directory}; {items}"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from krowlspider.config.contact import is_unreachable
+from krowlspider.archive.index.cdxj import INDEX, WARC
+from krowlspider.crawl.next_commands import archive_commands, same_again, scrapy_with
+from krowlspider.crawl.time_left import progress
 from krowlspider.errors import lacks_room
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from scrapy.statscollectors import StatsCollector
 
     from krowlspider.crawl.job import Job
+    from krowlspider.crawl.time_left import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +27,6 @@ logger = logging.getLogger(__name__)
 # the stats.
 figures_wanted = object()
 
-LINE = (
-    "%(pages_per_second).1f pages/s | %(done)d pages done | %(queued)d URLs queued on %(hosts)d"
-    " hosts (%(due)d due, %(waiting)d waiting), %(deferred)d deferred | %(in_flight)d in flight"
-    " | %(dropped)d dropped | archive %(archive_mb).1f MB"
-)
 _MB = 1e6
 
 
@@ -40,7 +39,7 @@ class Progress:
     """Tells how far a crawl is. ``now`` is in monotonic seconds.
 
     ``measure`` returns what the frontier has counted since the start, and the number of requests
-    that are sent and not ended.
+    that are sent and not ended. The crawl ends at ``limits``.
     """
 
     def __init__(
@@ -49,8 +48,10 @@ class Progress:
         stats: StatsCollector,
         measure: Callable[[], tuple[Counter[str], int]],
         now: float,
+        limits: Limits,
     ):
         self._job = job
+        self._limits = limits
         self._stats = stats
         self._measure = measure
         self._started = self._last_time = now
@@ -60,12 +61,6 @@ class Progress:
         """Publish and write the first figures now, before the disk can fill."""
         self.publish()
         self.line(now)
-        logger.info("User-Agent: %s", self._job.user_agent)
-        if is_unreachable(self._job.contact):
-            logger.warning(
-                "KROWL_CONTACT=%s is at a reserved domain: no site owner can reach you there",
-                self._job.contact,
-            )
 
     def publish(self) -> None:
         publish(self._stats, figures_of(self._job, *self._measure()))
@@ -88,6 +83,12 @@ class Progress:
         due = frontier.schedule.count_due()
         figures = {
             "time": time.time(),
+            "so_far": progress(
+                self._limits,
+                pages=counted["done"],
+                answers=self._stats.get_value("response_received_count", 0),
+                seconds=now - self._started,
+            ),
             "pages_per_second": round(pages / seconds, 1) if seconds else 0.0,
             "done": counted["done"],
             "queued": frontier.queued - frontier.deferred_queued,
@@ -105,13 +106,13 @@ class Progress:
             # The status line reports the pause for a full disk.
             if not lacks_room(error):
                 logger.warning("The figures for scrapy frontier cannot be written: %s", error)
-        return LINE % figures + pause_reason(self._job)
+        return status_line(figures) + pause_reason(self._job)
 
-    def summary(self, reason: str, now: float) -> str:
-        """Return the lines that are logged at the end of a crawl."""
-        stats, seconds = self._stats.get_stats(), now - self._started
+    def summary(self, reason: str, ended: float, measured: tuple[Counter[str], int]) -> str:
+        """Return the lines that are logged after a crawl that ``ended`` with ``measured``."""
+        stats, seconds = self._stats.get_stats(), ended - self._started
         frontier, archive = self._job.frontier, self._job.archive.stats
-        counted, _ = self._measure()
+        counted, _ = measured
         done, reasons = counted["done"], _by_last_part(counted, "dropped/")
         answers = _listing(_by_last_part(stats, "downloader/response_status_count/")) or "none"
         late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
@@ -124,16 +125,38 @@ class Progress:
             "dropped": _listing(reasons),
             "archive": f"{archive.records:,} records in {archive.files} files,"
             f" {archive.bytes_written / _MB:.1f} MB",
-            "folder": str(self._job.folder.path),
             "event loop": late is not None
             and f"late by {late:.1f} ms (99 of 100), {worst:.0f} at the worst",
             "deferred": frontier.deferred_queued
             and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
             " tried again later; scrapy frontier --host says when",
-            "go on with": frontier.pending and "the same command and JOBDIR",
+            "folder": str(self._job.folder.path),
+            "WARC files": _finished_files(self._job.archive.directory),
         }
-        lines = [f"  {name:12} {text}" for name, text in rows.items() if text]
-        return "\n".join([f"Crawl ended ({reason}) after {seconds:.1f} s", *lines])
+        following = {
+            "look": scrapy_with("frontier", self._job.folder.path),
+            **archive_commands(self._job.folder.path, self._job.archive.directory),
+            "go on": frontier.pending and same_again(self._job.spider, self._job.folder.path),
+        }
+        title = f"Crawl ended ({reason}) after {seconds:.1f} s"
+        return "\n".join([title, *_table(rows), "Next:", *_table(following)])
+
+
+def status_line(figures: Mapping[str, Any]) -> str:
+    """Return the figures that `Progress.line` leaves in the job folder, as a line for people."""
+    parts = [
+        figures["so_far"],
+        f"{figures['pages_per_second']:.1f} pages/s",
+        f"{figures['queued']:,} URLs queued on {figures['hosts']:,} hosts",
+        f"{figures['in_flight']:,} in flight",
+        figures["deferred"] and f"{figures['deferred']:,} deferred, as hosts do not answer",
+        figures["dropped"] and f"{figures['dropped']:,} dropped",
+        f"WARC {figures['archive_mb']:,.1f} MB",
+        not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])
+        and figures["queued"]
+        and "every host is within its delay",
+    ]
+    return " | ".join(part for part in parts if part)
 
 
 def pause_reason(job: Job) -> str:
@@ -147,6 +170,16 @@ def pause_reason(job: Job) -> str:
     node = job.node
     waits = "" if node is None or not node.running else node.waits_for
     return f" | waits {waits}" if waits else ""
+
+
+def _finished_files(archive: Path) -> str:
+    """Return how many finished WARC files a folder has, and their size; "" without any."""
+    if not (sizes := [file.stat().st_size for file in archive.glob(f"*{WARC}")]):
+        return ""
+    size = sum(sizes) / _MB
+    return (
+        f"{len(sizes):,} finished, {size:,.1f} MB, in {archive}; the index of each is its {INDEX}"
+    )
 
 
 def figures_of(job: Job, counted: Counter[str], in_flight: int) -> dict[str, object]:
@@ -197,6 +230,11 @@ def _by_last_part(numbers: Mapping[str, int], prefix: str) -> dict[str, int]:
         for name, count in numbers.items()
         if name.startswith(prefix)
     }
+
+
+def _table(rows: Mapping[str, object]) -> list[str]:
+    """Return a line for each row that has a text."""
+    return [f"  {name:12} {text}" for name, text in rows.items() if text]
 
 
 def _listing(numbers: dict[str, int]) -> str:

@@ -157,7 +157,7 @@ class Scheduler(BaseScheduler):
         if scope is not None:
             self.intake.scope = scope
         if page_budget is not None:
-            self.budget.left = page_budget
+            self.budget.left = self.budget.total = page_budget
         self._on_robots = on_robots
         if (node := self._node) is not None:
             if not node.running:

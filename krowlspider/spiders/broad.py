@@ -17,6 +17,7 @@ from w3lib.encoding import http_content_type_encoding
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
@@ -187,8 +188,9 @@ class BroadSpider(Spider):
             page_budget=self._max_pages or None,
             on_robots=self._sitemaps.look if self._reads_sitemaps else None,
         )
+        source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
+        log_crawled(Job.of(self.crawler), self.name, source)
         if self._seeds is not None:
-            await self._plant(self._seeds)
             if not (self._seeds.good or scheduler.has_pending_requests()):
                 logger.warning(
                     "Nothing to crawl: no line of %s is a seed, and no URL is queued",
@@ -203,7 +205,8 @@ class BroadSpider(Spider):
         return
         yield  # an asynchronous generator, as Scrapy requires
 
-    async def _plant(self, seeds: SeedsFile | SeedList) -> None:
+    async def _plant(self, seeds: SeedsFile | SeedList) -> str:
+        """Queue the seeds, and return in words how many there were."""
         new = 0
         chunks = seeds.chunks()
         while chunk := await run_in_thread(next, chunks, None):
@@ -215,8 +218,8 @@ class BroadSpider(Spider):
                 await asyncio.sleep(_PAUSED)
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
-        logger.info(
-            "Seeds: %d read from %s, %d new, %d bad lines", seeds.good, seeds.source, new, seeds.bad
+        return (
+            f"{seeds.good:,} seeds read from {seeds.source}, {new:,} new, {seeds.bad:,} bad lines"
         )
 
     def page_request(self, url: str, meta: dict[str, Any]) -> Request:

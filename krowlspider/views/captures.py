@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.disk import OPEN
 from krowlspider.archive.index.cdxj import REVISIT, timestamp
 from krowlspider.archive.index.lookup import captures_of, original_of
 from krowlspider.archive.payloads.payload import header, payload_of, without_head
@@ -136,6 +137,9 @@ def _record(folder: Path, line: IndexLine) -> tuple[dict[str, str], bytes]:
     # Only the name of the file: an index must not lead out of the folder.
     path = folder / Path(line.filename).name
     try:
+        if path.name.endswith(OPEN) and not path.exists():
+            # The crawl has finished it since it was indexed.
+            path = path.with_name(path.name.removesuffix(OPEN))
         return read_record(path, line.offset)
     except FileNotFoundError as error:
         there = uploaded(folder).get(path.name)

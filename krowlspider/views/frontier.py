@@ -6,7 +6,7 @@ import time
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.status import LINE
+from krowlspider.crawl.status import status_line
 from krowlspider.frontier.admin.words import counted, duration
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def running(jobdir: Path, status: dict[str, object] | None) -> str:
     if status is None:
         return f"{jobdir} is being crawled; it has no figures yet"
     age = time.time() - float(str(status["time"]))
-    return f"{jobdir} is being crawled; its last status line, {age:.0f} s ago:\n{LINE % status}"
+    line = status_line(status)
+    return f"{jobdir} is being crawled; its last status line, {age:.0f} s ago:\n{line}"
 
 
 def whole(view: FrontierView) -> str:

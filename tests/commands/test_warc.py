@@ -28,12 +28,13 @@ from krowlspider.archive.upload.plan import LocalFile
 from krowlspider.archive.write.capture import NameAnswer
 from krowlspider.archive.write.series import WarcSeries
 from krowlspider.crawl.folder import JobFolder
+from krowlspider.views import captures
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
 from tests.archive.command import warc
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
 from tests.support.crawling import ROOT
-from tests.support.crawls import crawl_of
+from tests.support.crawls import crawl_of, page
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.capture import Capture
@@ -491,6 +492,35 @@ def test_progress_is_shown_on_a_terminal(
     assert command.wait() == 0
     for step in steps:
         assert re.search(rf"\r{step}[^\r]*: 100%", shown), step
+
+
+def test_open_file_of_a_killed_crawl_is_read(tmp_path: Path) -> None:
+    """While the crawl runs too, and when its last record is torn."""
+    links = "<a href=/next>x</a><a href=/slow>x</a>"
+    web = [page("/robots.txt", ""), page("/", links), page("/slow", "", latency=60)]
+    with MockWeb(spec=[*web, page("/next", "the last page")]) as site:
+        often = {"KROWL_STATUS_INTERVAL": 0.1}
+        crawl = crawl_of(site, tmp_path, [site.url("a.test")], settings=often).start()
+        crawl.wait_until(lambda: "INFO: 2 pages | " in crawl.log)
+        first, last = site.url("a.test"), site.url("a.test", "/next")
+        assert warc("cat", last, crawl.jobdir, "--payload")[0] == b"the last page"
+        crawl.kill()
+    (path,) = (crawl.jobdir / "warc").glob("*.open")
+    listed, _ = warc("cat", first, crawl.jobdir, "--all")
+    assert f" 200 text/html {path.name}:".encode() in listed
+    path.write_bytes(path.read_bytes()[:-9])
+    text, said = warc("cat", first, crawl.jobdir, "--payload")
+    assert (text.decode(), said) == (links, "")
+    _, said = warc("cat", site.url("a.test", "/none"), crawl.jobdir, code=1)
+    assert said == f"krowlspider: there is no capture of {site.url('a.test', '/none')}\n"
+
+
+def test_file_finished_while_it_is_searched_is_read(folder: Path) -> None:
+    first, _ = finished(folder)
+    line = parse(index_path(first).read_bytes().splitlines()[0])
+    was_open = replace(line, filename=f"{line.filename}.open")
+    wanted = captures.read(folder, [], line, payload=False)
+    assert captures.read(folder, [], was_open, payload=False) == wanted
 
 
 def test_every_page_of_a_crawl_is_printed_as_it_was_sent(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pprint
+import re
 import socket
 import stat
 import subprocess
@@ -128,7 +129,7 @@ def test_scrapys_list_of_settings_is_logged_without_secrets(
     settings = {"AWS_SECRET_ACCESS_KEY": secret, "BOT_NAME": "b", "TELNETCONSOLE_PASSWORD": secret}
     keep_out_of_logs()
     keep_out_of_logs()
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG):
         logging.getLogger("scrapy.crawler").info(
             "Overridden settings:\n%(settings)s", {"settings": pprint.pformat(settings)}
         )
@@ -170,15 +171,15 @@ def test_the_telnet_password_is_in_a_file_for_its_owner_alone(tmp_path: Path) ->
     with MockWeb(spec=[page("/robots.txt", ""), page("^/", "late", latency=60)]) as web:
         settings = {"TELNETCONSOLE_ENABLED": 1, "TELNETCONSOLE_PORT": "0,0"}
         crawl = crawl_of(web, tmp_path, [web.url("a.test")], settings=settings).start()
-        crawl.wait_until(lambda: "Telnet console: user" in crawl.log)
+        crawl.wait_until(lambda: "; telnet 127.0.0.1 " in crawl.log)
         path = crawl.jobdir / PASSWORD
         assert (mode(crawl.jobdir), mode(path)) == (0o700, 0o600)
         password = path.read_text().strip()
         assert len(password) == 32
         assert password not in crawl.log
         assert str(path) in crawl.log
-        (line,) = [line for line in crawl.log.splitlines() if "Telnet console listening" in line]
-        assert ">>>" in telnet(int(line.rpartition(":")[2]), password)
+        (port,) = re.findall(r"; telnet 127\.0\.0\.1 (\d+) ", crawl.log)
+        assert ">>>" in telnet(int(port), password)
         crawl.interrupt()
         assert not path.exists()
 

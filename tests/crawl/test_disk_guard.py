@@ -285,7 +285,7 @@ def test_disk_filled_by_others_pauses_until_there_is_room(
             yield lambda: status_lines(crawl) >= lines + 8
             assert len(web.log()) == len(fetched)
             # All pages are written and counted: the disk is not full yet.
-            done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
+            done = re.findall(r"(\d+) pages \| .* paused: no room", crawl.log)[-1]
             assert int(done) == len(pages(fetched))
             small_disk.make_room()
 

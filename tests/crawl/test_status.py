@@ -1,21 +1,21 @@
-"""The status line comes once in each interval."""
+"""The status line: once in each interval, with the limits of the crawl, on one line."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
-from krowlspider.crawl.status import Progress
+import pytest
 
-if TYPE_CHECKING:
-    import pytest
+from krowlspider.crawl.status import Progress, status_line
+from krowlspider.crawl.time_left import Limits, progress
 
 
 def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    progress = Progress(Mock(), Mock(), lambda: (Counter(), 0), 100.0)
+    stats = Mock()
+    stats.get_value.return_value = 0
+    progress = Progress(Mock(), stats, lambda: (Counter(), 0), 100.0, Limits())
     monkeypatch.setattr(progress, "publish", lambda: None)
-    monkeypatch.setattr("krowlspider.crawl.status.LINE", "%(done)d")
     monkeypatch.setattr("krowlspider.crawl.status.pause_reason", lambda _: "")
     job = progress._job
     job.frontier.queued = job.frontier.deferred_queued = 0
@@ -23,3 +23,45 @@ def test_a_timer_that_ends_early_gives_no_second_line(monkeypatch: pytest.Monkey
     job.archive.stats.bytes_written = 0
     times = (109.9995, 110.0, 119.9991, 120.0, 130.0)
     assert [now for now in times if progress.due_line(now, 10.0)] == [109.9995, 119.9991, 130.0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (Limits(), "1,204 pages"),
+        (Limits(pages=5000), "1,204 of 5,000 pages, 5 min 15 s left"),
+        (Limits(answers=2600), "1,204 pages, 1,300 of 2,600 answers, 1 min 40 s left"),
+        (Limits(seconds=130), "1,204 pages, 30.0 s left"),
+        (Limits(5000, 2600, 130), "1,204 of 5,000 pages, 1,300 of 2,600 answers, 30.0 s left"),
+    ],
+)
+def test_time_left_is_that_to_the_nearest_limit(limits: Limits, text: str) -> None:
+    assert progress(limits, pages=1204, answers=1300, seconds=100) == text
+
+
+def test_without_a_page_no_time_is_estimated() -> None:
+    assert progress(Limits(pages=9), pages=0, answers=0, seconds=1) == "0 of 9 pages"
+
+
+def test_status_line_of_a_large_crawl_is_short() -> None:
+    figures = {
+        "so_far": progress(Limits(pages=5000), pages=1204, answers=0, seconds=80),
+        "pages_per_second": 15.3,
+        "queued": 1766,
+        "hosts": 150,
+        "due": 2,
+        "in_flight": 12,
+        "deferred": 0,
+        "dropped": 9,
+        "archive_mb": 7.3,
+    }
+    assert status_line(figures) == (
+        "1,204 of 5,000 pages, 4 min 12 s left | 15.3 pages/s | 1,766 URLs queued on 150 hosts"
+        " | 12 in flight | 9 dropped | WARC 7.3 MB"
+    )
+    none = {"pages_per_second": 0.0, "due": 0, "in_flight": 0, "dropped": 0}
+    resting = status_line({**figures, **none, "deferred": 3})
+    assert resting.endswith(
+        " | 0 in flight | 3 deferred, as hosts do not answer | WARC 7.3 MB"
+        " | every host is within its delay"
+    )

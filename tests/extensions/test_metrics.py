@@ -456,7 +456,7 @@ def test_as_it_comes_it_listens_on_this_machine_only() -> None:
 
 # All numbers must be fresh because somebody asks, not because it is time.
 UNSEEN = {"KROWL_STATUS_INTERVAL": 1000, "PROMETHEUS_PORT": 0}
-URL = re.compile(r"Metrics for Prometheus at (http://127\.0\.0\.1:\d+/\S+)")
+URL = re.compile(r"metrics (http://127\.0\.0\.1:\d+/[^\s;]+)")
 SITE = [
     page("/robots.txt", "User-agent: *\nDisallow: /no"),
     page("/", "".join(f"<a href=/{path}>x</a>" for path in ("a", "b", "no", "missing", "a"))),

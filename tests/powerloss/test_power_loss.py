@@ -164,7 +164,7 @@ def test_new_scope_survives_a_power_loss(tmp_path: Path) -> None:
         crawl_of(web, tmp_path, [url]).run()
         crawl = crawl_of(web, tmp_path, [url, f"{url}slow"], settings={"KROWL_DELAY_MIN": 30})
         crawl.arguments = {**crawl.arguments, "max_depth": 1, "scope": "new"}
-        crawl.start().wait_until(lambda: "Scope kept" in crawl.log)
+        crawl.start().wait_until(lambda: "Crawl: spider" in crawl.log)
         crawl.kill()
         lose_power(crawl.jobdir, crawl.journal, Loss.CUT, random.Random(0))
         head = msgspec.json.decode((crawl.jobdir / "job.json").read_bytes(), type=JobHead)

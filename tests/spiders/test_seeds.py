@@ -89,6 +89,6 @@ def test_crawl_from_urls_of_the_command_line(tmp_path: Path) -> None:
         asked = {(entry.host, entry.path) for entry in pages(web.log())}
     assert {path for _, path in asked} == {"/", "/a"}
     assert len(asked) == 3
-    assert "Seeds: 2 read from the command line, 2 new, 0 bad" in crawl.log
+    assert "2 seeds read from the command line, 2 new, 0 bad lines" in crawl.log
     bad = SimulatedCrawl(tmp_path / "job2", arguments={"seeds": "a.test,none"})
     assert "-a seeds='a.test,none'" in refused(bad)

@@ -2,14 +2,14 @@
 
 It starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` as a user does and
 shows its log. Then it validates the WARC files and compares the pages fetched with the reachable
-ones.
+ones. The crawl stays in jobs/demo, until the next demo replaces it.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from krowlspider.archive.tools.check import check_folder
@@ -17,11 +17,12 @@ from tests.mockweb.audit import violations
 from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
-from tests.support.crawling import ROOT, Crawl, frontier_view, write_seeds
+from tests.support.crawling import Crawl, frontier_view
 
-# Without Crawl-delay of a second, the crawl ends within a minute.
-GRAPH = Graph(hosts=150, pages=40, seed=42, features=DEFAULT_FEATURES - {"crawl_delay"})
-DELAY = 0.25
+JOBDIR = Path("jobs/demo")
+# All hosts have as many pages and no long waits: the rate is steady, and the end within a minute.
+GRAPH = Graph(hosts=150, pages=20, seed=42, features=DEFAULT_FEATURES - {"crawl_delay", "busy"})
+DELAY = 1.0
 SETTINGS = {
     "KROWL_DELAY_MIN": DELAY,
     "KROWL_COMMIT_INTERVAL": 1,
@@ -32,20 +33,28 @@ SETTINGS = {
 
 def main() -> int:
     """Run the demo. Return the exit status: 0 if all checks pass."""
-    with (
-        tempfile.TemporaryDirectory(prefix="krowlspider-demo-") as scratch,
-        MockWeb(graph=GRAPH) as web,
-    ):
-        folder = Path(scratch)
-        seeds = write_seeds(folder / "seeds.txt", web.seeds()[:3])
+    if JOBDIR.exists():
+        print(f"Replacing {JOBDIR}, the crawl of the last demo.")
+        shutil.rmtree(JOBDIR)
+    with MockWeb(graph=GRAPH) as web:
         print(
-            f"A mock web of {GRAPH.hosts} hosts is on 127.0.0.0/8, port {web.port}; three seeds.\n"
+            f"A mock web of {GRAPH.hosts} hosts is on 127.0.0.0/8, port {web.port}; three seeds.\n",
+            flush=True,
         )
-        crawl = Crawl(folder / "job", arguments={"seeds": seeds}, settings=SETTINGS)
-        if code := subprocess.run(crawl.command(), cwd=ROOT, check=False).returncode:
+        seeds = ",".join(web.seeds()[:3])
+        crawl = Crawl(JOBDIR, arguments={"seeds": seeds}, settings=SETTINGS, feed=False)
+        command = [_scrapy(), *crawl.words(), "-o", str(JOBDIR / "pages.jsonl")]
+        if code := subprocess.run(command, check=False).returncode:
             print(f"The crawl ended with exit code {code}")
             return code
         return _judge(crawl, web)
+
+
+def _scrapy() -> str:
+    """Return the program as a user types it in the project's folder."""
+    program = Path(sys.executable).with_name("scrapy")
+    here = Path.cwd()
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 
 def _judge(crawl: Crawl, web: MockWeb) -> int:
@@ -64,7 +73,9 @@ def _judge(crawl: Crawl, web: MockWeb) -> int:
     impolite = violations(web.log(), min_delay=DELAY)
     print(f"Politeness audit of the server's log: {len(impolite)} violations")
     found = [*map(str, report.problems), *differences, *impolite]
-    print("\n".join(found[:20]), file=sys.stderr)
+    if found:
+        print("\n".join(found[:20]), file=sys.stderr)
+    print(f"The crawl is kept in {JOBDIR}; the last lines of its log are commands to look at it.")
     return 1 if found else 0
 
 

@@ -1,12 +1,11 @@
 """Draw the output of a command as a terminal shows it.
 
 ``make demo 2>&1 | python -m tests.support.screenshot FILE.svg`` writes the drawing. An ellipsis
-replaces the lines of Scrapy's start, and all status lines but the first.
+replaces all status lines but the first.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from html import escape
 from pathlib import Path
@@ -18,32 +17,20 @@ if TYPE_CHECKING:
 
 _COLUMNS = 118
 # Status lines that are shown.
-_STATUS = 6
+_STATUS = 4
 _WIDTH, _HEIGHT, _MARGIN = 7.8, 18, 16
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[([\w.]+)\] ")
-_SHOWN = {
-    *("extensions.status", "krowlspider.crawl.status", "krowlspider.spiders.broad"),
-    "krowlspider.crawl.monitoring.endpoint",
-}
 _ELLIPSIS = "[...]"
 
 
 def shown(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines to draw."""
-    status, dropping = 0, False
+    status = 0
     for line in lines:
-        if match := _STAMP.match(line):
-            is_status = "pages/s" in line
-            status += is_status
-            drop = match[1] not in _SHOWN or (is_status and status > _STATUS)
-        else:
-            # A line without a time stamp belongs to the one before.
-            drop = dropping and bool(line.strip())
-        if drop and not dropping:
-            yield _ELLIPSIS
-        if not drop:
+        status += (is_status := " pages/s | " in line)
+        if not is_status or status <= _STATUS:
             yield line
-        dropping = drop
+        elif status == _STATUS + 1:
+            yield _ELLIPSIS
 
 
 def draw(lines: Iterable[str]) -> str:

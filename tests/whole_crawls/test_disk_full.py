@@ -312,7 +312,7 @@ def test_crawl_on_a_full_disk_pauses_until_there_is_room(
         yield lambda: status_lines(crawl) >= lines + 2
         assert len(web.log()) == fetched
         # Its status figures are as recent as its log.
-        done = re.findall(r"(\d+) pages done .* paused: no room", crawl.log)[-1]
+        done = re.findall(r"(\d+) pages \| .* paused: no room", crawl.log)[-1]
         status = folder.read_status()
         assert status is not None
         assert (status["done"], status["in_flight"]) == (int(done), 0)

@@ -45,7 +45,7 @@ def test_resumed_crawl_keeps_its_scope(tmp_path: Path) -> None:
         assert paths(web.log()) == ["/"]
         again = Crawl(first.jobdir).run()
         assert paths(web.log()) == ["/", "/1", "/2"]
-        assert f"Scope kept in {first.jobdir}: max_depth=2 deny=/x /y\n" in again.log
+        assert "spider broad, without seeds; scope: max_depth=2 deny=/x /y\n" in again.log
         assert "stay queued" not in again.log
         crawl_of(web, tmp_path, seeds, arguments={"deny": "/y /x", "max_depth": 2}).run()
         assert len(paths(web.log())) == 3

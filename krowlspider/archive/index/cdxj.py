@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from krowlspider.archive.disk import write_durably
+from krowlspider.archive.errors import RecordError
 from krowlspider.archive.index.surt import surt
 from krowlspider.archive.payloads.digests import ALGORITHMS, digest
 from krowlspider.archive.payloads.payload import header, payload_of
@@ -132,6 +134,15 @@ def index_file(warc: Path, advance: Advance = ignore) -> Iterator[str]:
         for member in read_members(stream, advance):
             if text := member_line(member, warc.name):
                 yield text
+
+
+def index_whole_records(warc: Path, advance: Advance = ignore) -> Iterator[str]:
+    """Yield what `index_file` does for a file that is being written, or was left by a killed crawl.
+
+    The first member that is not whole, or is no record, ends it. Raises OSError.
+    """
+    with suppress(RecordError):
+        yield from index_file(warc, advance)
 
 
 def member_line(member: Member, filename: str) -> str | None:

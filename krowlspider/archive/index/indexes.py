@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive.disk import write_durably
+from krowlspider.archive.disk import OPEN, write_durably
 from krowlspider.archive.errors import ArchiveError, RecordError
-from krowlspider.archive.index.cdxj import INDEX, WARC, index_file, index_path, parse, write_index
+from krowlspider.archive.index.cdxj import (
+    INDEX,
+    WARC,
+    index_file,
+    index_path,
+    index_whole_records,
+    parse,
+    write_index,
+)
 from krowlspider.archive.reading import Advance, ignore
 
 if TYPE_CHECKING:
@@ -95,6 +103,21 @@ def make_indexes(warcs: Iterable[Path], advance: Advance = ignore) -> None:
         except RecordError as error:
             raise ArchiveError(f"{warc} cannot be indexed, {error}") from error
         write_index(warc, lines)
+
+
+def index_open_files(directory: Path, scratch: Path, advance: Advance = ignore) -> list[Path]:
+    """Index the whole records of all open files into ``scratch``, and return these indexes.
+
+    The indexes name the files as they are named now, with OPEN at the end. A file that is finished
+    in the meantime is skipped. Raises OSError.
+    """
+    made = []
+    for warc in sorted(directory.glob(f"*{WARC}{OPEN}")):
+        index = scratch / f"{warc.name}{INDEX}"
+        with suppress(FileNotFoundError):
+            index.write_text("".join(sorted(index_whole_records(warc, advance))), encoding="ascii")
+            made.append(index)
+    return made
 
 
 def merge(indexes: Sequence[Path], out: Path, advance: Advance = ignore) -> int:

@@ -89,15 +89,15 @@ class Endpoint(web.Server):
         address: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return address
 
-    async def serve(self, host: str, ports: range) -> None:
-        """Listen as `open`, and log the URL, or that nothing is served."""
+    async def serve(self, host: str, ports: range) -> str:
+        """Listen as `open` and return the URL; log that nothing is served, and return ""."""
         try:
             address, port = await self.open(host, ports)
         except OSError as error:
             _logger.warning("Prometheus metrics are not served: %s", error)
-        else:
-            shown = f"[{address}]" if ":" in address else address
-            _logger.info("Metrics for Prometheus at http://%s:%d%s", shown, port, self._path)
+            return ""
+        shown = f"[{address}]" if ":" in address else address
+        return f"http://{shown}:{port}{self._path}"
 
     def close(self) -> None:
         """Stop listening, and close all connections."""

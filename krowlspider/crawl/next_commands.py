@@ -1,0 +1,70 @@
+"""Commands for the user to paste: to look at a crawl, read its archive, and go on with it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.index.cdxj import INDEX, WARC, parse
+
+if TYPE_CHECKING:
+    from krowlspider.archive.index.cdxj import IndexLine
+
+# What a command line has when it may hold a secret, which must not get into the log.
+_SECRET = re.compile(r"auth|cookie|credential|key|pass|secret|token|://[^/\s]*@", re.IGNORECASE)
+# Index lines read to find a page.
+_LINES_READ = 2000
+
+
+def scrapy_with(*words: object) -> str:
+    """Return a command of Scrapy for the shell, with the program as this process was started."""
+    program = Path(sys.argv[0])
+    started = [sys.argv[0]] if program.name == "scrapy" else ["scrapy"]
+    if program.parts[-2:] == ("scrapy", "__main__.py"):
+        started = [sys.executable, "-m", "scrapy"]
+    return join([*started, *map(str, words)])
+
+
+def same_again(spider: str, jobdir: Path) -> str:
+    """Return the command that started this crawl, with its folder; in words if it may hold a
+    secret."""
+    # Scrapy has removed the name of its command.
+    words = sys.argv[1:]
+    if spider not in words or any(map(_SECRET.search, words)):
+        return "the same command and JOBDIR"
+    if not any(word.startswith("JOBDIR=") for word in words):
+        # The folder is temporary, or comes from the project's settings.
+        words += ["-s", f"JOBDIR={jobdir}"]
+    return scrapy_with("crawl", *words)
+
+
+def archive_commands(jobdir: Path, archive: Path) -> dict[str, str]:
+    """Return how to print a page of the archive and how to replay it; nothing without a page."""
+    page = _archived_page(archive)
+    if page is None:
+        return {}
+    # The commands know the folder that the project's settings name.
+    place = jobdir if archive == jobdir / "warc" else archive
+    packed = jobdir / "crawl.wacz"
+    return {
+        "print a page": scrapy_with("warc", "cat", page.url, place),
+        "pack": scrapy_with("warc", "wacz", place, "-o", packed),
+        "replay": f"open {packed} at https://replayweb.page",
+    }
+
+
+def _archived_page(archive: Path) -> IndexLine | None:
+    """Return a page in the newest finished file that has one near the start of its index."""
+    for index in sorted(archive.glob(f"*{INDEX}"), reverse=True):
+        if not index.with_name(index.name.removesuffix(INDEX) + WARC).exists():
+            continue
+        with suppress(OSError, ValueError), index.open("rb") as file:
+            for line in map(parse, islice(file, _LINES_READ)):
+                if line.status == "200" and line.mime == "text/html":
+                    return line
+    return None

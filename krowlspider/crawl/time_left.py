@@ -1,0 +1,34 @@
+"""How far a crawl is to the limits at which it ends by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from krowlspider.frontier.admin.words import duration
+
+
+@dataclass(slots=True)
+class Limits:
+    """Pages done, answers received, and seconds; 0 or None is no limit."""
+
+    pages: int | None = None
+    answers: int = 0
+    seconds: float = 0.0
+
+
+def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str:
+    """Return how many pages there are of how many, and the time until the first limit is met.
+
+    The time is estimated by the average rate of ``seconds``, and missing while there is none.
+    """
+    text = f"{pages:,} of {limits.pages:,} pages" if limits.pages else f"{pages:,} pages"
+    if limits.answers:
+        text += f", {answers:,} of {limits.answers:,} answers"
+    left = [
+        seconds / count * max(0, limit - count)
+        for count, limit in ((pages, limits.pages), (answers, limits.answers))
+        if limit and count
+    ]
+    if limits.seconds:
+        left.append(max(0.0, limits.seconds - seconds))
+    return f"{text}, {duration(min(left))} left" if left else text

@@ -1,0 +1,112 @@
+"""The log of ``scrapy crawl`` at INFO: five lines at the start, and commands at the end."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krowlspider.config.start_lines import lower_start_lines
+from krowlspider.crawl.next_commands import same_again
+from tests.mockweb import MockWeb
+from tests.support.crawling import Crawl, scrapy
+from tests.support.crawls import ROBOTS, anchors, crawl_of, page, paths
+
+if TYPE_CHECKING:
+    import pytest
+
+SITE = [ROBOTS, page("/", anchors(*(f"/{number}" for number in range(9)))), page("^/", "a page")]
+# Without a secret on the command line, the log shows it again.
+OPEN = {"KROWL_STATIC_NODES_SECRET": None, "KROWL_STATUS_INTERVAL": 0.1}
+
+
+def start(log: str) -> list[str]:
+    """Return the messages before the first status line, or before the end."""
+    lines = log.splitlines()
+    end = next(
+        number for number, line in enumerate(lines) if "pages/s | " in line or "Closing" in line
+    )
+    return [line.partition("] INFO: ")[2] for line in lines[:end]]
+
+
+def test_start_is_five_lines_and_the_end_has_commands(tmp_path: Path) -> None:
+    log = tmp_path / "the.log"
+    more = {"LOG_FILE": log, "TELNETCONSOLE_ENABLED": 1, "TELNETCONSOLE_PORT": "0,0"}
+    stats = {"STATS_DUMP": 1, "STATS_CLASS": "krowlspider.engine.stats.StatsCollector"}
+    with MockWeb(spec=SITE) as web:
+        crawl = crawl_of(
+            web,
+            tmp_path,
+            [web.url("a.test")],
+            arguments={"max_pages": 6},
+            settings={**OPEN, **more, **stats},
+        ).run()
+        text = log.read_text()
+        job, polite, results, watch, crawled = start(text)
+        assert job == f"Job folder: {crawl.jobdir}, new"
+        assert "(0.05 to 30 s); robots.txt obeyed; User-Agent: krowlspider/" in polite
+        assert results == (
+            f"Results: WARC files and indexes in {crawl.jobdir}/warc; items in {crawl.items_path}"
+        )
+        assert f"{sys.executable} -m scrapy frontier {crawl.jobdir}; metrics http://127" in watch
+        assert f"(user scrapy, password in {crawl.jobdir}/telnet-password); Ctrl-C" in watch
+        source = f"1 seeds read from {tmp_path}/seeds.txt, 1 new, 0 bad lines"
+        assert crawled == f"Crawl: spider broad, {source}; scope: no limits"
+        assert " of 6 pages, " in text
+        # Nothing comes after the summary, the dump of the stats included.
+        assert "Dumping Scrapy stats" in text
+        summary = text.partition("Crawl ended (max_pages)")[2]
+        assert "] INFO: " not in summary
+        assert f"1 finished, 0.0 MB, in {crawl.jobdir}/warc" in summary
+        rows = {line[2:14].strip(): line[15:] for line in summary.splitlines()}
+        commands = {name: shlex.split(rows[name]) for name in ("look", "print a page", "pack")}
+        for command in commands.values():
+            assert command[:3] == [sys.executable, "-m", "scrapy"]
+        assert b"queued   4\n" in scrapy(*commands["look"][3:]).stdout
+        assert b"HTTP/1.1 200 OK" in scrapy(*commands["print a page"][3:]).stdout
+        scrapy(*commands["pack"][3:])
+        assert rows["replay"] == f"open {crawl.jobdir}/crawl.wacz at https://replayweb.page"
+        assert (crawl.jobdir / "crawl.wacz").is_file()
+        scrapy(*shlex.split(rows["go on"])[3:])
+        assert len(set(paths(web.log()))) == 10
+        assert f"{crawl.jobdir}, continued: 4 URLs queued on 1 hosts, 10 known" in log.read_text()
+
+
+def test_start_of_an_ordinary_spider_is_five_lines(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        crawl = Crawl(
+            tmp_path / "job",
+            spider="starting",
+            arguments={"urls": web.url("a.test", "/1")},
+            settings={"SPIDER_MODULES": "tests.support.spiders"},
+        ).run()
+    lines = start(crawl.log)
+    assert len(lines) == 5
+    assert lines[-1] == "Crawl: spider starting, from its own start requests"
+
+
+def test_secret_on_the_command_line_is_not_logged_again(tmp_path: Path) -> None:
+    with MockWeb(spec=SITE) as web:
+        one = {"max_pages": 1}
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")], arguments=one).run()
+    assert "  go on        the same command and JOBDIR" in crawl.log
+    assert "known-to-the-tests" not in crawl.log
+
+
+def test_command_to_go_on_names_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [".venv/bin/scrapy", "broad", "-a", "seeds=a.example,b c"])
+    command = ".venv/bin/scrapy crawl broad -a 'seeds=a.example,b c' -s JOBDIR=/tmp/k"
+    assert same_again("broad", Path("/tmp/k")) == command
+
+
+def test_scrapys_start_is_at_debug_without_its_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    lower_start_lines()
+    with caplog.at_level(logging.DEBUG):
+        logging.getLogger("scrapy.middleware").info("Enabled extensions")
+        logging.getLogger("scrapy.middleware").warning("Disabled one")
+        logging.getLogger("scrapy.core.engine").info("Spider opened")
+        logging.getLogger("scrapy.core.engine").info("Closing spider")
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["DEBUG", "WARNING", "DEBUG", "INFO"]
