@@ -191,7 +191,10 @@ class Command(ScrapyCommand):
             decode=captures.decoded,
             progress=bar,
         )
-        self._say(f"{len(packed.warcs):,} files, {packed.pages:,} pages in {out}")
+        self._say(
+            f"{len(packed.warcs):,} files, {packed.captures:,} captures, {packed.pages:,} pages"
+            f" in {out}"
+        )
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
             self._complain(f"not in it: {left_out}", FOUND_WRONG)

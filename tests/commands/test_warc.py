@@ -326,7 +326,7 @@ def test_a_wacz_holds_the_files_and_their_index(folder: Path, tmp_path: Path) ->
     index_path(finished(folder)[0]).unlink()
     out = tmp_path / "job.wacz"
     text, said = warc("wacz", folder, "-o", out)
-    assert (text.decode(), said) == (f"2 files, 4 pages in {out}\n", "")
+    assert (text.decode(), said) == (f"2 files, 9 captures, 4 pages in {out}\n", "")
     with ZipFile(out) as packed:
         assert packed.testzip() is None
         assert sum(name.startswith("archive/") for name in packed.namelist()) == 2
@@ -348,7 +348,7 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
     files.abandon()
     out = tmp_path / "job.wacz"
     text, said = warc("wacz", folder, "-o", out, code=1)
-    assert text.decode() == f"1 files, 3 pages in {out}\n"
+    assert text.decode() == f"1 files, 7 captures, 3 pages in {out}\n"
     assert said == (
         f"krowlspider: not in it: 3 files that are no longer in {folder}, uploaded to s3://bucket;"
         " 1 files that were still open: if no crawl writes to them,"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
@@ -24,6 +24,7 @@ from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from krowlspider.archive.disk import write_durably
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import header, payload_of
@@ -51,9 +52,10 @@ _NOT_IN_NAME = re.compile("[^-a-z0-9._/]")
 
 @dataclass(slots=True)
 class Packed:
-    """The WARC files in the WACZ, and the number of pages listed."""
+    """The WARC files in the WACZ, and the numbers of captures indexed and of pages listed."""
 
     warcs: list[Path] = field(default_factory=list)
+    captures: int = 0
     pages: int = 0
 
 
@@ -75,7 +77,9 @@ def pack(
     Memory holds a megabyte, a record, about 250 bytes for each page of one file, and about 150 for
     1,000 captures. A temporary folder beside ``out`` holds the list of pages.
 
-    :raises ArchiveError: an index is broken
+    The index in the package is read again and its lines are counted before ``out`` gets its name.
+
+    :raises ArchiveError: an index is broken, or the index in the package lacks captures
     :raises RecordError: the record of a page is broken
     :raises OSError: a file cannot be read, or ``out`` cannot be written
     """
@@ -83,29 +87,38 @@ def pack(
     with (
         TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch,
         write_durably(out) as file,
-        ZipFile(file, "w") as archive,
-        Path(scratch, "pages").open("w+b") as pages,
     ):
-        package = _Package(archive, created)
-        _write_json(pages, {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"})
-        for warc in warcs:
-            try:
-                stream = warc.open("rb")
-            except FileNotFoundError:
-                continue
-            # An open file may be removed: its content stays readable.
-            with stream:
-                with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
-                    package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
-                packed.pages += _list_pages(warc, stream, pages, decode, progress)
-            packed.warcs.append(warc)
-        indexes = [index_path(warc) for warc in packed.warcs]
-        size = sum(index.stat().st_size for index in indexes)
-        with progress("index", size) as advance:
-            _pack_index(package, merged(indexes, Path(scratch)), advance)
-        pages.seek(0)
-        package.add("pages/pages.jsonl", _pieces(pages))
-        package.finish(software)
+        with (
+            ZipFile(file, "w") as archive,
+            Path(scratch, "pages").open("w+b") as pages,
+        ):
+            package = _Package(archive, created)
+            _write_json(pages, {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"})
+            for warc in warcs:
+                try:
+                    stream = warc.open("rb")
+                except FileNotFoundError:
+                    continue
+                # An open file may be removed: its content stays readable.
+                with stream:
+                    with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
+                        package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
+                    packed.captures += _count(index_path(warc))
+                    packed.pages += _list_pages(warc, stream, pages, decode, progress)
+                packed.warcs.append(warc)
+            indexes = [index_path(warc) for warc in packed.warcs]
+            size = sum(index.stat().st_size for index in indexes)
+            with progress("index", size) as advance:
+                _pack_index(package, merged(indexes, Path(scratch)), advance)
+            pages.seek(0)
+            package.add("pages/pages.jsonl", _pieces(pages))
+            package.finish(software)
+        found = _count_packed(Path(file.name))
+        if found != packed.captures:
+            raise ArchiveError(
+                f"{out} is not written: its index would have {found:,} captures, and the files"
+                f" have {packed.captures:,}: pack them again"
+            )
     return packed
 
 
@@ -180,6 +193,23 @@ def _pack_index(package: _Package, lines: Iterator[bytes], advance: Advance) -> 
 
     package.add("indexes/index.cdx.gz", members(), store=True)
     package.add("indexes/index.idx", ["".join(places).encode()])
+
+
+def _count(index: Path) -> int:
+    """Return the number of captures in a sorted index; equal lines are one."""
+    with index.open("rb") as lines:
+        return sum(1 for _ in groupby(lines, bytes.rstrip))
+
+
+def _count_packed(wacz: Path) -> int:
+    """Return the number of captures that a reader finds by the list of blocks."""
+    with ZipFile(wacz) as archive, archive.open("indexes/index.cdx.gz") as index:
+        count = 0
+        for block in archive.read("indexes/index.idx").splitlines()[1:]:
+            place = json.loads(block[block.index(b"{") :])
+            index.seek(place["offset"])
+            count += gzip.decompress(index.read(place["length"])).count(b"\n")
+    return count
 
 
 def _list_pages(

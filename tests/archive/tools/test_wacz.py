@@ -140,27 +140,51 @@ def test_package_lists_size_and_digest_of_each_entry(tmp_path: Path) -> None:
 
 
 def test_each_block_of_the_index_is_found_by_its_first_line(tmp_path: Path) -> None:
+    count = 3 * 1024 + 2
     files = series(tmp_path)
-    for number in range(3000):
+    for number in range(count):
         files.append(capture(number))
+        if number == count // 2:
+            files.close()
     files.close()
     out = tmp_path / "a.wacz"
-    packed(finished(tmp_path), out)
+    assert packed(finished(tmp_path), out).captures == count
     with ZipFile(out) as archive_file:
         index = archive_file.read("indexes/index.cdx.gz")
         meta, *blocks = archive_file.read("indexes/index.idx").decode().splitlines()
     assert meta == '!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}'
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     begins = 0
+    urls: list[str] = []
     for block in blocks:
         key, stamp, values = block.split(" ", 2)
         place = json.loads(values)
         assert place["offset"] == begins
         member = index[begins : begins + place["length"]]
         assert place["digest"] == f"sha256:{hashlib.sha256(member).hexdigest()}"
-        assert gzip.decompress(member).startswith(f"{key} {stamp} ".encode())
+        lines = gzip.decompress(member).decode()
+        assert lines.startswith(f"{key} {stamp} ")
+        urls += [json.loads(line.split(" ", 2)[2])["url"] for line in lines.splitlines()]
         begins += place["length"]
     assert begins == len(index)
+    assert sorted(urls) == sorted(f"http://example.org/page/{number}" for number in range(count))
+
+
+def test_index_that_lacks_captures_leaves_no_file(tmp_path: Path) -> None:
+    warcs = archive(tmp_path / "warc")
+    index = index_path(warcs[0])
+    steps = Steps()
+
+    @contextmanager
+    def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
+        if what == "index":
+            index.write_bytes(b"".join(index.read_bytes().splitlines(keepends=True)[:-1]))
+        with steps(what, total) as advance:
+            yield advance
+
+    with pytest.raises(ArchiveError, match="would have 7 captures, and the files have 8"):
+        packed(warcs, tmp_path / "a.wacz", progress)
+    assert [path.name for path in tmp_path.iterdir()] == ["warc"]
 
 
 def test_failed_packing_leaves_no_file(tmp_path: Path) -> None:
