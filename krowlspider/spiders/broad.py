@@ -204,6 +204,8 @@ class BroadSpider(Spider):
         yield  # an asynchronous generator, as Scrapy requires
 
     async def _plant(self, seeds: SeedsFile | SeedList) -> None:
+        text, truncated = await run_in_thread(seeds.text)
+        Job.of(self.crawler).notes.seeds(text, truncated=truncated)
         new = 0
         chunks = seeds.chunks()
         while chunk := await run_in_thread(next, chunks, None):
