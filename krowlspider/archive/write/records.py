@@ -13,6 +13,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.index.cdxj import SEEDS_URI
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
@@ -48,7 +49,6 @@ _RESPONSE = "application/http; msgtype=response"
 _REQUEST = "application/http; msgtype=request"
 DNS = "text/dns"
 SEEDS = "text/plain"
-SEEDS_URI = "urn:krowlspider:seeds"
 # Fields of a warcinfo record that a user may set, besides those with other names.
 _OF_USER = {name.lower(): name for name in ("operator", "description", "isPartOf")}
 # Fields that the crawler writes, in lower case, and the form of the names of its settings.

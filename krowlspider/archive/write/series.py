@@ -149,7 +149,7 @@ class WarcSeries:
             self._seeds = seeds
             return
         place = self._append_one(lambda: self._maker.seeds(seeds, self._ids.new()))
-        self._add_resource(place, records.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
+        self._add_resource(place, cdxj.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
 
     def _add_resource(
         self, place: Location, url: str, started: float, mime: str, block: bytes
@@ -254,7 +254,7 @@ class WarcSeries:
         self.stats.files += 1
         if seeds is not None:
             place = Location(file.final.name, len(first), len(second))
-            self._add_resource(place, records.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
+            self._add_resource(place, cdxj.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
             self.stats.records += 1
             self._seeds = None
         return file
