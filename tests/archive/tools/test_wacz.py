@@ -106,12 +106,13 @@ def seeded(directory: Path) -> list[Path]:
     files = series(directory)
     files.seeds(SeedsRead(b"# ours\nhttp://example.org/page/1\nold.example\nno seed\n", STARTED))
     files.append(capture(3))
-    hops = {"http://old.example/": b"https://old.example/", "https://old.example/": b"/page/2"}
+    new = "https://new.example/"
+    hops = {"http://old.example/": new.encode(), new: b"/page/2"}
     for number, (url, target) in enumerate(hops.items(), 10):
         moved = b"HTTP/1.1 301 Moved Permanently\r\nLocation: " + target + b"\r\n\r\n"
         files.append(capture(number, Odd(moved, b""), url=url))
         files.close()
-    files.append(capture(2, url="https://old.example/page/2"))
+    files.append(capture(2, url=f"{new}page/2"))
     files.append(capture(1))
     files.close()
     return finished(directory)
@@ -135,7 +136,7 @@ def test_seeds_are_pages_and_the_others_extra_pages(tmp_path: Path) -> None:
     warcs = seeded(tmp_path / "warc")
     out = tmp_path / "a.wacz"
     assert packed(warcs, out).pages == 3
-    redirected, page = "https://old.example/page/2", "http://example.org/page/1"
+    redirected, page = "https://new.example/page/2", "http://example.org/page/1"
     assert pages_in(out, "pages") == [(redirected, True), (page, True)]
     assert pages_in(out, "extraPages") == [("http://example.org/page/3", False)]
     date = "2026-01-01T00:00:00Z"
