@@ -271,6 +271,10 @@ KROWL_OUTBOX_MAX = 10_000_000
 KROWL_WARC_DIR = None
 # First part of their names: letters, digits, dot, underscore, hyphen.
 KROWL_WARC_PREFIX = "krowl"
+# Fields of the warcinfo record of each file, besides those that the crawler writes: operator (else
+# KROWL_CONTACT), description, isPartOf, or names of your own. A mapping of names to text; on the
+# command line JSON: {"operator": "Example Library", "isPartOf": "autumn"}.
+KROWL_WARC_INFO: dict[str, str] = {}
 # Bytes of a file before the next is begun: the 1 GB of the WARC guidelines.
 KROWL_WARC_MAX_SIZE = 1_000_000_000
 # Seconds after which a file is ended even if it is smaller.

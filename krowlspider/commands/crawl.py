@@ -7,10 +7,12 @@ import logging
 import resource
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
+from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.config.start_lines import lower_start_lines
@@ -34,6 +36,8 @@ STORAGE_FAILED = 3
 NOTHING_FETCHED = 4
 # Exit codes by finish reason. Scrapy's reason is start_error if the spider's start() raised.
 _OF_REASON = {"start_error": 1, "nothing_to_crawl": BAD_INPUT}
+# Scrapy's settings of the log file.
+_LOG_FILE = ("LOG_FILE", "LOG_FILE_APPEND", "LOG_ENCODING", "LOG_FORMAT", "LOG_DATEFORMAT")
 
 # Seconds from SIGHUP to the stop. systemd sends it together with SIGTERM, and a second signal to
 # stop would force an unclean end.
@@ -52,7 +56,18 @@ class Command(CrawlCommand):
             self._check(args)
         except KrowlError as error:
             print(f"krowlspider: {error}", file=sys.stderr)
+            if self.settings["LOG_FILE"]:
+                # Scrapy opens the log later. If the file cannot be written, the line above is left.
+                with suppress(OSError):
+                    configure_logging({name: self.settings[name] for name in _LOG_FILE})
+                    self._log_exit(BAD_INPUT, str(error))
             sys.exit(BAD_INPUT)
+
+    def _log_exit(self, code: int, why: str) -> None:
+        """End the log file with the exit code, which scrapyd does not show."""
+        assert self.settings is not None
+        if self.settings["LOG_FILE"]:
+            logger.critical("The crawl failed with exit code %d: %s", code, why)
 
     def _check(self, args: list[str]) -> None:
         """Check that the arguments are the name of a spider, and its settings.
@@ -89,27 +104,34 @@ class Command(CrawlCommand):
         # The interpreter collects cyclic garbage once more as it exits, which is slow here.
         gc.freeze()
         error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
+        self.exitcode, why = self._outcome(crawler, error)
+        if self.exitcode:
+            self._log_exit(self.exitcode, why)
+
+    def _outcome(self, crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
+        """Return the exit code of a crawl that has ended, and why. Print an error of the input."""
+        assert self.crawler_process
         if isinstance(error, KrowlError):
             print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT
-        elif error is not None:
+            return STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error)
+        if error is not None:
             logger.critical("The crawl could not begin", exc_info=error)
-            self.exitcode = 1
-        elif self.crawler_process.bootstrap_failed:
-            self.exitcode = 1
-        elif isinstance(failure := Job.of(crawler).failure, ClusterError):
+            return 1, repr(error)
+        if self.crawler_process.bootstrap_failed:
+            return 1, "it could not begin"
+        failure = Job.of(crawler).failure
+        if isinstance(failure, ClusterError):
             print(f"krowlspider: {failure}", file=sys.stderr)
-            self.exitcode = BAD_INPUT
-        elif failure is not None:
+            return BAD_INPUT, str(failure)
+        if failure is not None:
             way = way_out(failure, Job.of(crawler).folder.path)
-            why = error_text(failure)
-            print(f"krowlspider: the crawl could not be saved to disk: {why}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED
-        elif Job.of(crawler).nothing_fetched:
-            self.exitcode = NOTHING_FETCHED
-        else:
-            reason = crawler.stats.get_value("finish_reason")
-            self.exitcode = _OF_REASON.get(reason, self.exitcode)
+            why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
+            print(f"krowlspider: {why}", file=sys.stderr)
+            return STORAGE_FAILED, why
+        if Job.of(crawler).nothing_fetched:
+            return NOTHING_FETCHED, "no page was fetched"
+        reason = crawler.stats.get_value("finish_reason")
+        return _OF_REASON.get(reason, self.exitcode), str(reason)
 
 
 def _raise_open_files() -> None:

@@ -22,7 +22,7 @@ from krowlspider.archive.index.cdxj import WARC
 from krowlspider.archive.index.indexes import index_open_files, indexes_in, make_indexes, merge
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.archive.tools.wacz import pack
+from krowlspider.archive.tools.wacz import About, pack
 from krowlspider.archive.upload.destination import Destination
 from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.upload.store import BucketError
@@ -51,7 +51,10 @@ _WORDS = {
     "check": ("<JOBDIR>", set[str]()),
     "mend": ("<JOBDIR>", set[str]()),
     "cat": ("<URL> <JOBDIR> [--all | --at DATE] [--payload]", {"all", "at", "payload"}),
-    "wacz": ("<JOBDIR> -o FILE", {"output"}),
+    "wacz": (
+        "<JOBDIR> -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
+        {"output", "title", "description", "main_page", "force"},
+    ),
     "upload": ("<JOBDIR>", set[str]()),
 }
 
@@ -83,6 +86,12 @@ class Command(ScrapyCommand):
             help="the body alone, without its transfer and content codings",
         )
 
+        packing = "of a WACZ"
+        parser.add_argument("--title", metavar="TEXT", help=f"title {packing}")
+        parser.add_argument("--description", metavar="TEXT", help=f"description {packing}")
+        parser.add_argument("--main-page", metavar="URL", help=f"first page {packing}; else a seed")
+        parser.add_argument("--force", action="store_true", help="overwrite the file of a WACZ")
+
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:
             word, *names = self._checked(args, opts)
@@ -112,13 +121,13 @@ class Command(ScrapyCommand):
         form, options = _WORDS[args[0]]
         if len(args) != 1 + form.count("<"):
             raise UsageError(f"scrapy warc {args[0]} {form}")
-        for name in ("output", "all", "at", "payload"):
-            given = getattr(opts, name)
+        for name in sorted(set[str]().union(*(options for _, options in _WORDS.values()))):
+            given, option = getattr(opts, name), f"--{name.replace('_', '-')}"
             if given == "":
-                raise KrowlError(f"--{name} is given nothing")
+                raise KrowlError(f"{option} is given nothing")
             if given and name not in options:
                 raise KrowlError(
-                    f"--{name} does not go with {args[0]}: scrapy warc {args[0]} {form}"
+                    f"{option} does not go with {args[0]}: scrapy warc {args[0]} {form}"
                 )
         assert self.settings is not None
         validate(offline(self.settings))
@@ -188,6 +197,10 @@ class Command(ScrapyCommand):
         if not opts.output:
             raise KrowlError("give the file to write: scrapy warc wacz <JOBDIR> -o FILE.wacz")
         out = _writable(opts.output)
+        if out.exists() and not opts.force:
+            raise KrowlError(f"{out} exists: give another name, or --force to overwrite it")
+        page = opts.main_page or ""
+        about = About(opts.title or "", opts.description or "", page and captures.wanted(page))
         _index_missing(folder)
         warcs = sorted(folder.glob("*.warc.gz"))
         if not warcs:
@@ -199,8 +212,12 @@ class Command(ScrapyCommand):
             created=time.time(),
             decode=captures.decoded,
             progress=bar,
+            about=about,
         )
-        self._say(f"{len(packed.warcs):,} files, {packed.pages:,} pages in {out}")
+        self._say(
+            f"{len(packed.warcs):,} files, {packed.captures:,} captures, {packed.pages:,} pages"
+            f" in {out}"
+        )
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
             self._complain(f"not in it: {left_out}", FOUND_WRONG)

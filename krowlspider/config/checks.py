@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from scrapy.settings import BaseSettings
 
+from krowlspider.archive.write.records import info_fault
 from krowlspider.config.contact import is_placeholder
 from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
 from krowlspider.fetch.dns.hosts_file import is_address
@@ -174,6 +175,17 @@ def names_to_addresses(settings: BaseSettings, name: str) -> str | None:
             return f'has {host!r}, which is neither "name" nor "*.suffix"'
         if not (isinstance(address, str) and is_address(address)):
             return f"has {address!r} for {host!r}, which is not an IP address"
+    return None
+
+
+def warc_info(settings: BaseSettings, name: str) -> str | None:
+    try:
+        fields: dict[Any, Any] = settings.getdict(name)
+    except (TypeError, ValueError):
+        return 'is not a mapping (on the command line JSON: {"operator": "Example Library"})'
+    for field, value in fields.items():
+        if fault := info_fault(field, value):
+            return f"has {field!r}, which {fault}"
     return None
 
 

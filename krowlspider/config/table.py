@@ -131,6 +131,7 @@ CHECKERS: dict[str, Checker] = {
     "KROWL_WARC_PREFIX": text(
         r"[A-Za-z0-9_][A-Za-z0-9._-]*", "is not of letters, digits, '.', '_' and '-'"
     ),
+    "KROWL_WARC_INFO": checks.warc_info,
     "KROWL_WARC_MAX_AGE": _seconds,
     "KROWL_WARC_DIGEST": text("|".join(ALGORITHMS), f"is not {' or '.join(ALGORITHMS)}"),
     "KROWL_WARC_COMPRESSION": text(

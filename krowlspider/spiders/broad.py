@@ -207,6 +207,8 @@ class BroadSpider(Spider):
 
     async def _plant(self, seeds: SeedsFile | SeedList) -> str:
         """Queue the seeds, and return in words how many there were."""
+        text, truncated = await run_in_thread(seeds.text)
+        Job.of(self.crawler).notes.seeds(text, truncated=truncated)
         new = 0
         chunks = seeds.chunks()
         while chunk := await run_in_thread(next, chunks, None):

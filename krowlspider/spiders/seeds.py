@@ -27,8 +27,9 @@ class SeedList:
     bad = 0
 
     def __init__(self, text: str):
+        self._parts = text.split(",")
         try:
-            seeds = [parse_seed(part.encode(errors="surrogateescape")) for part in text.split(",")]
+            seeds = [parse_seed(part.encode(errors="surrogateescape")) for part in self._parts]
         except BadSeed as error:
             raise SeedsError(
                 f"-a seeds={text[:200]!r}: {error}; give a file, or URLs and domains with commas"
@@ -38,6 +39,12 @@ class SeedList:
         self.good = len(self._seeds)
         if not self.good:
             raise SeedsError(f"-a seeds={text[:200]!r} has no seed: give a file, a URL or a domain")
+
+    def text(self) -> tuple[bytes, bool]:
+        """Return the seeds one a line, as `SeedsFile.text` does."""
+        return "".join(f"{part.strip()}\n" for part in self._parts).encode(
+            errors="surrogateescape"
+        ), False
 
     def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
         """Yield chunks as `SeedsFile.chunks` does."""

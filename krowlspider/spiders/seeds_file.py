@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
+from contextlib import suppress
 from itertools import islice
 from typing import IO, TYPE_CHECKING
 
@@ -25,6 +26,8 @@ _BAD_LOGGED = 20
 _PROBE = 8192
 # Bytes of a line that are read; the rest of the line is skipped.
 _LINE_MAX = 65536
+# Bytes of seeds that go into the archive.
+TEXT_MAX = 10 * 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -58,6 +61,20 @@ class SeedsFile:
             return gzip.open(self.path, "rb")
         file.seek(0)
         return file
+
+    def text(self) -> tuple[bytes, bool]:
+        """Return the lines of the file, TEXT_MAX bytes at most, and whether there are more.
+
+        They end at a read error, which `chunks` logs. Blocks.
+        """
+        content = bytearray()
+        with suppress(OSError, EOFError, zlib.error), self._open() as file:
+            while len(content) <= TEXT_MAX and (piece := file.read(_LINE_MAX)):
+                content += piece
+        if len(content) <= TEXT_MAX:
+            return bytes(content), False
+        del content[content.rfind(b"\n", 0, TEXT_MAX) + 1 or TEXT_MAX :]
+        return bytes(content), True
 
     def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
         """Yield chunks as (URLs, those of them that were given without a scheme).

@@ -38,11 +38,11 @@ class NotThereError(KrowlError):
 
 
 def wanted(url: str) -> str:
-    """Return the URL as the archive stores it: normalised, or a ``dns:`` URL as it is.
+    """Return the URL as the archive stores it: normalised, or a ``dns:`` or ``urn:`` as it is.
 
     :raises KrowlError: ``url`` is not a URL that a crawl fetches
     """
-    if url.startswith("dns:"):
+    if url.startswith(("dns:", "urn:")):
         return url
     normal = normalise(url)
     if normal is None:

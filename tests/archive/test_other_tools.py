@@ -17,7 +17,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
 from krowlspider.archive.write.records import record_id
 from krowlspider.archive.write.series import WarcSeries
 from tests.replay.venv import tool
@@ -25,7 +25,14 @@ from tests.replay.venv import tool
 from .captures import ALL_ODD, STARTED, Odd, capture, finished, options, series, written
 
 BIN = Path(sys.executable).parent
-KINDS = ["warcinfo", "response", "request", *["revisit", "request"] * 2, "metadata", "resource"]
+KINDS = [
+    "warcinfo",
+    "response",
+    "request",
+    *["revisit", "request"] * 2,
+    "metadata",
+    *["resource"] * 2,
+]
 
 
 def run(*command: object) -> subprocess.CompletedProcess[str]:
@@ -68,6 +75,7 @@ def kinds(tmp_path: Path) -> Path:
         fields = [("via", "http://example.org/"), ("fetchTimeMs", "7")]
         files.note(FetchNote("http://example.org/page/1", STARTED, fields, record_id(bytes(16))))
         files.name(NameAnswer("example.org", STARTED, [("192.0.2.7", 60.0), ("2001:db8::1", 9.0)]))
+        files.seeds(SeedsRead(b"example.org\n", STARTED, truncated=True))
         files.close()
     [path] = finished(folder)
     with path.open("rb") as stream:
@@ -116,7 +124,7 @@ def test_warcat_finds_nothing_wrong_with_other_records(kinds: Path, tmp_path: Pa
     digest. So the records here have no such digest."""
     plain = tmp_path / "plain.warc"
     records = gzip.decompress(kinds.read_bytes())
-    assert records.count(b"WARC-Payload-Digest") == 3
+    assert records.count(b"WARC-Payload-Digest") == 4
     plain.write_bytes(records.replace(b"WARC-Payload-Digest", b"X-Payload-Digest"))
     result = run(tool("python"), "-m", "warcat", "verify", plain)
     assert result.returncode == 0, result.stderr

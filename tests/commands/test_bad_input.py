@@ -50,6 +50,19 @@ def test_without_a_contact_the_crawl_does_not_start_and_says_how(
     assert not (tmp_path / "job").exists()
 
 
+@pytest.mark.parametrize("settings", [{"KROWL_DELAY_MIN": "x"}, {"KROWL_WARC_DIR": "/dev/null/x"}])
+def test_log_file_ends_with_the_error_and_the_code(
+    tmp_path: Path, seeds: Path, settings: dict[str, str]
+) -> None:
+    log = tmp_path / "crawl.log"
+    crawl = Crawl(
+        tmp_path / "job", arguments={"seeds": seeds}, settings={"LOG_FILE": log, **settings}
+    )
+    message = refused(crawl).removeprefix("krowlspider: ")
+    last = log.read_text().splitlines()[-1]
+    assert last.endswith(f" CRITICAL: The crawl failed with exit code 2: {message}")
+
+
 def test_an_unknown_setting_is_named_with_its_nearest(tmp_path: Path, seeds: Path) -> None:
     crawl = SimulatedCrawl(
         tmp_path / "job", arguments={"seeds": seeds}, settings={"KROWL_DELAY_MINIMUM": 1}

@@ -326,13 +326,23 @@ def test_undecodable_payload_is_reported(folder: Path) -> None:
 def test_a_wacz_holds_the_files_and_their_index(folder: Path, tmp_path: Path) -> None:
     index_path(finished(folder)[0]).unlink()
     out = tmp_path / "job.wacz"
-    text, said = warc("wacz", folder, "-o", out)
-    assert (text.decode(), said) == (f"2 files, 4 pages in {out}\n", "")
+    page = "http://example.org/page/1"
+    words = ("--title", "Test", "--description", "Of a test", "--main-page", page)
+    text, said = warc("wacz", folder, "-o", out, *words)
+    assert (text.decode(), said) == (f"2 files, 9 captures, 4 pages in {out}\n", "")
     with ZipFile(out) as packed:
         assert packed.testzip() is None
         assert sum(name.startswith("archive/") for name in packed.namelist()) == 2
         package = json.loads(packed.read("datapackage.json"))
     assert package["software"].startswith("krowlspider ")
+    assert (package["title"], package["description"]) == ("Test", "Of a test")
+    assert (package["mainPageUrl"], package["mainPageDate"]) == (page, "2026-01-01T00:00:00Z")
+    before = out.read_bytes()
+    _, said = warc("wacz", folder, "-o", out, code=2)
+    assert said == f"krowlspider: {out} exists: give another name, or --force to overwrite it\n"
+    assert out.read_bytes() == before
+    warc("wacz", folder, "-o", out, "--force")
+    assert out.read_bytes() != before
 
 
 def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> None:
@@ -349,7 +359,7 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
     files.abandon()
     out = tmp_path / "job.wacz"
     text, said = warc("wacz", folder, "-o", out, code=1)
-    assert text.decode() == f"1 files, 3 pages in {out}\n"
+    assert text.decode() == f"1 files, 7 captures, 3 pages in {out}\n"
     assert said == (
         f"krowlspider: not in it: 3 files that are no longer in {folder}, uploaded to s3://bucket;"
         " 1 files that were still open: if no crawl writes to them,"
@@ -373,6 +383,8 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
         (["index", "FOLDER", "-o", ""], "--output is given nothing"),
         (["index", "FOLDER", "-o", "/none/x"], "/none/x cannot be written: there is no folder"),
         (["index", "FOLDER", "-o", "FOLDER"], "FOLDER cannot be written: it is a folder"),
+        (["index", "FOLDER", "--main-page", "x"], "--main-page does not go with index"),
+        (["wacz", "FOLDER", "-o", "a", "--main-page", "x"], "'x' is not a URL that is crawled"),
         (["wacz", "FOLDER"], "give the file to write: scrapy warc wacz"),
         (["check", "/none"], "/none is neither a crawl's folder nor one of WARC files"),
         (["cat", "ftp://example.org/", "FOLDER"], "'ftp://example.org/' is not a URL that is"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.spiders.seeds_file import SeedsFile
+from krowlspider.spiders.seeds_file import TEXT_MAX, SeedsFile
 from tests.support.crawling import frontier_view, write_seeds
 from tests.support.crawls import page, pages
 from tests.support.simulated_crawl import SimulatedCrawl
@@ -35,6 +35,18 @@ def test_many_lines_are_never_in_memory_at_once(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert (count, seeds.good, seeds.bad) == (LINES, LINES, 0)
     assert peak < 3_000_000 < 100 * LINES
+
+
+def test_text_is_the_file_up_to_a_size(tmp_path: Path) -> None:
+    file = tmp_path / "seeds.gz"
+    line = b"example.org # ours\n"
+    whole = line * (TEXT_MAX // len(line))
+    file.write_bytes(gzip.compress(whole, 1))
+    assert SeedsFile(file).text() == (whole, False)
+    file.write_bytes(gzip.compress(whole + line, 1))
+    assert SeedsFile(file).text() == (whole, True)
+    file.write_bytes(b"e" * (TEXT_MAX + 1))
+    assert SeedsFile(file).text() == (b"e" * TEXT_MAX, True)
 
 
 def test_bad_lines_keep_their_numbers_after_an_endless_one(

@@ -147,8 +147,8 @@ def test_odd_answers_are_stored_byte_for_byte(
         spoken = "http/1.0" if path == "/1.0" else "http/1.1"
         assert response["WARC-Protocol"] == request["WARC-Protocol"] == spoken
     pairs = len(web.requests)
-    assert records.kinds == {"warcinfo": 1, "response": pairs, "request": pairs}
-    assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * pairs
+    assert records.kinds == {"warcinfo": 1, "resource": 1, "response": pairs, "request": pairs}
+    assert crawl.stats["krowl/archive/records_count"] == 2 + 2 * pairs
     ids = [record["WARC-Record-ID"] for record in records]
     assert len(set(ids)) == len(ids)
     assert {record["WARC-Warcinfo-ID"] for record in records[1:]} == {ids[0]}
@@ -191,7 +191,13 @@ def test_known_payload_is_a_revisit_whatever_its_head(tmp_path: Path) -> None:
         assert revisit["WARC-Profile"].endswith("/warc/1.1/revisit/identical-payload-digest")
         # WARC 1.1, section 6.7.2: the field shows that the body was left out.
         assert revisit["WARC-Truncated"] == "length"
-    assert records.kinds == {"warcinfo": 1, "response": 3, "revisit": 3, "request": 6}
+    assert records.kinds == {
+        "warcinfo": 1,
+        "resource": 1,
+        "response": 3,
+        "revisit": 3,
+        "request": 6,
+    }
 
 
 def test_any_method_is_stored_as_sent_and_answered(
@@ -227,7 +233,12 @@ def test_any_method_is_stored_as_sent_and_answered(
     assert same["WARC-Profile"].endswith("/warc/1.1/revisit/server-not-modified")
     assert "WARC-Refers-To-Date" not in same
     # robots.txt is the third response.
-    assert records.kinds == {"warcinfo": 1, "response": 3, "revisit": 1, "request": 4}
+    assert records.kinds == {
+        "warcinfo": 1,
+        "response": 3,
+        "revisit": 1,
+        "request": 4,
+    }
     assert {(item["status"], item["bytes"]) for item in crawl.items} == {
         (200, 0),
         (201, 6),
@@ -271,7 +282,13 @@ def test_records_name_the_tls_version_and_cipher_suite(tmp_path: Path) -> None:
     assert [len(set(web.secured)) for web in webs.values()] == [1, 1, 0]
     assert {name for name, _ in older.secured + newer.secured} == {"TLSv1.2", "TLSv1.3"}
     # Three equal bodies, with and without TLS.
-    assert records.kinds == {"warcinfo": 1, "response": 4, "revisit": 2, "request": 6}
+    assert records.kinds == {
+        "warcinfo": 1,
+        "resource": 1,
+        "response": 4,
+        "revisit": 2,
+        "request": 6,
+    }
 
 
 CUT = {
@@ -328,7 +345,13 @@ def test_cut_answer_is_stored_with_the_reason(
         assert note.block_fields == [("error", error)]
         # The metadata record is about this fetch.
         assert note["WARC-Concurrent-To"] == response["WARC-Record-ID"]
-    assert records.kinds == {"warcinfo": 1, "response": 12, "request": 12, "metadata": 6}
+    assert records.kinds == {
+        "warcinfo": 1,
+        "resource": 1,
+        "response": 12,
+        "request": 12,
+        "metadata": 6,
+    }
     assert crawl.items == []
 
 
@@ -426,8 +449,16 @@ def test_hostile_answers_make_no_field_and_no_record(tmp_path: Path) -> None:
     asked = len(web.requests)
     # Besides: robots.txt, and targets of redirects and links. http://odd.test:1 has no server.
     assert len({path for path in web.asked if re.match("/[tl][1-7]", path)}) >= 10
-    assert records.kinds == {"warcinfo": 1, "response": asked, "request": asked, "metadata": asked}
-    assert crawl.stats["krowl/archive/records_count"] == 1 + 3 * asked
+    assert records.kinds == {
+        "warcinfo": 1,
+        "resource": 1,
+        "response": asked,
+        "request": asked,
+        "metadata": asked,
+    }
+    assert crawl.stats["krowl/archive/records_count"] == 2 + 3 * asked
+    [seeds] = records.of_kind("resource")
+    records.remove(seeds)
     for record in records:
         assert {name for name, _ in record.fields} <= FIELDS
         assert len(record.fields) == len({name for name, _ in record.fields})

@@ -16,6 +16,7 @@ from zlib_ng import zlib_ng
 from krowlspider import __version__, settings
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.crawl.archiving.provenance import own_address, warcinfo
+from tests.archive.command import warc
 from tests.fetch.nameserver import NXDOMAIN, nameserver_in_thread, refusing_port
 from tests.mockweb import MockWeb
 from tests.support.archived import Records, assert_archived, sha1, stored, valid_records
@@ -158,7 +159,7 @@ def test_without_metadata_only_redirects_are_noted(tmp_path: Path) -> None:
             ("via", f"{a}/again"),
         ],
     }
-    assert len(records) == 1 + 2 * asked + 2
+    assert len(records) == 2 + 2 * asked + 2
 
 
 # --- KROWL_WARC_FAILURES, KROWL_WARC_DNS ---
@@ -207,6 +208,7 @@ def test_failed_fetches_are_noted_with_their_reason(tmp_path: Path, obeys: int, 
     # Without an answer there is no request record. Names are recorded by a setting of their own.
     assert records.kinds == {
         "warcinfo": 1,
+        "resource": 1,
         "response": 1 + obeys,
         "request": 1 + obeys,
         "metadata": 4,
@@ -249,6 +251,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
         crawl = crawl_raw(tmp_path, seeds, KROWL_WARC_DNS=1, **asks(zone))
         records = valid_records(crawl.jobdir / "warc")
     resources = {record.url: record for record in records.of_kind("resource")}
+    del resources["urn:krowlspider:seeds"]
     assert {url: record.block.decode() for url, record in resources.items()} == {
         "dns:one.example": "one.example.\t300\tIN\tA\t127.0.0.1\r\n",
         "dns:two.example": "two.example.\t7\tIN\tA\t127.0.0.1\r\n"
@@ -259,7 +262,7 @@ def test_dns_answers_are_resources_of_their_lines_one_a_look_up(tmp_path: Path) 
     for record in resources.values():
         assert record["Content-Type"] == "text/dns"
         assert record["WARC-Payload-Digest"] == record["WARC-Block-Digest"] == sha1(record.block)
-    assert len(records.of_kind("resource")) == 4
+    assert len(records.of_kind("resource")) == 5
     # Three hosts with robots.txt, / and /2 (which is missing); ::1 is forbidden.
     assert records.kinds["request"] == 9
 
@@ -299,7 +302,7 @@ def test_skipped_status_leaves_no_record(
     assert sorted(record.url for record in records.of_kind("request")) == sorted(
         entry.url for entry in kept
     )
-    assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * len(kept) == len(records)
+    assert crawl.stats["krowl/archive/records_count"] == 2 + 2 * len(kept) == len(records)
     nowhere = {item["status"] for item in crawl.items if item["warc_file"] is None}
     assert nowhere == skipped & {404}
     assert all((item["warc_file"] is None) == (item["warc_offset"] is None) for item in crawl.items)
@@ -332,7 +335,7 @@ def test_equal_bodies_are_kept_once_unless_revisits_are_off(
     assert records.kinds["response"] == whole + 2
     assert records.kinds["revisit"] == 300 - whole
     assert records.kinds["request"] == 302
-    assert crawl.stats["krowl/archive/records_count"] == 1 + 604
+    assert crawl.stats["krowl/archive/records_count"] == 2 + 604
     numbers = [
         int(record.url.rpartition("n")[2]) % 10 for record in records.of_kind("response")[2:]
     ]
@@ -438,22 +441,25 @@ def test_every_revisit_has_its_original_after_kill_9(
 
 # --- KROWL_WARC_MAX_AGE, and the first record of each file ---
 
+INFO = {"operator": "Bibliothèque", "isPartOf": "autumn", "curator": "A: B"}
 SECRETS = ("hunter2", "AKIASECRET", "p4ssw0rd")
 
 
 def test_old_file_ends_while_nothing_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each file begins with its warcinfo record."""
+    """Each file begins with its warcinfo record; the first one has the seeds next."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS[1])
     with RawWeb({"/": Raw(answer(HTML, body=b"x"))}) as web:
+        seeds = write_seeds(tmp_path / "seeds.txt", ["# ours", web.url("a.test")])
         crawl = Crawl(
             tmp_path / "job",
-            arguments={"seeds": write_seeds(tmp_path / "seeds.txt", [web.url("a.test")])},
+            arguments={"seeds": seeds},
             settings={
                 "KROWL_WARC_MAX_AGE": 0.3,
                 "KROWL_DELAY_MIN": 2,
                 "KROWL_WARC_PREFIX": "aged",
+                "KROWL_WARC_INFO": json.dumps(INFO),
                 "TELNETCONSOLE_PASSWORD": SECRETS[0],
             },
         ).start()
@@ -468,8 +474,15 @@ def test_old_file_ends_while_nothing_is_fetched(
     files = sorted(path.name for path in folder.glob("*.warc.gz"))
     name = re.compile(rf"aged-\d{{14}}-0000[01]-(.+)-{crawl.process.pid}\.warc\.gz")
     assert [[r.kind for r in records if r.file == file] for file in files] == [
-        ["warcinfo", "response", "request"]
-    ] * 2
+        ["warcinfo", "resource", "response", "request"],
+        ["warcinfo", "response", "request"],
+    ]
+    [planted] = records.of_kind("resource")
+    assert (planted.url, planted.block) == ("urn:krowlspider:seeds", seeds.read_bytes())
+    assert planted["Content-Type"] == "text/plain"
+    assert planted["WARC-Payload-Digest"] == sha1(planted.block)
+    assert warc("cat", planted.url, crawl.jobdir)[0] == planted.block
+    assert warc("check", folder)[0].startswith(b"2 files, 7 records: 0 problems, 0 warnings")
     infos = records.of_kind("warcinfo")
     assert len({info["WARC-Record-ID"] for info in infos}) == 2
     for file, info in zip(files, infos, strict=True):
@@ -482,7 +495,8 @@ def test_old_file_ends_while_nothing_is_fetched(
         matched = name.fullmatch(file)
         assert matched is not None
         assert fields["hostname"] == matched[1]
-        assert fields["operator"] == CONTACT
+        assert {name: fields[name] for name in INFO} == INFO
+        assert "KROWL_WARC_INFO" not in fields
         assert fields["http-header-user-agent"] == f"krowlspider/{__version__} (+{CONTACT})"
         assert json.loads(fields["KROWL_CONTACT"]) == CONTACT
         assert json.loads(fields["KROWL_WARC_MAX_AGE"]) == "0.3"
@@ -517,7 +531,7 @@ def test_warcinfo_has_standard_fields_and_all_settings() -> None:
         and not name.startswith(
             ("KROWL_WARC_UPLOAD", "KROWL_CONSUL", "KROWL_NODE_ID", "KROWL_STATIC_NODES")
         )
-        and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR"}
+        and name not in {"KROWL_EXCLUDE", "KROWL_RESOLVE", "KROWL_WARC_DIR", "KROWL_WARC_INFO"}
         and value is not None
     }
     assert fields.pop("ip", None) == own_address()

@@ -55,7 +55,7 @@ def test_page_over_a_limit_is_dropped_with_its_reason(
         assert crawl.stats[f"krowl/frontier/dropped_count/{kind}"] == 1
         assert crawl.items == []
         answered = kind != "first_byte_timeout"
-        assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * (1 + answered)
+        assert crawl.stats["krowl/archive/records_count"] == 2 + 2 * (1 + answered)
 
 
 def test_body_below_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_body_below_the_minimum_rate_is_an_error_of_its_host(tmp_path: Path) -> 
         assert failures(crawl) == {"too_slow": 1}
         assert f"Fetch given up: {web.url('a.test', '/p')} (host a.test:" in crawl.log
         assert crawl.stats["krowl/frontier/dropped_count/too_slow"] == 1
-        assert crawl.stats["krowl/archive/records_count"] == 1 + 2 * 2
+        assert crawl.stats["krowl/archive/records_count"] == 2 + 2 * 2
         assert "krowl/politeness/blameless_count" not in crawl.stats
         (asked,) = [entry for entry in web.log() if entry.path == "/p"]
         assert 10 <= asked.end - asked.start <= 22

@@ -34,6 +34,8 @@ WARC = ".warc.gz"
 INDEX = ".cdxj"
 # The media type of a revisit in an index line.
 REVISIT = "warc/revisit"
+# The URI of the resource record that has the seeds of a crawl.
+SEEDS_URI = "urn:krowlspider:seeds"
 
 _INDEXED = frozenset({"response", "revisit", "resource", "metadata"})
 _ABOUT_RECORDS = "application/warc-fields"

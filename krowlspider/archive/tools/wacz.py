@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
@@ -24,15 +24,17 @@ from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from krowlspider.archive.disk import write_durably
+from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path, timestamp
 from krowlspider.archive.index.indexes import merged, parsed
 from krowlspider.archive.payloads.payload import header, payload_of
 from krowlspider.archive.reading import Advance, ignore, read_member
+from krowlspider.archive.tools.seed_urls import seed_urls
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.page.links import read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Begins a step of a name and a size in bytes.
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
@@ -49,11 +51,24 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
 _NOT_IN_NAME = re.compile("[^-a-z0-9._/]")
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """What ``datapackage.json`` says of the package; what is empty is left out.
+
+    ``main_page`` is the URL that a viewer opens first. Without it, it is the first seed's page.
+    """
+
+    title: str = ""
+    description: str = ""
+    main_page: str = ""
+
+
 @dataclass(slots=True)
 class Packed:
-    """The WARC files in the WACZ, and the number of pages listed."""
+    """The WARC files in the WACZ, and the numbers of captures indexed and of pages listed."""
 
     warcs: list[Path] = field(default_factory=list)
+    captures: int = 0
     pages: int = 0
 
 
@@ -65,47 +80,65 @@ def pack(
     created: float,
     decode: Decode,
     progress: Progress,
+    about: About | None = None,
 ) -> Packed:
     """Pack finished files, each with its index beside it, durably into ``out``.
 
     WARC files are stored unchanged. The index is stored in compressed blocks (``index.cdx.gz`` and
-    ``index.idx``). HTML with status 200 is listed as pages. A file that was uploaded and removed in
-    the meantime is skipped. ``created`` is in seconds since the epoch.
+    ``index.idx``). HTML with status 200 is listed as pages: the seeds in ``pages.jsonl``, the
+    others in ``extraPages.jsonl``; all in the first if no seeds are known. A file that was uploaded
+    and removed in the meantime is skipped. ``created`` is in seconds since the epoch.
 
-    Memory holds a megabyte, a record, about 250 bytes for each page of one file, and about 150 for
-    1,000 captures. A temporary folder beside ``out`` holds the list of pages.
+    Memory holds a megabyte, a record, the seeds, about 250 bytes for each page of one file, and
+    about 150 for 1,000 captures. A temporary folder beside ``out`` holds the lists of pages.
 
-    :raises ArchiveError: an index is broken
+    The index in the package is read again and its lines are counted before ``out`` gets its name.
+
+    :raises ArchiveError: an index is broken, the index in the package lacks captures, or there is
+        no page of the given main page
     :raises RecordError: the record of a page is broken
     :raises OSError: a file cannot be read, or ``out`` cannot be written
     """
+    about = about or About()
     packed = Packed()
     with (
         TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch,
         write_durably(out) as file,
-        ZipFile(file, "w") as archive,
-        Path(scratch, "pages").open("w+b") as pages,
     ):
-        package = _Package(archive, created)
-        _write_json(pages, {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"})
-        for warc in warcs:
-            try:
-                stream = warc.open("rb")
-            except FileNotFoundError:
-                continue
-            # An open file may be removed: its content stays readable.
-            with stream:
-                with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
-                    package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
-                packed.pages += _list_pages(warc, stream, pages, decode, progress)
-            packed.warcs.append(warc)
-        indexes = [index_path(warc) for warc in packed.warcs]
-        size = sum(index.stat().st_size for index in indexes)
-        with progress("index", size) as advance:
-            _pack_index(package, merged(indexes, Path(scratch)), advance)
-        pages.seek(0)
-        package.add("pages/pages.jsonl", _pieces(pages))
-        package.finish(software)
+        with (
+            ZipFile(file, "w") as archive,
+            Path(scratch, "pages").open("w+b") as seeds,
+            Path(scratch, "extra").open("w+b") as others,
+        ):
+            package = _Package(archive, created)
+            pages = _Pages(seeds, others, seed_urls(warcs), about.main_page)
+            for warc in warcs:
+                try:
+                    stream = warc.open("rb")
+                except FileNotFoundError:
+                    continue
+                # An open file may be removed: its content stays readable.
+                with stream:
+                    with progress(warc.name, os.fstat(stream.fileno()).st_size) as advance:
+                        package.add(f"archive/{warc.name}", _pieces(stream, advance), store=True)
+                    packed.captures += _count(index_path(warc))
+                    _list_pages(warc, stream, pages, decode, progress)
+                packed.warcs.append(warc)
+            indexes = [index_path(warc) for warc in packed.warcs]
+            size = sum(index.stat().st_size for index in indexes)
+            with progress("index", size) as advance:
+                _pack_index(package, merged(indexes, Path(scratch)), advance)
+            pages.add_to(package)
+            packed.pages = pages.count
+            if about.main_page and pages.main is None:
+                raise ArchiveError(f"{about.main_page} is no page of the archive: give one that is")
+            package.finish(software, about, pages.main)
+        found = _count_packed(Path(file.name))
+        if found != packed.captures:
+            raise ArchiveError(
+                f"{out} is not written: its index would have {found:,} captures, and the files"
+                f" have {packed.captures:,}: pack them again"
+            )
     return packed
 
 
@@ -134,10 +167,16 @@ class _Package:
         labelled = f"sha256:{digest.hexdigest()}"
         self._resources.append({"name": name, "path": path, "hash": labelled, "bytes": size})
 
-    def finish(self, software: str) -> None:
-        """Write ``datapackage.json``, the list of the resources, and its digest."""
+    def finish(self, software: str, about: About, main: dict[str, str] | None) -> None:
+        """Write ``datapackage.json``, the list of the resources, and its digest.
+
+        ``main`` has the URL and the date of the main page.
+        """
+        texts = {"title": about.title, "description": about.description}
+        texts |= {"mainPageUrl": main["url"], "mainPageDate": main["ts"]} if main else {}
         package = {
             "profile": "data-package",
+            **{name: text for name, text in texts.items() if text},
             "resources": self._resources,
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", self._moment),
             "wacz_version": VERSION,
@@ -154,6 +193,43 @@ class _Package:
         info.compress_type = compression
         info.external_attr = 0o644 << 16
         return info
+
+
+class _Pages:
+    """The lists of pages: seeds and others. Without known seeds all pages are in the first list.
+
+    ``main`` is the first page of the URL ``wanted``, else of a seed; None without such a page.
+    """
+
+    def __init__(self, listed: BinaryIO, others: BinaryIO, seeds: set[str], wanted: str) -> None:
+        self._listed, self._others = listed, others
+        self._seeds = seeds
+        self._wanted = wanted
+        self.count = 0
+        self.main: dict[str, str] | None = None
+        _write_json(listed, _head("pages", "Seed Pages" if seeds else "All Pages"))
+        _write_json(others, _head("extra-pages", "Non-Seed Pages"))
+
+    def add(self, page: dict[str, str]) -> None:
+        is_seed = page["url"] in self._seeds
+        is_main = page["url"] == self._wanted if self._wanted else is_seed
+        if is_main and self.main is None:
+            self.main = page
+        self.count += 1
+        file = self._listed if is_seed or not self._seeds else self._others
+        _write_json(file, {**page, "seed": True} if is_seed else page)
+
+    def add_to(self, package: _Package) -> None:
+        lists = {"pages.jsonl": self._listed}
+        if self._seeds:
+            lists["extraPages.jsonl"] = self._others
+        for name, file in lists.items():
+            file.seek(0)
+            package.add(f"pages/{name}", _pieces(file))
+
+
+def _head(identity: str, title: str) -> dict[str, str]:
+    return {"format": "json-pages-1.0", "id": identity, "title": title}
 
 
 def _pieces(stream: BinaryIO, advance: Advance = ignore) -> Iterator[bytes]:
@@ -182,16 +258,32 @@ def _pack_index(package: _Package, lines: Iterator[bytes], advance: Advance) -> 
     package.add("indexes/index.idx", ["".join(places).encode()])
 
 
+def _count(index: Path) -> int:
+    """Return the number of captures in a sorted index; equal lines are one."""
+    with index.open("rb") as lines:
+        return sum(1 for _ in groupby(lines, bytes.rstrip))
+
+
+def _count_packed(wacz: Path) -> int:
+    """Return the number of captures that a reader finds by the list of blocks."""
+    with ZipFile(wacz) as archive, archive.open("indexes/index.cdx.gz") as index:
+        count = 0
+        for block in archive.read("indexes/index.idx").splitlines()[1:]:
+            place = json.loads(block[block.index(b"{") :])
+            index.seek(place["offset"])
+            count += gzip.decompress(index.read(place["length"])).count(b"\n")
+    return count
+
+
 def _list_pages(
-    warc: Path, stream: BinaryIO, out: BinaryIO, decode: Decode, progress: Progress
-) -> int:
-    """Write a file's HTML pages, by the order of their records, to ``out``; return their number."""
+    warc: Path, stream: BinaryIO, out: _Pages, decode: Decode, progress: Progress
+) -> None:
+    """Add a file's HTML pages to ``out``, by the order of their records."""
     pages = _pages_of(index_path(warc))
     with progress(f"pages of {warc.name}", sum(page[1] for page in pages)) as advance:
         for offset, length, url, stamp in pages:
-            _write_json(out, _page(url, stamp, _title(stream, offset, url, decode)))
+            out.add(_page(url, stamp, _title(stream, offset, url, decode)))
             advance(length)
-    return len(pages)
 
 
 def _pages_of(index: Path) -> list[tuple[int, int, str, str]]:
@@ -227,7 +319,7 @@ def _title(stream: BinaryIO, offset: int, url: str, decode: Decode) -> str:
     return read_page(body, base, charset[1] if charset else None).title if base else ""
 
 
-def _write_json(file: BinaryIO, values: dict[str, str]) -> None:
+def _write_json(file: BinaryIO, values: Mapping[str, object]) -> None:
     file.write(f"{json.dumps(values)}\n".encode())
 
 

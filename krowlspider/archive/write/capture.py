@@ -67,6 +67,19 @@ class FetchNote:
 
 
 @dataclass(slots=True, eq=False)
+class SeedsRead:
+    """The seeds that a start of the crawl was given, for a resource record.
+
+    ``text`` has a seed a line, as it was read; ``truncated`` is whether there were more.
+    ``started`` is in seconds since the epoch.
+    """
+
+    text: bytes
+    started: float
+    truncated: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class NameAnswer:
     """The answer of the DNS for a name, for a resource record.
 

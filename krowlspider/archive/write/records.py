@@ -13,6 +13,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from krowlspider.archive.index.cdxj import SEEDS_URI
 from krowlspider.archive.payloads.digests import digest
 from krowlspider.archive.payloads.payload import is_plain
 from krowlspider.archive.write.tls_names import cipher_suite, tls_protocol
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from krowlspider.archive.payloads.payload_index import Original
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, Wire
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead, Wire
 
 # UTC, but naive: an aware datetime would write its offset, and more slowly.
 _EPOCH = datetime(1970, 1, 1)
@@ -47,6 +48,14 @@ _FIELDS = "application/warc-fields"
 _RESPONSE = "application/http; msgtype=response"
 _REQUEST = "application/http; msgtype=request"
 DNS = "text/dns"
+SEEDS = "text/plain"
+# Fields of a warcinfo record that a user may set, besides those with other names.
+_OF_USER = {name.lower(): name for name in ("operator", "description", "isPartOf")}
+# Fields that the crawler writes, in lower case, and the form of the names of its settings.
+_OF_CRAWLER = frozenset(
+    {"software", "format", "conformsto", "hostname", "ip", "robots", "http-header-user-agent"}
+)
+_SETTING = re.compile("[A-Z]+(_[A-Z0-9]+)+")
 
 
 def record_id(entropy: bytes) -> str:
@@ -86,6 +95,30 @@ def warc_date(epoch: float) -> str:
     except OverflowError as error:
         raise ValueError(f"not a time: {epoch!r}") from error
     return moment.isoformat(timespec="microseconds") + "Z"
+
+
+def info_fault(name: object, value: object) -> str | None:
+    """Return why a user may not add a field to the warcinfo record; None if it is allowed."""
+    if not (isinstance(name, str) and _TOKEN.fullmatch(name)):
+        return "is not the name of a field: give letters, digits, '-' and '_'"
+    if name.lower() in _OF_CRAWLER or _SETTING.fullmatch(name):
+        return "is written by the crawler itself: give it another name"
+    if (usual := _OF_USER.get(name.lower(), name)) != name:
+        return f"is spelt {usual!r}"
+    if not (isinstance(value, str) and value.strip()):
+        return "must have a text"
+    # splitlines() knows more ends of a line than the control characters.
+    if _CONTROL.search(value) or len(value.splitlines()) > 1 or not _is_utf8(value):
+        return "must be one line of UTF-8 text, without control characters"
+    return None
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def info_block(fields: Mapping[str, str]) -> bytes:
@@ -171,6 +204,14 @@ class RecordMaker:
         head = _named("resource", identity) + self._about(dns_uri(answer.name), answer.started)
         head += f"WARC-Payload-Digest: {self._digest(block)}\r\n"
         return self._record(head, DNS, block)
+
+    def seeds(self, seeds: SeedsRead, identity: str) -> bytes:
+        """Return the resource record of the seeds."""
+        head = _named("resource", identity) + self._about(SEEDS_URI, seeds.started)
+        head += f"WARC-Payload-Digest: {self._digest(seeds.text)}\r\n"
+        if seeds.truncated:
+            head += _line("WARC-Truncated", "length")
+        return self._record(head, SEEDS, seeds.text)
 
     def _capture_fields(self, kind: str, capture: Capture, identity: str) -> str:
         """Return the fields that the records of a capture share; the second record reuses them."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from krowlspider.archive.errors import CaptureRefused
 from krowlspider.archive.index import cdxj
 from krowlspider.archive.payloads.digests import digest
+from krowlspider.archive.reading import Location
 from krowlspider.archive.write import records
 from krowlspider.archive.write.composer import Composer
 from krowlspider.archive.write.compression import compressor
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
-    from krowlspider.archive.reading import Location
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead
 
 # No leading dot: neither a hidden file nor a parent folder.
 _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -99,6 +99,8 @@ class WarcSeries:
         self._lines: list[str] = []
         self._lines_size = 0
         self._serial = 0
+        # The seeds that the next file begins with.
+        self._seeds: SeedsRead | None = None
         self.stats = WriterStats()
 
     def append(self, capture: Capture) -> Location:
@@ -135,13 +137,30 @@ class WarcSeries:
     def name(self, answer: NameAnswer) -> None:
         """Write the resource record of a DNS answer. Raises the errors of `append`."""
         place = self._append_one(lambda: self._maker.resource(answer, self._ids.new()))
+        url, block = records.dns_uri(answer.name), records.dns_lines(answer)
+        self._add_resource(place, url, answer.started, records.DNS, block)
+
+    def seeds(self, seeds: SeedsRead) -> None:
+        """Write the resource record of the seeds, into the next file if none is open.
+
+        No file is begun for it. Raises the errors of `append`.
+        """
+        if self._file is None:
+            self._seeds = seeds
+            return
+        place = self._append_one(lambda: self._maker.seeds(seeds, self._ids.new()))
+        self._add_resource(place, cdxj.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
+
+    def _add_resource(
+        self, place: Location, url: str, started: float, mime: str, block: bytes
+    ) -> None:
         line = cdxj.line(
             place,
-            url=records.dns_uri(answer.name),
-            date=records.warc_date(answer.started),
-            mime=records.DNS,
+            url=url,
+            date=records.warc_date(started),
+            mime=mime,
             status="",
-            digest=digest(records.dns_lines(answer), self._options.digest),
+            digest=digest(block, self._options.digest),
         )
         self._add_line(line)
 
@@ -221,9 +240,11 @@ class WarcSeries:
         self._lines, self._lines_size = [], 0
         date = records.warc_date(time.time())
         head = self._maker.warcinfo(self._info_block, date=date, filename=file.final.name)
+        first, seeds = self._compress(head), self._seeds
+        second = b"" if seeds is None else self._compress(self._maker.seeds(seeds, self._ids.new()))
         self._file = file
         try:
-            self._write(file, self._compress(head))
+            self._write(file, first, second)
         except OSError:
             # Every file begins with its warcinfo record, so remove one that has none.
             self._file = None
@@ -231,6 +252,11 @@ class WarcSeries:
             raise
         self.stats.records += 1
         self.stats.files += 1
+        if seeds is not None:
+            place = Location(file.final.name, len(first), len(second))
+            self._add_resource(place, cdxj.SEEDS_URI, seeds.started, records.SEEDS, seeds.text)
+            self.stats.records += 1
+            self._seeds = None
         return file
 
     def _create(self, stamp: str) -> OpenFile:

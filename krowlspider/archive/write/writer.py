@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.payloads.payload_index import PayloadIndex
     from krowlspider.archive.reading import Location
-    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer
+    from krowlspider.archive.write.capture import Capture, FetchNote, NameAnswer, SeedsRead
     from krowlspider.archive.write.series import SeriesOptions, WriterStats
 
 _T = TypeVar("_T")
@@ -125,6 +125,10 @@ class WarcWriter:
     def name(self, answer: NameAnswer) -> asyncio.Future[None]:
         """Hand in a DNS answer. Raises the errors of `write`."""
         return self._order(partial(self._series.name, answer))
+
+    def seeds(self, seeds: SeedsRead) -> asyncio.Future[None]:
+        """Hand in the seeds, which wait for the first capture. Raises the errors of `write`."""
+        return self._order(partial(self._series.seeds, seeds), len(seeds.text))
 
     async def sync(self) -> None:
         """Return when everything handed in before is durable; while stalled, wait for room.

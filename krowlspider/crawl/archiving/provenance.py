@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from krowlspider import __version__
 from krowlspider.archive.errors import ArchiveError, CaptureRefused
-from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
 from krowlspider.archive.write.records import is_uri
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _PUBLIC = {
 _PRIVATE = (
     *("KROWL_CONSUL", "KROWL_EXCLUDE", "KROWL_NODE_ID", "KROWL_RESOLVE", "KROWL_STATIC_NODES"),
     *("KROWL_WARC_DIR", "KROWL_WARC_UPLOAD"),
+    # Its fields are written as they are.
+    "KROWL_WARC_INFO",
 )
 # Meta keys that a spider sets for a page, and the field that each becomes.
 _BY_SPIDER = {"krowl_outlinks": "outlinks", "krowl_charset": "charset"}
@@ -49,7 +51,7 @@ _T = TypeVar("_T")
 def warcinfo(settings: BaseSettings, contact: str, user_agent: str) -> dict[str, str]:
     """Return the fields of a warcinfo record (WARC 1.1, section 6.2).
 
-    They include the crawl's settings, each as JSON.
+    They include the fields of KROWL_WARC_INFO, and the crawl's settings, each as JSON.
     """
     obeys = settings.getbool("ROBOTSTXT_OBEY")
     values = {
@@ -64,6 +66,7 @@ def warcinfo(settings: BaseSettings, contact: str, user_agent: str) -> dict[str,
         "robots": "obey" if obeys else "ignore",
         "operator": contact,
         "http-header-user-agent": user_agent,
+        **settings.getdict("KROWL_WARC_INFO"),
         **{
             name: json.dumps(value, default=str)
             for name, value in values.items()
@@ -145,6 +148,10 @@ class Provenance:
     def name(self, name: str, records: list[tuple[str, float]]) -> None:
         """Write an answer of the DNS to the archive: addresses with their lifetimes in seconds."""
         self._watch(self._archive.name, NameAnswer(name, time.time(), records))
+
+    def seeds(self, text: bytes, *, truncated: bool) -> None:
+        """Write the seeds of this start to the archive, once it writes a file."""
+        self._watch(self._archive.seeds, SeedsRead(text, time.time(), truncated))
 
     def _watch(self, write: Callable[[_T], Future[None]], what: _T) -> None:
         # A failed archive is logged for the captures already.

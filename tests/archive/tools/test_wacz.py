@@ -14,8 +14,9 @@ import pytest
 
 from krowlspider.archive.errors import ArchiveError
 from krowlspider.archive.index.cdxj import index_path
-from krowlspider.archive.tools.wacz import Packed, pack
-from tests.archive.captures import ROOT, Odd, capture, finished, series
+from krowlspider.archive.tools.wacz import About, Packed, pack
+from krowlspider.archive.write.capture import SeedsRead
+from tests.archive.captures import ROOT, STARTED, Odd, capture, finished, series
 from tests.replay.venv import tool
 
 if TYPE_CHECKING:
@@ -85,10 +86,66 @@ class Steps:
         yield advance
 
 
-def packed(warcs: list[Path], out: Path, progress: Progress | None = None) -> Packed:
+def packed(
+    warcs: list[Path], out: Path, progress: Progress | None = None, about: About | None = None
+) -> Packed:
     return pack(
-        warcs, out, software="test/1", created=CREATED, decode=decode, progress=progress or Steps()
+        warcs,
+        out,
+        software="test/1",
+        created=CREATED,
+        decode=decode,
+        progress=progress or Steps(),
+        about=about,
     )
+
+
+def seeded(directory: Path) -> list[Path]:
+    """Write three pages: of a seed, of one that was redirected twice, and of no seed."""
+    directory.mkdir()
+    files = series(directory)
+    files.seeds(SeedsRead(b"# ours\nhttp://example.org/page/1\nold.example\nno seed\n", STARTED))
+    files.append(capture(3))
+    new = "https://new.example/"
+    hops = {"http://old.example/": new.encode(), new: b"/page/2"}
+    for number, (url, target) in enumerate(hops.items(), 10):
+        moved = b"HTTP/1.1 301 Moved Permanently\r\nLocation: " + target + b"\r\n\r\n"
+        files.append(capture(number, Odd(moved, b""), url=url))
+        files.close()
+    files.append(capture(2, url=f"{new}page/2"))
+    files.append(capture(1))
+    files.close()
+    return finished(directory)
+
+
+def pages_in(wacz: Path, name: str) -> list[tuple[str, bool]]:
+    """Return the URL of each page in a list, and whether it is marked as a seed."""
+    with ZipFile(wacz) as archive_file:
+        lines = archive_file.read(f"pages/{name}.jsonl").splitlines()
+    return [(page["url"], page.get("seed", False)) for page in map(json.loads, lines[1:])]
+
+
+def about_in(wacz: Path) -> list[str | None]:
+    """Return the title, the description, the main page and its date."""
+    with ZipFile(wacz) as archive_file:
+        package = json.loads(archive_file.read("datapackage.json"))
+    return [package.get(key) for key in ("title", "description", "mainPageUrl", "mainPageDate")]
+
+
+def test_seeds_are_pages_and_the_others_extra_pages(tmp_path: Path) -> None:
+    warcs = seeded(tmp_path / "warc")
+    out = tmp_path / "a.wacz"
+    assert packed(warcs, out).pages == 3
+    redirected, page = "https://new.example/page/2", "http://example.org/page/1"
+    assert pages_in(out, "pages") == [(redirected, True), (page, True)]
+    assert pages_in(out, "extraPages") == [("http://example.org/page/3", False)]
+    date = "2026-01-01T00:00:00Z"
+    assert about_in(out) == [None, None, redirected, date]
+    packed(warcs, out, about=About("A", "B", "http://example.org/page/3"))
+    assert about_in(out) == ["A", "B", "http://example.org/page/3", date]
+    with pytest.raises(ArchiveError, match=r"^http://example\.org/none is no page of the archive"):
+        packed(warcs, tmp_path / "b.wacz", about=About(main_page="http://example.org/none"))
+    assert not (tmp_path / "b.wacz").exists()
 
 
 def test_wacz_holds_the_files_an_index_and_pages(tmp_path: Path) -> None:
@@ -140,27 +197,51 @@ def test_package_lists_size_and_digest_of_each_entry(tmp_path: Path) -> None:
 
 
 def test_each_block_of_the_index_is_found_by_its_first_line(tmp_path: Path) -> None:
+    count = 3 * 1024 + 2
     files = series(tmp_path)
-    for number in range(3000):
+    for number in range(count):
         files.append(capture(number))
+        if number == count // 2:
+            files.close()
     files.close()
     out = tmp_path / "a.wacz"
-    packed(finished(tmp_path), out)
+    assert packed(finished(tmp_path), out).captures == count
     with ZipFile(out) as archive_file:
         index = archive_file.read("indexes/index.cdx.gz")
         meta, *blocks = archive_file.read("indexes/index.idx").decode().splitlines()
     assert meta == '!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}'
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     begins = 0
+    urls: list[str] = []
     for block in blocks:
         key, stamp, values = block.split(" ", 2)
         place = json.loads(values)
         assert place["offset"] == begins
         member = index[begins : begins + place["length"]]
         assert place["digest"] == f"sha256:{hashlib.sha256(member).hexdigest()}"
-        assert gzip.decompress(member).startswith(f"{key} {stamp} ".encode())
+        lines = gzip.decompress(member).decode()
+        assert lines.startswith(f"{key} {stamp} ")
+        urls += [json.loads(line.split(" ", 2)[2])["url"] for line in lines.splitlines()]
         begins += place["length"]
     assert begins == len(index)
+    assert sorted(urls) == sorted(f"http://example.org/page/{number}" for number in range(count))
+
+
+def test_index_that_lacks_captures_leaves_no_file(tmp_path: Path) -> None:
+    warcs = archive(tmp_path / "warc")
+    index = index_path(warcs[0])
+    steps = Steps()
+
+    @contextmanager
+    def progress(what: str, total: int) -> Iterator[Callable[[int], object]]:
+        if what == "index":
+            index.write_bytes(b"".join(index.read_bytes().splitlines(keepends=True)[:-1]))
+        with steps(what, total) as advance:
+            yield advance
+
+    with pytest.raises(ArchiveError, match="would have 7 captures, and the files have 8"):
+        packed(warcs, tmp_path / "a.wacz", progress)
+    assert [path.name for path in tmp_path.iterdir()] == ["warc"]
 
 
 def test_failed_packing_leaves_no_file(tmp_path: Path) -> None:
@@ -247,7 +328,7 @@ def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_wacz_tool_finds_it_valid(tmp_path: Path) -> None:
-    warcs = archive(tmp_path / "warc")
+    warcs = [*seeded(tmp_path / "warc"), *archive(tmp_path / "warc")]
     # Names that a resource of a package may not have, alike but for case.
     for name in ("UPPER_case.warc.gz", "upper_CASE.warc.gz"):
         other = warcs[0].with_name(name)
@@ -255,7 +336,7 @@ def test_wacz_tool_finds_it_valid(tmp_path: Path) -> None:
         lines = index_path(warcs[0]).read_text()
         index_path(other).write_text(lines.replace(warcs[0].name, name))
     out = tmp_path / "a.wacz"
-    packed(finished(tmp_path / "warc"), out)
+    packed(finished(tmp_path / "warc"), out, about=About("A", "B"))
     done = subprocess.run(
         [tool("wacz"), "validate", "-f", out], capture_output=True, text=True, check=False
     )

@@ -15,7 +15,7 @@ from krowlspider.archive.payloads.digests import ALGORITHMS, digest
 from krowlspider.archive.payloads.payload_index import PayloadIndex
 from krowlspider.archive.reading import read_record
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.write.capture import FetchNote, NameAnswer
+from krowlspider.archive.write.capture import FetchNote, NameAnswer, SeedsRead
 from krowlspider.archive.write.series import INDEX_MAX, WarcSeries
 from tests.archive.captures import (
     ALL_ODD,
@@ -335,6 +335,30 @@ def test_notes_and_names_have_records_of_their_own(tmp_path: Path) -> None:
     assert kinds == ["warcinfo", "response", "request", "metadata", "resource"]
     assert files.stats.records == 5
     assert check_folder(tmp_path).problem_count == 0
+
+
+def test_seeds_follow_the_warcinfo_of_one_file(tmp_path: Path) -> None:
+    files = series(tmp_path)
+    seeds = SeedsRead(b"example.org\n", STARTED, truncated=True)
+    files.seeds(seeds)
+    files.close()
+    assert finished(tmp_path) == []
+    for _ in range(2):
+        files.append(capture())
+        files.close()
+    files.append(capture())
+    files.seeds(seeds)
+    files.close()
+    kinds, cut = [], []
+    for path in finished(tmp_path):
+        assert sorted(index_file(path)) == index_path(path).read_text().splitlines(keepends=True)
+        for record in ArchiveIterator(path, parse_http=False):
+            kinds.append(record.headers["WARC-Type"])
+            cut += [record.headers.get("WARC-Truncated")] * (kinds[-1] == "resource")
+    first, page = ["warcinfo", "resource"], ["response", "request"]
+    assert kinds == [*first, *page, "warcinfo", *page, "warcinfo", *page, "resource"]
+    assert cut == ["length"] * 2
+    assert files.stats.records == len(kinds)
 
 
 def test_refused_note_leaves_no_byte(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Find out which pages of an archive are its seeds."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from krowlspider.archive.index.cdxj import SEEDS_URI, index_path
+from krowlspider.archive.index.indexes import parsed
+from krowlspider.archive.index.lookup import lines_with
+from krowlspider.archive.payloads.payload import header
+from krowlspider.archive.reading import read_record
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.seeds import BadSeed, parse_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_REDIRECT = re.compile(rb'"status": ?"30[12378]"')
+# Redirects followed from a seed, as by a crawl.
+_REDIRECTS_MAX = 10
+
+
+def seed_urls(warcs: Sequence[Path]) -> set[str]:
+    """Return the seeds that the files hold, and the URLs that these were redirected to.
+
+    The set is empty if no crawl has archived its seeds. A file that is gone is skipped.
+
+    :raises ArchiveError: an index is broken
+    :raises RecordError: a record is broken
+    """
+    found = new = set(_archived_seeds(warcs))
+    for _ in range(_REDIRECTS_MAX):
+        if not new:
+            break
+        new = set(_targets(warcs, new)) - found
+        found = found | new
+    return found
+
+
+def _archived_seeds(warcs: Sequence[Path]) -> Iterator[str]:
+    for warc in warcs:
+        for line in lines_with(index_path(warc), f"{SEEDS_URI} "):
+            with suppress(FileNotFoundError):
+                _, block = read_record(warc, line.offset)
+                for each in block.splitlines():
+                    yield from _urls_in(each)
+
+
+def _urls_in(line: bytes) -> Iterator[str]:
+    """Yield the URL of a seed, and also that with http if the seed has no scheme."""
+    try:
+        seed = parse_seed(line)
+    except BadSeed:
+        return
+    if seed is not None:
+        yield seed.url
+        if seed.bare and (plain := normalise(f"http{seed.url.removeprefix('https')}")):
+            yield plain
+
+
+def _targets(warcs: Sequence[Path], urls: set[str]) -> Iterator[str]:
+    """Yield where ``urls`` were redirected to."""
+    for warc in warcs:
+        index = index_path(warc)
+        with index.open("rb") as file:
+            for line in parsed(index, filter(_REDIRECT.search, file)):
+                if line.url not in urls:
+                    continue
+                with suppress(FileNotFoundError):
+                    _, message = read_record(warc, line.offset)
+                    if target := normalise(header(message, "Location"), line.url):
+                        yield target
