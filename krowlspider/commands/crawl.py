@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
 
+    from scrapy import Spider
+    from scrapy.commands import ScrapyCommand
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
@@ -73,37 +75,42 @@ class Command(CrawlCommand):
         validate(settings)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        assert self.crawler_process
-        _raise_open_files()
-        crawler = self.crawler_process.create_crawler(args[0])
-        crawling = self.crawler_process.crawl(crawler, **opts.spargs)
-        crawl = cast("asyncio.Task[None]", crawling)
-        _stop_on_hangup(crawler)
-        self.crawler_process.start()
-        # The interpreter collects cyclic garbage once more as it exits, which is slow here.
-        gc.freeze()
-        error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
-        if isinstance(error, KrowlError):
-            print(f"krowlspider: {error}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT
-        elif error is not None:
-            logger.critical("The crawl could not begin", exc_info=error)
-            self.exitcode = 1
-        elif self.crawler_process.bootstrap_failed:
-            self.exitcode = 1
-        elif isinstance(failure := Job.of(crawler).failure, ClusterError):
-            print(f"krowlspider: {failure}", file=sys.stderr)
-            self.exitcode = BAD_INPUT
-        elif failure is not None:
-            way = way_out(failure, Job.of(crawler).folder.path)
-            why = error_text(failure)
-            print(f"krowlspider: the crawl could not be saved to disk: {why}{way}", file=sys.stderr)
-            self.exitcode = STORAGE_FAILED
-        elif Job.of(crawler).nothing_fetched:
-            self.exitcode = NOTHING_FETCHED
-        else:
-            reason = crawler.stats.get_value("finish_reason")
-            self.exitcode = _OF_REASON.get(reason, self.exitcode)
+        run_crawl(self, args[0], opts.spargs)
+
+
+def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[str, str]) -> None:
+    """Run a crawl to its end; report why it ended early, and set the command's exit code."""
+    process = command.crawler_process
+    assert process
+    _raise_open_files()
+    crawler = process.create_crawler(spider)
+    crawl = cast("asyncio.Task[None]", process.crawl(crawler, **spargs))
+    _stop_on_hangup(crawler)
+    process.start()
+    # The interpreter collects cyclic garbage once more as it exits, which is slow here.
+    gc.freeze()
+    error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
+    if isinstance(error, KrowlError):
+        print(f"krowlspider: {error}", file=sys.stderr)
+        command.exitcode = STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT
+    elif error is not None:
+        logger.critical("The crawl could not begin", exc_info=error)
+        command.exitcode = 1
+    elif process.bootstrap_failed:
+        command.exitcode = 1
+    elif isinstance(failure := Job.of(crawler).failure, ClusterError):
+        print(f"krowlspider: {failure}", file=sys.stderr)
+        command.exitcode = BAD_INPUT
+    elif failure is not None:
+        way = way_out(failure, Job.of(crawler).folder.path)
+        why = error_text(failure)
+        print(f"krowlspider: the crawl could not be saved to disk: {why}{way}", file=sys.stderr)
+        command.exitcode = STORAGE_FAILED
+    elif Job.of(crawler).nothing_fetched:
+        command.exitcode = NOTHING_FETCHED
+    else:
+        reason = crawler.stats.get_value("finish_reason")
+        command.exitcode = _OF_REASON.get(reason, command.exitcode)
 
 
 def _raise_open_files() -> None:

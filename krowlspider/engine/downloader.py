@@ -68,7 +68,8 @@ class Downloader:
         # Open the job before there is an engine, so that an unusable folder stops the start.
         spider = crawler.spider
         self._job.open(spider.asked_scope if isinstance(spider, Scoped) else None)
-        self._loop = asyncio.get_running_loop()
+        # With CrawlerProcess the loop does not run yet.
+        self._loop = asyncio.get_event_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
         paths = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
