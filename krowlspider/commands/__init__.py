@@ -1,6 +1,6 @@
 """Scrapy subcommands of krowlspider, one per file.
 
-`crawl`, `fetch`, `parse`, `shell` and `view` replace Scrapy's own.
+`bench`, `check`, `crawl`, `fetch`, `parse`, `runspider`, `shell` and `view` replace Scrapy's own.
 """
 
 import sys

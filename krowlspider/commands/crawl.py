@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     import argparse
     import asyncio
 
+    from scrapy import Spider
+    from scrapy.commands import ScrapyCommand
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +63,8 @@ class Command(CrawlCommand):
                 # Scrapy opens the log later. If the file cannot be written, the line above is left.
                 with suppress(OSError):
                     configure_logging({name: self.settings[name] for name in _LOG_FILE})
-                    self._log_exit(BAD_INPUT, str(error))
+                    log_exit(self.settings, BAD_INPUT, str(error))
             sys.exit(BAD_INPUT)
-
-    def _log_exit(self, code: int, why: str) -> None:
-        """End the log file with the exit code, which scrapyd does not show."""
-        assert self.settings is not None
-        if self.settings["LOG_FILE"]:
-            logger.critical("The crawl failed with exit code %d: %s", code, why)
 
     def _check(self, args: list[str]) -> None:
         """Check that the arguments are the name of a spider, and its settings.
@@ -94,44 +91,56 @@ class Command(CrawlCommand):
         validate(settings)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
-        assert self.crawler_process
-        _raise_open_files()
-        crawler = self.crawler_process.create_crawler(args[0])
-        crawling = self.crawler_process.crawl(crawler, **opts.spargs)
-        crawl = cast("asyncio.Task[None]", crawling)
-        _stop_on_hangup(crawler)
-        self.crawler_process.start()
-        # The interpreter collects cyclic garbage once more as it exits, which is slow here.
-        gc.freeze()
-        error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
-        self.exitcode, why = self._outcome(crawler, error)
-        if self.exitcode:
-            self._log_exit(self.exitcode, why)
+        run_crawl(self, args[0], opts.spargs)
 
-    def _outcome(self, crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
-        """Return the exit code of a crawl that has ended, and why. Print an error of the input."""
-        assert self.crawler_process
-        if isinstance(error, KrowlError):
-            print(f"krowlspider: {error}", file=sys.stderr)
-            return STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error)
-        if error is not None:
-            logger.critical("The crawl could not begin", exc_info=error)
-            return 1, repr(error)
-        if self.crawler_process.bootstrap_failed:
-            return 1, "it could not begin"
-        failure = Job.of(crawler).failure
-        if isinstance(failure, ClusterError):
-            print(f"krowlspider: {failure}", file=sys.stderr)
-            return BAD_INPUT, str(failure)
-        if failure is not None:
-            way = way_out(failure, Job.of(crawler).folder.path)
-            why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
-            print(f"krowlspider: {why}", file=sys.stderr)
-            return STORAGE_FAILED, why
-        if Job.of(crawler).nothing_fetched:
-            return NOTHING_FETCHED, "no page was fetched"
-        reason = crawler.stats.get_value("finish_reason")
-        return _OF_REASON.get(reason, self.exitcode), str(reason)
+
+def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[str, str]) -> None:
+    """Run a crawl to its end; report why it ended early, and set the command's exit code."""
+    process = command.crawler_process
+    assert process
+    _raise_open_files()
+    crawler = process.create_crawler(spider)
+    crawl = cast("asyncio.Task[None]", process.crawl(crawler, **spargs))
+    _stop_on_hangup(crawler)
+    process.start()
+    # The interpreter collects cyclic garbage once more as it exits, which is slow here.
+    gc.freeze()
+    error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
+    if error is None and process.bootstrap_failed:
+        command.exitcode, why = 1, "it could not begin"
+    else:
+        command.exitcode, why = _outcome(crawler, error)
+    if command.exitcode:
+        log_exit(crawler.settings, command.exitcode, why)
+
+
+def log_exit(settings: BaseSettings, code: int, why: str) -> None:
+    """End the log file with the exit code, which scrapyd does not show."""
+    if settings["LOG_FILE"]:
+        logger.critical("The crawl failed with exit code %d: %s", code, why)
+
+
+def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
+    """Return the exit code of a crawl that has ended, and why. Print an error of the input."""
+    if isinstance(error, KrowlError):
+        print(f"krowlspider: {error}", file=sys.stderr)
+        return STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error)
+    if error is not None:
+        logger.critical("The crawl could not begin", exc_info=error)
+        return 1, repr(error)
+    failure = Job.of(crawler).failure
+    if isinstance(failure, ClusterError):
+        print(f"krowlspider: {failure}", file=sys.stderr)
+        return BAD_INPUT, str(failure)
+    if failure is not None:
+        way = way_out(failure, Job.of(crawler).folder.path)
+        why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
+        print(f"krowlspider: {why}", file=sys.stderr)
+        return STORAGE_FAILED, why
+    if Job.of(crawler).nothing_fetched:
+        return NOTHING_FETCHED, "no page was fetched"
+    reason = crawler.stats.get_value("finish_reason")
+    return _OF_REASON.get(reason, 0), str(reason)
 
 
 def _raise_open_files() -> None:

@@ -1,6 +1,6 @@
-"""Scrapy's own components for the commands that fetch single pages: shell, fetch, view, parse.
+"""Scrapy's own components for the commands that fetch single pages, and for ``scrapy bench``.
 
-These commands need no frontier and no archive, as a person requests each page once.
+These commands need no frontier, no archive and no contact: a person requests each page once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class SinglePage:
         own = {name: getattr(scrapy, name) for name in _SCRAPYS}
         # The console's password is written to a job folder, and there is none here.
         own["TELNETCONSOLE_ENABLED"] = False
-        contact = settings["KROWL_CONTACT"] or ""
-        own["USER_AGENT"] = settings["USER_AGENT"].replace("{contact}", contact)
+        agent, contact = settings["USER_AGENT"], settings["KROWL_CONTACT"]
+        if contact:
+            own["USER_AGENT"] = agent.replace("{contact}", contact)
+        elif "{contact}" in agent:
+            own["USER_AGENT"] = scrapy.USER_AGENT
         own["ADDONS"] = {}
         settings.setdict(own, priority="cmdline")

@@ -99,9 +99,13 @@ def _components(settings: BaseSettings) -> Iterator[str]:
 
 def _handlers(settings: BaseSettings) -> Iterator[str]:
     for scheme in ("http", "https"):
+        # DOWNLOAD_HANDLERS may name one of another project, whose pages are not archived.
+        base = settings["DOWNLOAD_HANDLERS_BASE"].get(scheme)
         handler = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
         try:
-            derived = is_derived(handler, HANDLER)
+            if handler is not None:
+                load_object(handler)
+            derived = handler is not None and is_derived(base, HANDLER)
         except LOAD_ERRORS as error:
             yield f"DOWNLOAD_HANDLERS has a handler for {scheme} that cannot be loaded: {error}"
             continue

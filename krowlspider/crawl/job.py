@@ -236,14 +236,16 @@ class Job:
             self.writer, settings, archive, seed=head.seed, about=about, payloads=payloads
         )
         self.notes = Provenance(settings, self.archive)
-        self._loop_clock = LoopClock(asyncio.get_running_loop(), self.monotonic)
+        # With CrawlerProcess the loop does not run yet.
+        loop = asyncio.get_event_loop()
+        self._loop_clock = LoopClock(loop, self.monotonic)
         self._loop_clock.start()
         on_answer = self.notes.name if settings.getbool("KROWL_WARC_DNS") else None
         self._resolver = resolver(settings, self._loop_clock, on_answer)
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
-        self.mended = self.archive.open(asyncio.get_running_loop())
+        self.mended = self.archive.open(loop)
         if payloads is not None:
             if self.mended.damaged:
                 # A revisit record must not refer to a record that is put aside as damaged.

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from scrapy import Request, signals
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import Response
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from krowlspider.crawl.job import Job
+from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
 from krowlspider.internals.engine import start_requests_with
 
@@ -47,6 +49,20 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewareManager:
     return DownloaderMiddlewareManager(*chosen, *nearest, crawler=crawler)
 
 
+def _handler_of(path: Any, crawler: Crawler, scheme: str) -> BaseDownloadHandler:
+    try:
+        handler: BaseDownloadHandler = build_from_crawler(load_object(path), crawler)
+    except NotConfigured as error:
+        raise SettingsError(
+            f"DOWNLOAD_HANDLERS has {path!r} for {scheme}, which cannot be used: {error}"
+        ) from error
+    if isinstance(handler, DownloadHandler):
+        return handler
+    from krowlspider.engine.foreign import ForeignHandler  # noqa: PLC0415 - for few crawls
+
+    return ForeignHandler(crawler, handler, scheme)
+
+
 @runtime_checkable
 class Scoped(Protocol):
     """A spider that has a scope."""
@@ -68,13 +84,13 @@ class Downloader:
         # Open the job before there is an engine, so that an unusable folder stops the start.
         spider = crawler.spider
         self._job.open(spider.asked_scope if isinstance(spider, Scoped) else None)
-        self._loop = asyncio.get_running_loop()
+        # With CrawlerProcess the loop does not run yet.
+        self._loop = asyncio.get_event_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
         paths = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._handlers: dict[str, BaseDownloadHandler] = {
-            scheme: build_from_crawler(load_object(paths[scheme]), crawler)
-            for scheme in ("http", "https")
+            scheme: _handler_of(paths[scheme], crawler, scheme) for scheme in ("http", "https")
         }
         self.middleware = middlewares_of(crawler)
         crawler.signals.connect(self._make_runner, signals.spider_opened)

@@ -84,7 +84,7 @@ class DownloadHandler(BaseDownloadHandler):
         super().__init__(crawler)
         settings = crawler.settings
         self._job = Job.of(crawler)
-        self._throttle = LoopThrottle(asyncio.get_running_loop())
+        self._throttle = LoopThrottle(asyncio.get_event_loop())
         self._ids = RecordIds()
         # Whether the archive has failed and this has been logged.
         self._failed = False

@@ -112,6 +112,18 @@ class Client:
         self._pool.put(connection)
         return exchange
 
+    async def permit(self, url: str, timeout: float, admit: Admit, *, linked: bool) -> None:
+        """Check what `fetch` does before it connects, for a request that another client makes.
+
+        :raises FetchError: the host has no address that may be connected to
+        :raises AddressBusy: the request may not go to the host's address now
+        """
+        origin = split_target(url).origin
+        deadline = self._clock.time() + timeout
+        address, *_ = await self._dialer.permitted(origin, deadline, linked=linked)
+        if not admit(address):
+            raise AddressBusy(address)
+
     async def _connect(
         self, origin: Origin, deadline: float, admit: Admit, *, linked: bool
     ) -> Connection:

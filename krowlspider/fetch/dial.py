@@ -94,7 +94,7 @@ class Dialer:
         :raises AddressBusy: ``admit`` was false for every address
         """
         begun = self._clock.time()
-        addresses = await self._permitted(origin, deadline, linked=linked)
+        addresses = await self.permitted(origin, deadline, linked=linked)
         name = self._clock.time() - begun
         failure: errors.FetchError | None = None
         for address in addresses[:ADDRESSES_TRIED]:
@@ -114,7 +114,7 @@ class Dialer:
             # The exception holds this frame, so the local name would make a reference cycle.
             del failure
 
-    async def _permitted(self, origin: Origin, deadline: float, *, linked: bool) -> list[str]:
+    async def permitted(self, origin: Origin, deadline: float, *, linked: bool) -> list[str]:
         """Return the addresses of ``origin`` that may be connected to, at least one.
 
         :raises FetchError: there is none, or the look-up failed

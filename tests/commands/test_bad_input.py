@@ -14,7 +14,6 @@ import pytest
 
 from krowlspider.archive.disk import lock_directory
 from krowlspider.crawl.folder import JobFolder
-from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, Crawl, scrapy, write_seeds
 from tests.support.crawls import refused
 from tests.support.simulated_crawl import SimulatedCrawl
@@ -222,15 +221,6 @@ def test_spider_setting_that_is_no_mapping_is_named(
 def test_a_mistake_of_the_command_line_is_named(arguments: list[str], said: str) -> None:
     done = scrapy("crawl", *arguments, "-s", f"KROWL_CONTACT={CONTACT}", code=2)
     assert said in done.stderr.decode()
-
-
-@pytest.mark.parametrize(
-    "command", [["fetch", "--nolog"], ["shell", "--nolog", "-c", "response.text"]]
-)
-def test_scrapys_commands_for_single_pages_work(command: list[str]) -> None:
-    with MockWeb(spec=[{"path": "/", "body": "hello from the mock web"}]) as web:
-        done = scrapy(command[0], web.url("127.0.0.1"), *command[1:])
-        assert b"hello from the mock web" in done.stdout
 
 
 @pytest.mark.parametrize(

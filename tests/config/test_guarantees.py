@@ -290,9 +290,13 @@ def test_a_component_that_is_needed_is_not_taken_away(needed: Any, in_base: bool
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize("handler", [None, SCRAPYS_HANDLER])
-def test_a_handler_that_does_not_archive_is_refused(scheme: str, handler: str | None) -> None:
-    (fault,) = missing(project_settings(DOWNLOAD_HANDLERS={scheme: handler}))
+@pytest.mark.parametrize("name", ["DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"])
+def test_a_start_without_own_handler_is_refused(scheme: str, name: str) -> None:
+    """Another project's is named in DOWNLOAD_HANDLERS."""
+    handler = None if name == "DOWNLOAD_HANDLERS" else SCRAPYS_HANDLER
+    base = dict(project_settings()["DOWNLOAD_HANDLERS_BASE"])
+    handlers = {scheme: handler} if handler is None else {**base, scheme: handler}
+    (fault,) = missing(project_settings(**{name: handlers}))
     assert fault.startswith(
         f"DOWNLOAD_HANDLERS has {handler!r} for {scheme}, which is not derived from {HANDLER}, so"
     )
@@ -346,6 +350,7 @@ def test_a_start_without_retry_ends_with_one_line(tmp_path: Path) -> None:
         {"DOWNLOADER_MIDDLEWARES": {RETRY: None, OwnRetry: 550}},
         {"DOWNLOADER_MIDDLEWARES": {"middlewares.redirect.RedirectMiddleware": None}},
         {"DOWNLOAD_HANDLERS": {"http": OwnHandler, "https": f"{__name__}.OwnHandler"}},
+        {"DOWNLOAD_HANDLERS": {"http": SCRAPYS_HANDLER}},
         {
             "EXTENSIONS": {
                 "extensions.core_stats.CoreStats": None,

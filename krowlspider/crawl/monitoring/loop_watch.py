@@ -31,8 +31,11 @@ _STACK_SIGNAL = signal.SIGRTMIN + 7
 class LoopWatch:
     """Runs `krowlspider.crawl.monitoring.watchdog` as a process from `start` to `stop`.
 
-    ``folder`` is the job folder. The process writes to the log of this one.
+    ``folder`` is the job folder. The process writes to the log of this one. Signals, the stack's
+    included, can be handed to one such process only, that of the first crawl.
     """
+
+    _is_watched = False
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -41,7 +44,9 @@ class LoopWatch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """:raises OSError: the process cannot be started"""
+        """:raises OSError: the process cannot be started, or another crawl here has one"""
+        if LoopWatch._is_watched:
+            raise OSError("another crawl of this process has the watchdog")
         self._signals, wake = socketpair()
         self._signals.setblocking(False)
         stack, self._stack = os.pipe()
@@ -58,6 +63,7 @@ class LoopWatch:
         finally:
             wake.close()
             os.close(stack)
+        LoopWatch._is_watched = True
 
     def _spawn(self, wake: socket, stack: int) -> subprocess.Popen[bytes]:
         task = {
@@ -111,3 +117,4 @@ class LoopWatch:
         self._process.wait()
         faulthandler.unregister(_STACK_SIGNAL)
         os.close(self._stack)
+        LoopWatch._is_watched = False

@@ -1,0 +1,8 @@
+"""``scrapy check`` with Scrapy's own components."""
+
+from scrapy.commands.check import Command as ScrapyCommand
+
+from krowlspider.commands.single_page import SinglePage
+
+
+class Command(SinglePage, ScrapyCommand): ...

@@ -1,0 +1,88 @@
+"""Download handlers that are not of this project, for pages: of a browser, or of Scrapy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import cached_property, partial
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.exceptions import DownloadTimeoutError
+from scrapy.utils.python import global_object_name
+
+from krowlspider.crawl.answers.failures import as_scrapy
+from krowlspider.crawl.job import Job
+from krowlspider.engine.handler import DownloadHandler
+from krowlspider.engine.scheduler import Scheduler
+from krowlspider.fetch.errors import FetchError
+from krowlspider.fetch.memory import FetchMemory
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from krowlspider.crawl.flights import Flights
+
+logger = logging.getLogger(__name__)
+
+
+class ForeignHandler(BaseDownloadHandler):
+    """Fetch pages with another download handler, and each robots.txt with the project's own.
+
+    The host's addresses are looked up and checked before each page, but the handler connects by
+    itself. Its pages are not archived, because it does not hand over the bytes of the exchange.
+    """
+
+    def __init__(self, crawler: Crawler, handler: BaseDownloadHandler, scheme: str):
+        super().__init__(crawler)
+        self._job = Job.of(crawler)
+        self._pages = handler
+        self._robots = DownloadHandler(crawler)
+        self._timeout = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+        name = global_object_name(type(handler))
+        logger.warning("%s pages are fetched by %s and are not archived", scheme, name)
+
+    @cached_property
+    def _flights(self) -> Flights:
+        return Scheduler.of(self.crawler).flights
+
+    async def download_request(self, request: Request) -> Response:
+        in_flight = self._flights.get(request)
+        assert in_flight is not None
+        if in_flight.robots_fetch is not None:
+            return await self._robots.download_request(request)
+        timeout = request.meta.get("download_timeout", self._timeout)
+        try:
+            await self._job.client.permit(
+                in_flight.url,
+                timeout,
+                partial(self._flights.reserve_address, in_flight),
+                linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
+            )
+        except FetchError as error:
+            raise as_scrapy(error) from error
+        # The User-Agent names who crawls: no request has another.
+        request.headers["User-Agent"] = self._job.user_agent
+        memory = in_flight.hold(FetchMemory(self._job.memory))
+        begun = perf_counter()
+        try:
+            async with asyncio.timeout(timeout or None):
+                response = await self._pages.download_request(request)
+        except TimeoutError as error:
+            raise DownloadTimeoutError(f"{request.url} took longer than {timeout:g} s") from error
+        finally:
+            # Measured here, because each handler means something else by it.
+            request.meta["download_latency"] = perf_counter() - begun
+        memory.resize(len(response.body))
+        count = self.crawler.stats.inc_value
+        count("downloader/response_count")
+        count(f"downloader/response_status_count/{response.status}")
+        count("downloader/response_bytes", len(response.body))
+        return response
+
+    async def close(self) -> None:
+        await self._pages.close()
+        await self._robots.close()
