@@ -21,7 +21,8 @@ from krowlspider.engine.listeners import is_heard
 from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import start_requests_with
+from krowlspider.internals.engine import split_cookie_domains_with, start_requests_with
+from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -77,6 +78,7 @@ class Downloader:
             for scheme in ("http", "https")
         }
         self.middleware = middlewares_of(crawler)
+        split_cookie_domains_with(SUFFIXES)
         crawler.signals.connect(self._make_runner, signals.spider_opened)
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
 

@@ -66,6 +66,8 @@ class Scheduler(BaseScheduler):
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None
+        # Whether a request with cookies is to be warned about: once, if cookies are off.
+        self._warns_of_cookies = not crawler.settings.getbool("COOKIES_ENABLED")
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
 
@@ -246,6 +248,13 @@ class Scheduler(BaseScheduler):
         if in_flight is not None and in_flight.lease is not None:
             self.flights.put_back(in_flight, in_flight.lease, entry)
             return True
+        if self._warns_of_cookies and (request.cookies or "cookiejar" in request.meta):
+            self._warns_of_cookies = False
+            logger.warning(
+                "%s has cookies, and cookies are off: to send and keep them, set COOKIES_ENABLED"
+                " to True",
+                request,
+            )
         return self.intake.request(request, url, entry)
 
     def _refuse(self, reason: str) -> bool:

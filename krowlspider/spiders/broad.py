@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import TextResponse
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
@@ -64,6 +65,10 @@ _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
     "middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
 )
+# Used only if somebody has set the setting.
+_OPTIONAL_DOWNLOADER_MIDDLEWARES = {
+    "COOKIES_ENABLED": "scrapy.downloadermiddlewares.cookies.CookiesMiddleware",
+}
 
 
 class BroadSpider(Spider):
@@ -88,14 +93,21 @@ class BroadSpider(Spider):
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Disable the middlewares that this spider does not need, as each costs time per page."""
+        """Disable the middlewares that this spider does not need, as each costs time per page.
+
+        Cookies are off unless somebody turns them on, because nothing bounds their number.
+        """
         super().update_settings(settings)
+        optional = _OPTIONAL_DOWNLOADER_MIDDLEWARES
+        unset = [path for name, path in optional.items() if _is_unset(settings, name)]
+        if _is_unset(settings, "COOKIES_ENABLED"):
+            settings.set("COOKIES_ENABLED", False, priority="default")
         if cls is not BroadSpider:
             # A subclass may yield requests.
             return
         for name, needless in (
             ("SPIDER_MIDDLEWARES", _NEEDLESS_SPIDER_MIDDLEWARES),
-            ("DOWNLOADER_MIDDLEWARES", _NEEDLESS_DOWNLOADER_MIDDLEWARES),
+            ("DOWNLOADER_MIDDLEWARES", (*_NEEDLESS_DOWNLOADER_MIDDLEWARES, *unset)),
         ):
             # At spider priority: Scrapy builds a crawler's settings from those of its process,
             # which include the project's.
@@ -378,6 +390,11 @@ class BroadSpider(Spider):
     def _idle(self) -> None:
         if self.scheduler.budget.left == 0:
             raise CloseSpider("max_pages")
+
+
+def _is_unset(settings: BaseSettings, name: str) -> bool:
+    """Return whether a setting has Scrapy's own default."""
+    return (settings.getpriority(name) or 0) <= SETTINGS_PRIORITIES["default"]
 
 
 def _header(response: Response, name: bytes) -> str | None:

@@ -13,6 +13,7 @@ from redis.asyncio.connection import Connection
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares import cookies
 from scrapy.http import Response
 from twisted.internet.defer import Deferred
 
@@ -20,6 +21,7 @@ from krowlspider.engine.runner import RequestRunner
 from krowlspider.internals import engine as internals
 from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.redis import cut
+from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -189,6 +191,15 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
     scraper: Any = FakeScraper()
     asyncio.run(internals.process_output(scraper, {"a": 1}, Response("data:,")))
     assert processed == [{"a": 1}]
+
+
+def test_cookies_look_up_suffixes_in_the_bundled_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cookies, "_split_domain", cookies._split_domain)
+    asked: list[str] = []
+    internals.split_cookie_domains_with(lambda name: asked.append(name) or SUFFIXES(name))  # type: ignore[arg-type, func-returns-value]
+    assert cookies._is_public_domain("co.uk")
+    assert not cookies._is_public_domain("example.co.uk")
+    assert asked == ["co.uk", "example.co.uk"]
 
 
 # --- redis-py ---

@@ -1,0 +1,87 @@
+"""What Scrapy offers beside pages works for ordinary spiders, or is refused in one line."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tests.support.crawls import crawl_raw
+from tests.support.rawweb import HTML, Raw, answer
+from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_web import SimulatedRawWeb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.crawling import Crawl
+
+FOUND = b"HTTP/1.1 302 Found"
+MEMBERS = {
+    "/robots.txt": Raw(answer(b"Set-Cookie: robot=1; Path=/", body=b"User-agent: *")),
+    "/login": Raw(answer(HTML, b"Set-Cookie: visit=1; Path=/", body=b"log in")),
+    "/session": Raw(
+        answer(b"Location: /home", b"Set-Cookie: key=2; Domain=shop.test; Path=/", status=FOUND)
+    ),
+    "/home": Raw(answer(HTML, body=b"hello")),
+    "/jar-a": Raw(answer(HTML, b"Set-Cookie: more=a; Path=/", body=b"a")),
+    "/jar-b": Raw(answer(HTML, body=b"b")),
+    "/jar-a-again": Raw(answer(HTML, body=b"a")),
+    "/jar-b-again": Raw(answer(HTML, body=b"b")),
+}
+
+
+def crawl_with(web: SimulatedRawWeb, folder: Path, spider: str, **settings: Any) -> Crawl:
+    return SimulatedCrawl(
+        folder / "job",
+        spider=spider,
+        arguments={"root": web.url("shop.test", "")},
+        settings={"SPIDER_MODULES": "tests.support.spiders", **settings},
+    ).run()
+
+
+def sent(web: SimulatedRawWeb, header: bytes) -> dict[str, list[str]]:
+    """Return the sorted parts of a header by path, empty for requests without it."""
+    found = {}
+    for path, request in web.requests:
+        match = re.search(rb"\r\n%s: (.*?)\r\n" % header, request)
+        found[path] = sorted(match[1].decode().split("; ")) if match else []
+    return found
+
+
+def test_a_spider_logs_in_and_keeps_its_cookies(tmp_path: Path) -> None:
+    """By a form, a redirect that sets the session cookie, and two jars of its own."""
+    with SimulatedRawWeb(MEMBERS) as web:
+        crawl = crawl_with(web, tmp_path, "member", COOKIES_DEBUG=1, LOG_LEVEL="DEBUG")
+        assert sent(web, b"Cookie") == {
+            "/robots.txt": [],
+            "/login": [],
+            "/session": ["visit=1"],
+            "/home": ["key=2", "visit=1"],
+            "/jar-a": ["who=a"],
+            "/jar-b": ["who=b"],
+            "/jar-a-again": ["more=a", "who=a"],
+            "/jar-b-again": ["who=b"],
+        }
+        assert dict(web.requests)["/session"].endswith(b"\r\n\r\npassword=p")
+        assert len(crawl.items) == 3
+        assert "Cookie: visit=1" in crawl.log
+
+
+def test_cookies_that_are_off_are_warned_about_once(tmp_path: Path) -> None:
+    with SimulatedRawWeb(MEMBERS) as web:
+        crawl = crawl_with(web, tmp_path, "member", COOKIES_ENABLED=0)
+        (warning,) = crawl.complaints
+        assert "jar-a> has cookies, and cookies are off: to send" in warning
+        assert set(map(tuple, sent(web, b"Cookie").values())) == {()}
+
+
+def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
+    pages = {
+        "/robots.txt": Raw(answer(body=b"")),
+        "/": Raw(answer(HTML, b"Set-Cookie: visit=1", body=b"<a href=/more>more</a>")),
+        "/more": Raw(answer(HTML, body=b"more")),
+    }
+    for number, (cookies, settings) in enumerate([([], {}), (["visit=1"], {"COOKIES_ENABLED": 1})]):
+        with SimulatedRawWeb(pages) as web:
+            crawl_raw(tmp_path / str(number), [web.url("a.test")], **settings)
+            assert sent(web, b"Cookie")["/more"] == cookies
