@@ -320,6 +320,7 @@ KROWL_WARC_UPLOAD_DELETE = False
 # broad spider leaves out those that it does not need.
 DOWNLOADER_MIDDLEWARES_BASE = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": 300,
     "middlewares.retry.RetryMiddleware": 550,
     "middlewares.redirect.RedirectMiddleware": 600,
     "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": 700,

@@ -67,6 +67,7 @@ _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
 )
 # Used only if somebody has set the setting.
 _OPTIONAL_DOWNLOADER_MIDDLEWARES = {
+    "HTTPAUTH_DOMAIN": "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware",
     "COOKIES_ENABLED": "scrapy.downloadermiddlewares.cookies.CookiesMiddleware",
 }
 

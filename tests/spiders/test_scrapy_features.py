@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from tests.support.crawls import crawl_raw
+import pytest
+
+from tests.support.crawls import crawl_raw, refused
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedRawWeb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.support.crawling import Crawl
@@ -27,14 +31,21 @@ MEMBERS = {
     "/jar-b": Raw(answer(HTML, body=b"b")),
     "/jar-a-again": Raw(answer(HTML, body=b"a")),
     "/jar-b-again": Raw(answer(HTML, body=b"b")),
+    **{path: Raw(answer(HTML, body=b"fine")) for path in ("/meta", "/header", "/away")},
 }
 
 
-def crawl_with(web: SimulatedRawWeb, folder: Path, spider: str, **settings: Any) -> Crawl:
+def crawl_with(
+    web: SimulatedRawWeb,
+    folder: Path,
+    spider: str,
+    arguments: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Crawl:
     return SimulatedCrawl(
         folder / "job",
         spider=spider,
-        arguments={"root": web.url("shop.test", "")},
+        arguments={"root": web.url("shop.test", ""), **(arguments or {})},
         settings={"SPIDER_MODULES": "tests.support.spiders", **settings},
     ).run()
 
@@ -61,9 +72,12 @@ def test_a_spider_logs_in_and_keeps_its_cookies(tmp_path: Path) -> None:
             "/jar-b": ["who=b"],
             "/jar-a-again": ["more=a", "who=a"],
             "/jar-b-again": ["who=b"],
+            "/meta": ["visit=1"],
+            "/header": ["visit=1"],
+            "/away": [],
         }
         assert dict(web.requests)["/session"].endswith(b"\r\n\r\npassword=p")
-        assert len(crawl.items) == 3
+        assert len(crawl.items) == 6
         assert "Cookie: visit=1" in crawl.log
 
 
@@ -73,6 +87,37 @@ def test_cookies_that_are_off_are_warned_about_once(tmp_path: Path) -> None:
         (warning,) = crawl.complaints
         assert "jar-a> has cookies, and cookies are off: to send" in warning
         assert set(map(tuple, sent(web, b"Cookie").values())) == {()}
+
+
+@pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
+@pytest.mark.parametrize("way", ["attributes", "settings"])
+def test_headers_and_credentials_reach_the_server(way: str, tmp_path: Path) -> None:
+    """Those of a request before those for all, which only one domain sees."""
+    with SimulatedRawWeb(MEMBERS) as web:
+        # Scrapy compares a domain with host and port.
+        given = {"user": "me", "pass": "all", "domain": f"shop.test:{web.port}"}
+        settings, arguments = {}, {}
+        if way == "settings":
+            settings = {f"HTTPAUTH_{name.upper()}": value for name, value in given.items()}
+        else:
+            names = {"user": "http_user", "pass": "http_pass", "domain": "http_auth_domain"}
+            arguments = {names[name]: value for name, value in given.items()}
+        crawl_with(web, tmp_path, "member", arguments, **settings)
+        credentials = sent(web, b"Authorization")
+        assert credentials["/login"] == credentials["/home"] == [_basic("me:all")]
+        assert credentials["/meta"] == [_basic("me:secret")]
+        assert credentials["/header"] == ["Bearer x"]
+        assert credentials["/away"] == []
+        assert sent(web, b"X-Token")["/jar-a"] == ["t"]
+
+
+def _basic(credentials: str) -> str:
+    return f"Basic {b64encode(credentials.encode()).decode()}"
+
+
+def test_credentials_without_a_domain_stop_the_start(tmp_path: Path) -> None:
+    crawl = SimulatedCrawl(tmp_path / "job", settings={"HTTPAUTH_USER": "me"})
+    assert "HTTPAUTH_DOMAIN is not: give the domain" in refused(crawl)
 
 
 def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:

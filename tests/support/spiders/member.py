@@ -1,4 +1,4 @@
-"""A spider that logs in by a form, and has two cookie jars besides."""
+"""A spider that logs in by a form, has two cookie jars besides, and names itself by headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MemberSpider(scrapy.Spider):
-    """Yields an item for each page behind the login."""
+    """Yields an item for each page."""
 
     name = "member"
 
@@ -30,7 +30,12 @@ class MemberSpider(scrapy.Spider):
                 self.use_jar,
                 cookies={"who": jar},
                 meta={"cookiejar": jar},
+                headers={"X-Token": "t"},
             )
+        by_meta = {"http_user": "me", "http_pass": "secret"}
+        yield scrapy.Request(f"{self.root}/meta", meta=by_meta)
+        yield scrapy.Request(f"{self.root}/header", headers={"Authorization": "Bearer x"})
+        yield scrapy.Request(self.root.replace("shop", "other") + "/away")
 
     def log_in(self, response: Response) -> Iterator[Any]:
         yield FormRequest(f"{self.root}/session", formdata={"password": "p"}, callback=self.parse)
