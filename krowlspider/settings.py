@@ -38,8 +38,10 @@ ROBOTSTXT_OBEY = True
 SCHEDULER = "krowlspider.engine.scheduler.Scheduler"
 DUPEFILTER_CLASS = "krowlspider.engine.dupefilter.DupeFilter"
 DOWNLOADER = "krowlspider.engine.downloader.Downloader"
-# No other scheme: a link must not read local files or reach servers of other protocols.
+# No other scheme: a link must not read local files or reach servers of other protocols. A data: URL
+# is not fetched; only a spider's own requests may be such.
 DOWNLOAD_HANDLERS_BASE = {
+    "data": "scrapy.core.downloader.handlers.datauri.DataURIDownloadHandler",
     "http": "krowlspider.engine.handler.DownloadHandler",
     "https": "krowlspider.engine.handler.DownloadHandler",
 }

@@ -108,7 +108,10 @@ class Flights:
         if in_flight.turned_back:
             return
         host, gate = in_flight.host, self._job.robots
-        wait = max(in_flight.wait, self._job.rule.delay(host.rate))
+        wait = in_flight.wait
+        if in_flight.memory is not None:
+            # The host was asked: the answer came neither from a cache nor from a data: URL.
+            wait = max(wait, self._job.rule.delay(host.rate))
         self.on_the_wire -= 1
         self._set_health(host)
         if in_flight.robots_fetch is not None:

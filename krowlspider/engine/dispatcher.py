@@ -18,6 +18,7 @@ from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
 from krowlspider.politeness.robots import BODY_MAX
+from krowlspider.urls.data import DATA_HOST
 from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Dispatcher:
     # --- pages ---
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
-        if not self._obey_robots:
+        if not self._obey_robots or host.name == DATA_HOST:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW

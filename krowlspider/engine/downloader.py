@@ -72,15 +72,18 @@ class Downloader:
         self._loop = asyncio.get_running_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
-        paths = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._handlers: dict[str, BaseDownloadHandler] = {
-            scheme: build_from_crawler(load_object(paths[scheme]), crawler)
-            for scheme in ("http", "https")
+            scheme: self._make_handler(scheme) for scheme in ("http", "https")
         }
         self.middleware = middlewares_of(crawler)
         split_cookie_domains_with(SUFFIXES)
         crawler.signals.connect(self._make_runner, signals.spider_opened)
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
+
+    def _make_handler(self, scheme: str) -> BaseDownloadHandler:
+        path = self._crawler.settings.getwithbase("DOWNLOAD_HANDLERS")[scheme]
+        handler: BaseDownloadHandler = build_from_crawler(load_object(path), self._crawler)
+        return handler
 
     @cached_property
     def _scheduler(self) -> Scheduler:
@@ -135,9 +138,11 @@ class Downloader:
         stats = self._crawler.stats
         self._send(signals.request_reached_downloader, request=request)
         try:
-            # The scheduler gives no request of another scheme.
-            handler = self._handlers[request.url.partition(":")[0]]
-            response = await handler.download_request(request)
+            # The scheduler gives no request of another scheme than http, https and data.
+            scheme = request.url.partition(":")[0]
+            if scheme not in self._handlers:
+                self._handlers[scheme] = self._make_handler(scheme)
+            response = await self._handlers[scheme].download_request(request)
             self._send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
             scheduler = self._scheduler

@@ -31,6 +31,7 @@ from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.internals.engine import call_when_over, is_closing, is_starting
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.data import is_data, queued_as
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Most schemes of URLs that cannot be fetched that are named in the log.
+_REFUSED_SCHEMES = 10
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
 
@@ -66,6 +69,8 @@ class Scheduler(BaseScheduler):
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None
+        # Schemes of URLs that cannot be fetched, already named in the log.
+        self._refused_schemes: set[str] = set()
         # Whether a request with cookies is to be warned about: once, if cookies are off.
         self._warns_of_cookies = not crawler.settings.getbool("COOKIES_ENABLED")
         # Requests handed to the engine in this turn of the event loop.
@@ -237,8 +242,9 @@ class Scheduler(BaseScheduler):
         if in_flight is not None and in_flight.lease is None:
             # Its page is back in the queue already, or it was a robots fetch and is over.
             return True
-        url = normalise(request.url)
+        url = self._queued_as(request)
         if url is None:
+            self._name_refused(request)
             return self._refuse("url")
         try:
             entry = self._codec.entry(request, url)
@@ -256,6 +262,27 @@ class Scheduler(BaseScheduler):
                 request,
             )
         return self.intake.request(request, url, entry)
+
+    def _queued_as(self, request: Request) -> str | None:
+        """Return the URL under which a request is queued; None if it cannot be fetched."""
+        if is_data(request.url):
+            # Another node would take the stand-in for a page.
+            return queued_as(request.url) if self._node is None else None
+        return normalise(request.url)
+
+    def _name_refused(self, request: Request) -> None:
+        """Log a request whose URL cannot be fetched, the first of each scheme."""
+        scheme = request.url.partition(":")[0]
+        if scheme in self._refused_schemes or len(self._refused_schemes) == _REFUSED_SCHEMES:
+            return
+        self._refused_schemes.add(scheme)
+        if scheme in {"http", "https"}:
+            why = "it is not valid, too long, or has a user name (set HTTPAUTH_USER in its place)"
+        elif scheme == "data":
+            why = "data: URLs cannot be used in a cluster"
+        else:
+            why = "only http, https and data URLs are fetched"
+        logger.error("%s is dropped: %s. Further ones are counted as dropped/url", request, why)
 
     def _refuse(self, reason: str) -> bool:
         self.intake.count_dropped(reason)

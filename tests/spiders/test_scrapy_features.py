@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_raw, refused
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.simulated_crawl import SimulatedCrawl
@@ -118,6 +119,29 @@ def _basic(credentials: str) -> str:
 def test_credentials_without_a_domain_stop_the_start(tmp_path: Path) -> None:
     crawl = SimulatedCrawl(tmp_path / "job", settings={"HTTPAUTH_USER": "me"})
     assert "HTTPAUTH_DOMAIN is not: give the domain" in refused(crawl)
+
+
+def test_data_urls_are_answered_without_a_fetch(tmp_path: Path) -> None:
+    """And other schemes are refused, each with one line in the log."""
+    with SimulatedRawWeb(MEMBERS) as web:
+        crawl = crawl_with(web, tmp_path, "schemes")
+        assert sorted((item["text"], item["from"]) for item in crawl.items) == [
+            ("", None),
+            ("fine", "hi"),
+            ("hi", None),
+            ("hihi", "hi"),
+            ("ho", None),
+            ("hoho", "ho"),
+        ]
+        assert web.asked == ["/robots.txt", "/away"]
+        assert frontier_view(crawl.jobdir)["queued"] == 0
+        reasons = [line.partition("> is dropped: ") for line in crawl.complaints]
+        assert [start.rpartition("<GET ")[2] for start, _, _ in reasons] == [
+            "file:///etc/hosts",
+            "ftp://a.test/x",
+            "s3://bucket/x",
+        ]
+        assert all("only http, https and data URLs" in why for _, _, why in reasons)
 
 
 def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
