@@ -220,6 +220,6 @@ class Dispatcher:
     def _robots_request(self, host: Host, robots_fetch: RobotsFetch) -> tuple[Request, InFlight]:
         if robots_fetch.host is host and host.health is not Health.RETIRED:
             host.set_health(Health.ROBOTS)
-        meta = {"download_maxsize": BODY_MAX + 1, "dont_merge_cookies": True}
+        meta = {"download_maxsize": BODY_MAX + 1, "dont_merge_cookies": True, "dont_cache": True}
         request = Request(robots_fetch.url, callback=_ignore, dont_filter=True, meta=meta)
         return request, InFlight(host, robots_fetch.url, robots_fetch=robots_fetch)

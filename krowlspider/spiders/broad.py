@@ -69,6 +69,7 @@ _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
 _OPTIONAL_DOWNLOADER_MIDDLEWARES = {
     "HTTPAUTH_DOMAIN": "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware",
     "COOKIES_ENABLED": "scrapy.downloadermiddlewares.cookies.CookiesMiddleware",
+    "HTTPCACHE_ENABLED": "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware",
 }
 
 

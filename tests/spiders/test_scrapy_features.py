@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.archived import Records
 from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_raw, refused
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedRawWeb
 
 if TYPE_CHECKING:
@@ -142,6 +145,31 @@ def test_data_urls_are_answered_without_a_fetch(tmp_path: Path) -> None:
             "s3://bucket/x",
         ]
         assert all("only http, https and data URLs" in why for _, _, why in reasons)
+
+
+def test_a_second_crawl_is_answered_by_the_http_cache(tmp_path: Path) -> None:
+    """Without delays and archive records; robots.txt is asked for again."""
+    cache = {"HTTPCACHE_ENABLED": 1, "HTTPCACHE_DIR": tmp_path / "cache", "KROWL_DELAY_MIN": 5}
+    with SimulatedRawWeb(MEMBERS) as web:
+        times = [clocks.monotonic()]
+        first = crawl_with(web, tmp_path / "first", "member", **cache)
+        times.append(clocks.monotonic())
+        asked = len(web.requests)
+        second = crawl_with(web, tmp_path / "second", "member", **cache)
+        times.append(clocks.monotonic())
+        assert web.asked[asked:] == ["/robots.txt"] * 2
+    urls = sorted(item["url"] for item in first.items)
+    assert sorted(item["url"] for item in second.items) == urls
+    assert second.stats["httpcache/hit"] == asked - 2
+    took = [end - start for start, end in pairwise(times)]
+    # The second has a delay only after robots.txt.
+    assert took[0] > 5 * (asked - 3)
+    assert 5 < took[1] < 10
+    assert {record.url for record in Records.of(second.jobdir / "warc").of_kind("request")} == {
+        web.url("shop.test", "/robots.txt"),
+        web.url("other.test", "/robots.txt"),
+    }
+    assert frontier_view(second.jobdir)["done"] == asked - 2
 
 
 def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
