@@ -157,6 +157,11 @@ class Flights:
         in_flight.lease = None
         self._budget.give_back()
 
+    def keep_all(self) -> None:
+        """Leave the pages of all present requests queued for the next start when they are over."""
+        for in_flight in self._requests.values():
+            in_flight.stays = True
+
     def over(self, request: Request) -> None:
         """End a request that Scrapy has finished, and acknowledge its page."""
         in_flight = self._requests.pop(request, None)
@@ -168,6 +173,8 @@ class Flights:
             # Before the acknowledgement: the next commit makes both durable.
             self._job.notes.hand_in(in_flight.note, request.meta)
         if in_flight.lease is not None:
+            if in_flight.stays:
+                return
             if in_flight.failure is not None:
                 self._budget.give_back()
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)

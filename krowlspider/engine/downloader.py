@@ -22,6 +22,7 @@ from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import AddressBusy
 from krowlspider.internals.engine import split_cookie_domains_with, start_requests_with
+from krowlspider.urls.data import is_data
 from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class Scoped(Protocol):
 class Downloader:
     """Send each request that the scheduler popped through the middlewares to the download handler.
 
-    A request that was not popped (``crawler.engine.download_async()``) is refused, because no
-    delay, robots.txt or limit would hold for it.
+    A request that was not popped (``crawler.engine.download_async()``) is queued first, so that
+    delays, robots.txt and limits hold for it.
     """
 
     def __init__(self, crawler: Crawler):
@@ -91,32 +92,42 @@ class Downloader:
 
     def _make_runner(self) -> None:
         engine = self._crawler.engine
-        runner = RequestRunner(engine, self.active, self.download)
+        scheduler = self._scheduler
+        runner = RequestRunner(engine, self.active, self.download, scheduler.awaited)
         start_requests_with(engine, runner.start_request)
+
+        def send_awaited() -> None:
+            if (request := scheduler.next_awaited()) is not None:
+                runner.start(request)
+
+        scheduler.awaited.send = send_awaited
 
     def needs_backout(self) -> bool:
         return len(self.active) >= self.total_concurrency or self._job.archive.full
 
     def fetch(self, request: Request) -> Deferred[Response | Request]:
-        self.active.add(request)
-        return Deferred.fromFuture(self._loop.create_task(self.download(request)))
+        if self._scheduler.flights.get(request) is not None:
+            self.active.add(request)
+            work = self.download(request)
+        elif is_data(request.url):
+            work = self._through_middlewares(request)
+        else:
+            work = self._scheduler.awaited.fetch(request)
+        return Deferred.fromFuture(self._loop.create_task(work))
+
+    async def _through_middlewares(self, request: Request) -> Response | Request:
+        # The middleware manager passes a returned Request on unchanged.
+        return await self.middleware.download_async(
+            self._download,  # type: ignore[arg-type]
+            request,
+        )
 
     async def download(self, request: Request) -> Response | Request:
         """Download a request that is in ``active``, then remove it from there."""
         scheduler = self._scheduler
         in_flight = scheduler.flights.get(request)
         try:
-            if in_flight is None:
-                scheduler.intake.count_dropped("unscheduled")
-                raise IgnoreRequest(
-                    f"{request} did not come from the scheduler, so no politeness would hold for"
-                    " it: yield it instead of downloading it directly"
-                )
-            # The middleware manager passes a returned Request on unchanged.
-            result = await self.middleware.download_async(
-                self._download,  # type: ignore[arg-type]
-                request,
-            )
+            result = await self._through_middlewares(request)
             if isinstance(result, Response):
                 # extensions.core_stats does not listen for responses.
                 self._crawler.stats.inc_value("response_received_count")

@@ -22,6 +22,7 @@ from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.page_budget import PageBudget
 from krowlspider.crawl.start_log import log_start
+from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.listeners import send_where_heard
@@ -105,12 +106,22 @@ class Scheduler(BaseScheduler):
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
+        self.awaited = AwaitedRequests(
+            engine,
+            job,
+            self.intake,
+            self.flights,
+            self._waker.wake,
+            most=settings.getint("CONCURRENT_REQUESTS"),
+            retry_delay=retry_delay,
+        )
         self._dispatcher = Dispatcher(
             job,
             self.flights,
             self.intake,
             self._codec,
             self._waker,
+            awaited=self.awaited,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
         )
         self._before = job.frontier.counters.copy()
@@ -305,7 +316,8 @@ class Scheduler(BaseScheduler):
 
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
-        if self.budget.left == 0 or job.failure is not None or self.paused:
+        left = self.budget.left
+        if (left is not None and left <= 0) or job.failure is not None or self.paused:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -321,6 +333,19 @@ class Scheduler(BaseScheduler):
             return None
         self._in_turn = 0 if request is None else self._in_turn + 1
         return request
+
+    def next_awaited(self) -> Request | None:
+        """Return the next request of a host at which an awaited one is queued, if any is due.
+
+        The limits of memory do not hold: it is the pages in memory that wait.
+        """
+        if self._job.failure is not None or self.paused or self._job.outages.paused:
+            return None
+        try:
+            return self._dispatcher.next_awaited()
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            return None
 
     @property
     def paused(self) -> bool:
