@@ -6,7 +6,8 @@ import asyncio
 import socket
 from collections import Counter
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from redis.asyncio.connection import Connection
@@ -26,6 +27,7 @@ from krowlspider.urls.host import SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.internals.engine import Scrape
 
 
@@ -107,7 +109,8 @@ class OneDownloader:
     def _opened(self) -> None:
         engine, notes = self._crawler.engine, self._crawler.spider.notes  # type: ignore[union-attr]
         if self._crawler.settings.getbool("RUNNER"):
-            runner = RequestRunner(engine, self.active, self.download)
+            nobody = cast("AwaitedRequests", SimpleNamespace(sent={}))
+            runner = RequestRunner(engine, self.active, self.download, nobody)
 
             def start() -> bool:
                 started = runner.start_request()
