@@ -207,11 +207,12 @@ class AwaitedRequests:
         whose requests are not sent for want of memory come to an end."""
         if is_closing(self._engine):
             self._give_up()
-        for waiter in list(self.waiting.values()):
-            if self._is_out(waiter.host):
-                waiter.fail(_out_of_reach(waiter.request))
-        if not self._flights.on_the_wire:
-            self.send()
+        else:
+            for waiter in list(self.waiting.values()):
+                if self._is_out(waiter.host):
+                    waiter.fail(_out_of_reach(waiter.request))
+            if not (self._flights.on_the_wire or self._engine.paused):
+                self.send()
         self._look_later()
 
     def _is_out(self, name: str) -> bool:

@@ -78,14 +78,18 @@ TWENTY = 20
 
 
 def test_pages_that_wait_for_files_do_not_stop_the_crawl(tmp_path: Path) -> None:
-    """Though they fill the scraper, and more files are awaited than requests may be in flight."""
-    with SimulatedWeb(spec=gallery(*(f"/{name}" for name in range(5)))) as web:
+    """Though they fill the scraper, more files are awaited than requests may be in flight, and all
+    hosts share an address that takes one request at a time."""
+    links = [f"http://img{name}.test:{{port}}/{name}" for name in range(5)]
+    with SimulatedWeb(spec=gallery(*links)) as web:
         crawl = crawl_of_files(
             web,
             tmp_path,
             count=TWENTY,
             SCRAPER_SLOT_MAX_ACTIVE_SIZE=1,
             CONCURRENT_REQUESTS=2,
+            KROWL_IP_CONCURRENCY=1,
+            KROWL_IP_DELAY_MIN=0.3,
         )
         crawl.run()
         assert len(crawl.items) == TWENTY
