@@ -100,8 +100,6 @@ class BroadSpider(Spider):
         Cookies are off unless somebody turns them on, because nothing bounds their number.
         """
         super().update_settings(settings)
-        optional = _OPTIONAL_DOWNLOADER_MIDDLEWARES
-        unset = [path for name, path in optional.items() if _is_unset(settings, name)]
         if _is_unset(settings, "COOKIES_ENABLED"):
             settings.set("COOKIES_ENABLED", False, priority="default")
         if cls is not BroadSpider:
@@ -109,12 +107,18 @@ class BroadSpider(Spider):
             return
         for name, needless in (
             ("SPIDER_MIDDLEWARES", _NEEDLESS_SPIDER_MIDDLEWARES),
-            ("DOWNLOADER_MIDDLEWARES", (*_NEEDLESS_DOWNLOADER_MIDDLEWARES, *unset)),
+            ("DOWNLOADER_MIDDLEWARES", _NEEDLESS_DOWNLOADER_MIDDLEWARES),
         ):
             # At spider priority: Scrapy builds a crawler's settings from those of its process,
             # which include the project's.
             wanted = {**settings.getdict(name), **dict.fromkeys(needless)}
             settings.set(name, wanted, priority="spider")
+        # Scrapy would import those that are None too.
+        base = settings.getdict("DOWNLOADER_MIDDLEWARES_BASE")
+        for name, path in _OPTIONAL_DOWNLOADER_MIDDLEWARES.items():
+            if _is_unset(settings, name):
+                base.pop(path, None)
+        settings.set("DOWNLOADER_MIDDLEWARES_BASE", base, priority="spider")
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ MEMBERS = {
     "/jar-b": Raw(answer(HTML, body=b"b")),
     "/jar-a-again": Raw(answer(HTML, body=b"a")),
     "/jar-b-again": Raw(answer(HTML, body=b"b")),
-    **{path: Raw(answer(HTML, body=b"fine")) for path in ("/meta", "/header", "/away")},
+    **{path: Raw(answer(HTML, body=b"fine")) for path in ("/meta", "/header", "/away", "/my")},
 }
 
 
@@ -64,7 +64,8 @@ def sent(web: SimulatedRawWeb, header: bytes) -> dict[str, list[str]]:
 
 
 def test_a_spider_logs_in_and_keeps_its_cookies(tmp_path: Path) -> None:
-    """By a form, a redirect that sets the session cookie, and two jars of its own."""
+    """By a form, a redirect that sets the session cookie, and two jars of its own. No robots.txt is
+    asked for with cookies, the last of them after the login."""
     with SimulatedRawWeb(MEMBERS) as web:
         crawl = crawl_with(web, tmp_path, "member", COOKIES_DEBUG=1, LOG_LEVEL="DEBUG")
         assert sent(web, b"Cookie") == {
@@ -72,6 +73,7 @@ def test_a_spider_logs_in_and_keeps_its_cookies(tmp_path: Path) -> None:
             "/login": [],
             "/session": ["visit=1"],
             "/home": ["key=2", "visit=1"],
+            "/my": ["key=2", "visit=1"],
             "/jar-a": ["who=a"],
             "/jar-b": ["who=b"],
             "/jar-a-again": ["more=a", "who=a"],
@@ -81,7 +83,7 @@ def test_a_spider_logs_in_and_keeps_its_cookies(tmp_path: Path) -> None:
             "/away": [],
         }
         assert dict(web.requests)["/session"].endswith(b"\r\n\r\npassword=p")
-        assert len(crawl.items) == 6
+        assert len(crawl.items) == 7
         assert "Cookie: visit=1" in crawl.log
 
 
@@ -157,22 +159,24 @@ def test_a_second_crawl_is_answered_by_the_http_cache(tmp_path: Path) -> None:
         asked = len(web.requests)
         second = crawl_with(web, tmp_path / "second", "member", **cache)
         times.append(clocks.monotonic())
-        assert web.asked[asked:] == ["/robots.txt"] * 2
+        assert web.asked[asked:] == ["/robots.txt"] * 3
     urls = sorted(item["url"] for item in first.items)
     assert sorted(item["url"] for item in second.items) == urls
-    assert second.stats["httpcache/hit"] == asked - 2
+    assert second.stats["httpcache/hit"] == asked - 3
     took = [end - start for start, end in pairwise(times)]
     # The second has a delay only after robots.txt.
-    assert took[0] > 5 * (asked - 3)
-    assert 5 < took[1] < 10
+    assert took[0] > 5 * (asked - 6)
+    assert 5 < took[1] < 15
     assert {record.url for record in Records.of(second.jobdir / "warc").of_kind("request")} == {
         web.url("shop.test", "/robots.txt"),
         web.url("other.test", "/robots.txt"),
+        web.url("my.shop.test", "/robots.txt"),
     }
-    assert frontier_view(second.jobdir)["done"] == asked - 2
+    assert frontier_view(second.jobdir)["done"] == asked - 3
 
 
 def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
+    """Otherwise only retries stand between its pages and the handler."""
     pages = {
         "/robots.txt": Raw(answer(body=b"")),
         "/": Raw(answer(HTML, b"Set-Cookie: visit=1", body=b"<a href=/more>more</a>")),
@@ -180,5 +184,6 @@ def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
     }
     for number, (cookies, settings) in enumerate([([], {}), (["visit=1"], {"COOKIES_ENABLED": 1})]):
         with SimulatedRawWeb(pages) as web:
-            crawl_raw(tmp_path / str(number), [web.url("a.test")], **settings)
+            crawl = crawl_raw(tmp_path / str(number), [web.url("a.test")], **settings)
             assert sent(web, b"Cookie")["/more"] == cookies
+        assert ("['middlewares.retry.RetryMiddleware']" in crawl.log) == (not cookies)

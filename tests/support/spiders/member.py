@@ -46,3 +46,5 @@ class MemberSpider(scrapy.Spider):
 
     def parse(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url}
+        if response.url.endswith("/home"):
+            yield scrapy.Request(self.root.replace("shop", "my.shop") + "/my")
