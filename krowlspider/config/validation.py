@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from os import environ
 from typing import TYPE_CHECKING
 
-from scrapy.settings import BaseSettings
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 
 from krowlspider.config.credentials import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.guarantees import misplaced, missing
@@ -142,6 +142,12 @@ def _contradictions(settings: BaseSettings) -> list[str]:
         found.append(
             f"KROWL_MEMORY_LIMIT={limit} is less than four times DOWNLOAD_MAXSIZE={size},"
             " the most that one body may take"
+        )
+    user = settings.get("HTTPAUTH_USER") or settings.get("HTTPAUTH_PASS")
+    if user and (settings.getpriority("HTTPAUTH_DOMAIN") or 0) <= SETTINGS_PRIORITIES["default"]:
+        found.append(
+            "HTTPAUTH_USER or HTTPAUTH_PASS is set, and HTTPAUTH_DOMAIN is not: give the domain"
+            " that may see them, or None for all"
         )
     if settings["KROWL_CONSUL"] and settings.getlist("KROWL_STATIC_NODES"):
         found.append("KROWL_CONSUL and KROWL_STATIC_NODES are both set: set only one of them")

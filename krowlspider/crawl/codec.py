@@ -20,6 +20,7 @@ from scrapy.utils.request import request_from_dict
 from krowlspider.cluster.transport.message import Message, dumps, encode, loads
 from krowlspider.cluster.transport.meta import carried
 from krowlspider.frontier.entry import Entry
+from krowlspider.urls.data import is_data
 from krowlspider.urls.host import host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX
 
@@ -226,6 +227,7 @@ class RequestCodec:
             and (request.callback, request.errback) in ((None, None), self._plain)
             and self._is_plain_meta(request.meta)
             and type(request) is Request
+            and not is_data(request.url)
         )
 
     def _is_plain_meta(self, meta: dict[str, Any]) -> bool:

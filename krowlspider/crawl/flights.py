@@ -108,7 +108,10 @@ class Flights:
         if in_flight.turned_back:
             return
         host, gate = in_flight.host, self._job.robots
-        wait = max(in_flight.wait, self._job.rule.of(host.name).delay(host.rate))
+        wait = in_flight.wait
+        if in_flight.memory is not None:
+            # The host was asked: the answer came neither from a cache nor from a data: URL.
+            wait = max(wait, self._job.rule.of(host.name).delay(host.rate))
         self.on_the_wire -= 1
         self._set_health(host)
         if in_flight.robots_fetch is not None:
@@ -154,6 +157,11 @@ class Flights:
         in_flight.lease = None
         self._budget.give_back()
 
+    def keep_all(self) -> None:
+        """Leave the pages of all present requests queued for the next start when they are over."""
+        for in_flight in self._requests.values():
+            in_flight.stays = True
+
     def over(self, request: Request) -> None:
         """End a request that Scrapy has finished, and acknowledge its page."""
         in_flight = self._requests.pop(request, None)
@@ -165,6 +173,8 @@ class Flights:
             # Before the acknowledgement: the next commit makes both durable.
             self._job.notes.hand_in(in_flight.note, request.meta)
         if in_flight.lease is not None:
+            if in_flight.stays:
+                return
             if in_flight.failure is not None:
                 self._budget.give_back()
             self._frontier.acknowledge(in_flight.lease, dropped=in_flight.failure)

@@ -25,6 +25,7 @@ class InFlight:
     - ``defers``: the host is out of the heap for minutes or a day.
     - ``is_blameless``: neither the host nor the page caused the failure.
     - ``turned_back``: nothing was sent.
+    - ``stays``: the page stays queued for the next start when the request is over.
     - ``note``: written to the archive when the request is over.
     - ``memory``: counts the bytes of the answer in memory.
     """
@@ -38,6 +39,7 @@ class InFlight:
     defers: bool = False
     is_blameless: bool = False
     turned_back: bool = False
+    stays: bool = False
     note: FetchNote | None = None
     memory: FetchMemory | None = None
 

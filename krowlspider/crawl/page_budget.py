@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 class PageBudget:
     """Counts the pages that may still be popped. Robots fetches are free.
 
-    ``left`` is this node's own number, and ``total`` what it was at first; None is no limit. The
-    allowance of ``node`` is counted too.
+    ``left`` is this node's own number, and ``total`` what it was at first; None is no limit.
+    ``left`` is below 0 if pages under way have awaited more requests. The allowance of ``node`` is
+    counted too.
     """
 
     def __init__(self, node: Node | None):
@@ -23,7 +24,8 @@ class PageBudget:
     @property
     def is_spent(self) -> bool:
         """Return whether no page may be popped any more, here or in the whole cluster."""
-        return self.left == 0 or (self._node is not None and self._node.spent)
+        is_used = self.left is not None and self.left <= 0
+        return is_used or (self._node is not None and self._node.spent)
 
     def take(self) -> None:
         """Count a page that was popped."""

@@ -18,6 +18,7 @@ from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
 from krowlspider.politeness.robots import BODY_MAX
+from krowlspider.urls.data import DATA_HOST
 from krowlspider.urls.host import authority_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.intake import Intake
     from krowlspider.crawl.job import Job
+    from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.engine.waker import Waker
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
@@ -38,6 +40,8 @@ _TURN = 0.01
 # seconds after which no more are looked at.
 _REFUSALS_A_HOST = 20
 _HOST_TURN = 0.002
+# Seconds until hosts of awaited requests are looked at again.
+_LOOK_AGAIN = 0.05
 # Most hosts named in warnings about a robots.txt that takes too long to match.
 _WARNINGS = 5
 
@@ -57,6 +61,7 @@ class Dispatcher:
         codec: RequestCodec,
         waker: Waker,
         *,
+        awaited: AwaitedRequests,
         obey_robots: bool,
     ):
         self._job = job
@@ -67,6 +72,7 @@ class Dispatcher:
         self._intake = intake
         self._codec = codec
         self._waker = waker
+        self._awaited = awaited
         self._obey_robots = obey_robots
         # Hosts already named in a warning about a robots.txt that takes too long to match.
         self._undecided: set[str] = set()
@@ -77,10 +83,16 @@ class Dispatcher:
 
         :raises StoreError: the frontier cannot be read or written
         """
-        outages, clock, cpu = self._job.outages, self._frontier.now, self._job.cpu
+        outages, clock = self._job.outages, self._frontier.now
         if outages.paused and (wait := outages.next_probe()) > 0:
             self._waker.wake_at(clock() + wait)
             return None
+        if self._awaited.waiting and not outages.paused:
+            if (request := self.next_awaited()) is not None:
+                return request
+            if self._awaited.are_many:
+                self._waker.wake_at(clock() + _LOOK_AGAIN)
+                return None
         end = clock() + _TURN
         while clock() < end:
             host = self._pop_probe() if outages.paused else self._schedule.pop()
@@ -88,17 +100,31 @@ class Dispatcher:
                 if (due := self._schedule.next_due()) is not None:
                     self._waker.wake_at(due)
                 return None
-            begun = cpu()
-            # Matching robots.txt and exclusions may hold the event loop: mark the host.
-            mark = mark_of(host_key(host.name))
-            sent = self._job.mark.during(mark, self._next_of, host, begun)
-            if sent is not None:
-                request, in_flight = sent
-                self._flights.begin(request, in_flight)
-                self._flights.charge(in_flight, cpu() - begun)
+            if (request := self._send(host)) is not None:
                 return request
         self._waker.wake()
         return None
+
+    def next_awaited(self) -> Request | None:
+        """Return the next request of a host at which an awaited one is queued; None if none of
+        these hosts is due."""
+        for name in self._awaited.hosts():
+            host = self._schedule.pop_named(name)
+            if host is not None and (request := self._send(host)) is not None:
+                return request
+        return None
+
+    def _send(self, host: Host) -> Request | None:
+        begun = self._job.cpu()
+        # Matching robots.txt and exclusions may hold the event loop: mark the host.
+        mark = mark_of(host_key(host.name))
+        sent = self._job.mark.during(mark, self._next_of, host, begun)
+        if sent is None:
+            return None
+        request, in_flight = sent
+        self._flights.begin(request, in_flight)
+        self._flights.charge(in_flight, self._job.cpu() - begun)
+        return request
 
     def _pop_probe(self) -> Host | None:
         """Pop the host to probe during an outage; return None if no host is due.
@@ -128,8 +154,11 @@ class Dispatcher:
             if lease is None:
                 break
             url = lease.entry.url
+            if lease.entry.request and self._awaited.is_left_over(lease):
+                self._frontier.acknowledge(lease, dropped="not_awaited")
+                continue
             if self._intake.exclusions.match(url):
-                self._frontier.acknowledge(lease, dropped="exclude")
+                self._drop(lease, "exclude")
                 continue
             authority = authority_of(url)
             verdict = self._verdict(host, authority, url)
@@ -151,7 +180,7 @@ class Dispatcher:
     # --- pages ---
 
     def _verdict(self, host: Host, authority: str, url: str) -> Verdict:
-        if not self._obey_robots:
+        if not self._obey_robots or host.name == DATA_HOST:
             return Verdict.ALLOWED
         if host.health is Health.RETIRED:
             return Verdict.TOO_SLOW
@@ -167,6 +196,9 @@ class Dispatcher:
         Return True if the entry stays queued instead, because robots.txt cannot be fetched now. For
         a seed without a scheme (``bare``), the http URL is queued in its place then.
         """
+        if self._awaited.holds(lease):
+            self._drop(lease, verdict.value)
+            return False
         if verdict is Verdict.UNREACHABLE and not lease.entry.bare:
             self._frontier.queues.replace(lease, lease.entry)
             return True
@@ -176,6 +208,11 @@ class Dispatcher:
             self._name_undecided(lease.host.name)
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
+
+    def _drop(self, lease: Lease, reason: str) -> None:
+        if self._awaited.holds(lease):
+            self._awaited.refuse(lease, reason)
+        self._frontier.acknowledge(lease, dropped=reason)
 
     def _name_undecided(self, host: str) -> None:
         if host not in self._undecided and len(self._undecided) < _WARNINGS:
@@ -189,7 +226,10 @@ class Dispatcher:
     def _page(self, host: Host, lease: Lease) -> tuple[Request, InFlight]:
         if self._obey_robots:
             host.rate.floor = self._gate.crawl_delay(host.name)
-        return self._codec.request(lease.entry), InFlight(host, lease.entry.url, lease=lease)
+        entry = lease.entry
+        is_awaited = entry.request and self._awaited.holds(lease)
+        request = self._awaited.request(lease) if is_awaited else self._codec.request(entry)
+        return request, InFlight(host, entry.url, lease=lease)
 
     # --- robots.txt ---
 
@@ -219,6 +259,6 @@ class Dispatcher:
     def _robots_request(self, host: Host, robots_fetch: RobotsFetch) -> tuple[Request, InFlight]:
         if robots_fetch.host is host and host.health is not Health.RETIRED:
             host.set_health(Health.ROBOTS)
-        meta = {"download_maxsize": BODY_MAX + 1}
+        meta = {"download_maxsize": BODY_MAX + 1, "dont_merge_cookies": True, "dont_cache": True}
         request = Request(robots_fetch.url, callback=_ignore, dont_filter=True, meta=meta)
         return request, InFlight(host, robots_fetch.url, robots_fetch=robots_fetch)

@@ -23,7 +23,9 @@ from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import start_requests_with
+from krowlspider.internals.engine import split_cookie_domains_with, start_requests_with
+from krowlspider.urls.data import is_data
+from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -56,7 +58,7 @@ def _handler_of(path: Any, crawler: Crawler, scheme: str) -> BaseDownloadHandler
         raise SettingsError(
             f"DOWNLOAD_HANDLERS has {path!r} for {scheme}, which cannot be used: {error}"
         ) from error
-    if isinstance(handler, DownloadHandler):
+    if isinstance(handler, DownloadHandler) or scheme == "data":
         return handler
     from krowlspider.engine.foreign import ForeignHandler  # noqa: PLC0415 - for few crawls
 
@@ -73,8 +75,8 @@ class Scoped(Protocol):
 class Downloader:
     """Send each request that the scheduler popped through the middlewares to the download handler.
 
-    A request that was not popped (``crawler.engine.download_async()``) is refused, because no
-    delay, robots.txt or limit would hold for it.
+    A request that was not popped (``crawler.engine.download_async()``) is queued first, so that
+    delays, robots.txt and limits hold for it.
     """
 
     def __init__(self, crawler: Crawler):
@@ -88,13 +90,17 @@ class Downloader:
         self._loop = asyncio.get_event_loop()
         self.active: set[Request] = set()
         self.total_concurrency = crawler.settings.getint("CONCURRENT_REQUESTS")
-        paths = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._handlers: dict[str, BaseDownloadHandler] = {
-            scheme: _handler_of(paths[scheme], crawler, scheme) for scheme in ("http", "https")
+            scheme: self._make_handler(scheme) for scheme in ("http", "https")
         }
         self.middleware = middlewares_of(crawler)
+        split_cookie_domains_with(SUFFIXES)
         crawler.signals.connect(self._make_runner, signals.spider_opened)
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
+
+    def _make_handler(self, scheme: str) -> BaseDownloadHandler:
+        path = self._crawler.settings.getwithbase("DOWNLOAD_HANDLERS")[scheme]
+        return _handler_of(path, self._crawler, scheme)
 
     @cached_property
     def _scheduler(self) -> Scheduler:
@@ -102,32 +108,42 @@ class Downloader:
 
     def _make_runner(self) -> None:
         engine = self._crawler.engine
-        runner = RequestRunner(engine, self.active, self.download)
+        scheduler = self._scheduler
+        runner = RequestRunner(engine, self.active, self.download, scheduler.awaited)
         start_requests_with(engine, runner.start_request)
+
+        def send_awaited() -> None:
+            if (request := scheduler.next_awaited()) is not None:
+                runner.start(request)
+
+        scheduler.awaited.send = send_awaited
 
     def needs_backout(self) -> bool:
         return len(self.active) >= self.total_concurrency or self._job.archive.full
 
     def fetch(self, request: Request) -> Deferred[Response | Request]:
-        self.active.add(request)
-        return Deferred.fromFuture(self._loop.create_task(self.download(request)))
+        if self._scheduler.flights.get(request) is not None:
+            self.active.add(request)
+            work = self.download(request)
+        elif is_data(request.url):
+            work = self._through_middlewares(request)
+        else:
+            work = self._scheduler.awaited.fetch(request)
+        return Deferred.fromFuture(self._loop.create_task(work))
+
+    async def _through_middlewares(self, request: Request) -> Response | Request:
+        # The middleware manager passes a returned Request on unchanged.
+        return await self.middleware.download_async(
+            self._download,  # type: ignore[arg-type]
+            request,
+        )
 
     async def download(self, request: Request) -> Response | Request:
         """Download a request that is in ``active``, then remove it from there."""
         scheduler = self._scheduler
         in_flight = scheduler.flights.get(request)
         try:
-            if in_flight is None:
-                scheduler.intake.count_dropped("unscheduled")
-                raise IgnoreRequest(
-                    f"{request} did not come from the scheduler, so no politeness would hold for"
-                    " it: yield it instead of downloading it directly"
-                )
-            # The middleware manager passes a returned Request on unchanged.
-            result = await self.middleware.download_async(
-                self._download,  # type: ignore[arg-type]
-                request,
-            )
+            result = await self._through_middlewares(request)
             if isinstance(result, Response):
                 # extensions.core_stats does not listen for responses.
                 self._crawler.stats.inc_value("response_received_count")
@@ -149,9 +165,11 @@ class Downloader:
         stats = self._crawler.stats
         self._send(signals.request_reached_downloader, request=request)
         try:
-            # The scheduler gives no request of another scheme.
-            handler = self._handlers[request.url.partition(":")[0]]
-            response = await handler.download_request(request)
+            # The scheduler gives no request of another scheme than http, https and data.
+            scheme = request.url.partition(":")[0]
+            if scheme not in self._handlers:
+                self._handlers[scheme] = self._make_handler(scheme)
+            response = await self._handlers[scheme].download_request(request)
             self._send(signals.response_downloaded, response=response, request=request)
         except AddressBusy as error:
             scheduler = self._scheduler

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from scrapy.core.engine import ExecutionEngine
 
+    from krowlspider.engine.awaited import AwaitedRequests
+
 # The logger of Scrapy's engine, so that log lines keep their name.
 logger = logging.getLogger("scrapy.core.engine")
 
@@ -36,11 +38,13 @@ class RequestRunner:
         engine: ExecutionEngine,
         active: set[Request],
         download: Callable[[Request], Awaitable[Response | Request]],
+        awaited: AwaitedRequests,
     ):
         self._engine = engine
         self._slot = slot_of(engine)
         self._active = active
         self._download = download
+        self._awaited = awaited
         self._loop = asyncio.get_running_loop()
         # The event loop itself holds only weak references to tasks.
         self._tasks: dict[Request, asyncio.Task[None]] = {}
@@ -51,16 +55,22 @@ class RequestRunner:
         if request is None:
             self._engine.signals.send_catch_log(signals.scheduler_empty)
             return False
+        self.start(request)
+        return True
+
+    def start(self, request: Request) -> None:
+        """Send a request that the scheduler has popped."""
         self._slot.add_request(request)
         self._active.add(request)
         self._tasks[request] = self._loop.create_task(self._carry(request))
-        return True
 
     async def _carry(self, request: Request) -> None:
         try:
             result = await self._downloaded(request)
             # The downloader has room for another request.
             self._slot.nextcall.schedule()
+            if self._awaited.sent and self._awaited.settle(request, result):
+                return
             if isinstance(result, Request):
                 self._engine.crawl(result)
             else:
@@ -79,7 +89,8 @@ class RequestRunner:
             result = await self._download(request)
         except Exception:  # noqa: BLE001 - whatever it is, the errback receives it
             return Failure()
-        if isinstance(result, Response):
+        # Scrapy's engine reports those that somebody awaits.
+        if isinstance(result, Response) and request not in self._awaited.sent:
             self._report(result, request)
         return result
 

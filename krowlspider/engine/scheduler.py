@@ -22,6 +22,7 @@ from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.page_budget import PageBudget
 from krowlspider.crawl.start_log import log_start
+from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.listeners import send_where_heard
@@ -31,6 +32,7 @@ from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.internals.engine import call_when_over, is_closing, is_starting
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.data import is_data, queued_as
 from krowlspider.urls.host import host_of
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Most schemes of URLs that cannot be fetched that are named in the log.
+_REFUSED_SCHEMES = 10
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
 
@@ -66,6 +70,10 @@ class Scheduler(BaseScheduler):
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None
+        # Schemes of URLs that cannot be fetched, already named in the log.
+        self._refused_schemes: set[str] = set()
+        # Whether a request with cookies is to be warned about: once, if cookies are off.
+        self._warns_of_cookies = not crawler.settings.getbool("COOKIES_ENABLED")
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
         self._warns_of_slots = True
@@ -99,12 +107,22 @@ class Scheduler(BaseScheduler):
         self.intake = Intake(
             job, self._codec, settings, identify=self._dupefilter.identity, wake=self._waker.wake
         )
+        self.awaited = AwaitedRequests(
+            engine,
+            job,
+            self.intake,
+            self.flights,
+            self._waker.wake,
+            most=settings.getint("CONCURRENT_REQUESTS"),
+            retry_delay=retry_delay,
+        )
         self._dispatcher = Dispatcher(
             job,
             self.flights,
             self.intake,
             self._codec,
             self._waker,
+            awaited=self.awaited,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
         )
         self._before = job.frontier.counters.copy()
@@ -238,8 +256,9 @@ class Scheduler(BaseScheduler):
             return True
         if self._warns_of_slots and "download_slot" in request.meta:
             self._warn_of_slots(request)
-        url = normalise(request.url)
+        url = self._queued_as(request)
         if url is None:
+            self._name_refused(request)
             return self._refuse("url")
         try:
             entry = self._codec.entry(request, url)
@@ -249,6 +268,13 @@ class Scheduler(BaseScheduler):
         if in_flight is not None and in_flight.lease is not None:
             self.flights.put_back(in_flight, in_flight.lease, entry)
             return True
+        if self._warns_of_cookies and (request.cookies or "cookiejar" in request.meta):
+            self._warns_of_cookies = False
+            logger.warning(
+                "%s has cookies, and cookies are off: to send and keep them, set COOKIES_ENABLED"
+                " to True",
+                request,
+            )
         return self.intake.request(request, url, entry)
 
     def _warn_of_slots(self, request: Request) -> None:
@@ -259,6 +285,27 @@ class Scheduler(BaseScheduler):
             request.meta["download_slot"],
             request,
         )
+
+    def _queued_as(self, request: Request) -> str | None:
+        """Return the URL under which a request is queued; None if it cannot be fetched."""
+        if is_data(request.url):
+            # Another node would take the stand-in for a page.
+            return queued_as(request.url) if self._node is None else None
+        return normalise(request.url)
+
+    def _name_refused(self, request: Request) -> None:
+        """Log a request whose URL cannot be fetched, the first of each scheme."""
+        scheme = request.url.partition(":")[0]
+        if scheme in self._refused_schemes or len(self._refused_schemes) == _REFUSED_SCHEMES:
+            return
+        self._refused_schemes.add(scheme)
+        if scheme in {"http", "https"}:
+            why = "it is not valid, too long, or has a user name (set HTTPAUTH_USER in its place)"
+        elif scheme == "data":
+            why = "data: URLs cannot be used in a cluster"
+        else:
+            why = "only http, https and data URLs are fetched"
+        logger.error("%s is dropped: %s. Further ones are counted as dropped/url", request, why)
 
     def _refuse(self, reason: str) -> bool:
         self.intake.count_dropped(reason)
@@ -281,7 +328,8 @@ class Scheduler(BaseScheduler):
 
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
-        if self.budget.left == 0 or job.failure is not None or self.paused:
+        left = self.budget.left
+        if (left is not None and left <= 0) or job.failure is not None or self.paused:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -297,6 +345,19 @@ class Scheduler(BaseScheduler):
             return None
         self._in_turn = 0 if request is None else self._in_turn + 1
         return request
+
+    def next_awaited(self) -> Request | None:
+        """Return the next request of a host at which an awaited one is queued, if any is due.
+
+        The limits of memory do not hold: it is the pages in memory that wait.
+        """
+        if self._job.failure is not None or self.paused or self._job.outages.paused:
+            return None
+        try:
+            return self._dispatcher.next_awaited()
+        except STORE_ERRORS as error:
+            self._job.fail(error)
+            return None
 
     @property
     def paused(self) -> bool:

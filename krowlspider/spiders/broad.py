@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import TextResponse
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
 from w3lib.encoding import http_content_type_encoding
 
@@ -65,6 +66,12 @@ _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
     "middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
 )
+# Used only if somebody has set the setting.
+_OPTIONAL_DOWNLOADER_MIDDLEWARES = {
+    "HTTPAUTH_DOMAIN": "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware",
+    "COOKIES_ENABLED": "scrapy.downloadermiddlewares.cookies.CookiesMiddleware",
+    "HTTPCACHE_ENABLED": "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware",
+}
 
 
 class BroadSpider(Spider):
@@ -89,8 +96,13 @@ class BroadSpider(Spider):
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Disable the middlewares that this spider does not need, as each costs time per page."""
+        """Disable the middlewares that this spider does not need, as each costs time per page.
+
+        Cookies are off unless somebody turns them on, because nothing bounds their number.
+        """
         super().update_settings(settings)
+        if _is_unset(settings, "COOKIES_ENABLED"):
+            settings.set("COOKIES_ENABLED", False, priority="default")
         if cls is not BroadSpider:
             # A subclass may yield requests.
             return
@@ -102,6 +114,12 @@ class BroadSpider(Spider):
             # which include the project's.
             wanted = {**settings.getdict(name), **dict.fromkeys(needless)}
             settings.set(name, wanted, priority="spider")
+        # Scrapy would import those that are None too.
+        base = settings.getdict("DOWNLOADER_MIDDLEWARES_BASE")
+        for name, path in _OPTIONAL_DOWNLOADER_MIDDLEWARES.items():
+            if _is_unset(settings, name):
+                base.pop(path, None)
+        settings.set("DOWNLOADER_MIDDLEWARES_BASE", base, priority="spider")
 
     def __init__(
         self,
@@ -383,6 +401,11 @@ class BroadSpider(Spider):
     def _idle(self) -> None:
         if self.scheduler.budget.left == 0:
             raise CloseSpider("max_pages")
+
+
+def _is_unset(settings: BaseSettings, name: str) -> bool:
+    """Return whether a setting has Scrapy's own default."""
+    return (settings.getpriority(name) or 0) <= SETTINGS_PRIORITIES["default"]
 
 
 def _header(response: Response, name: bytes) -> str | None:

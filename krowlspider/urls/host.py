@@ -16,9 +16,9 @@ DOMAIN_CACHE = 65_536
 _SCHEMES = ("https:", "http:")
 # The list bundled with tldextract, private section included. Neither the network nor a cache folder
 # is used.
-_SUFFIXES = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
+SUFFIXES = TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
 # Reading the list is slow, so the list is read at import and not on the event loop.
-_RULES = _SUFFIXES.tlds
+_RULES = SUFFIXES.tlds
 # The last two labels of each rule with several: "co.uk", "kobe.jp" from "*.kobe.jp", "*.ck". Any
 # other name has only its last label as suffix, if this label is a rule.
 _LONGER = {".".join(rule.split(".")[-2:]) for rule in _RULES if "." in rule}
@@ -69,7 +69,7 @@ def domain_of(host: str) -> str:
         domain = f"{label}.{last}"
         if label and domain not in _LONGER and not label.startswith("xn--"):
             return domain
-    found = _SUFFIXES.extract_urllib(SplitResult("", name, "", "", ""))
+    found = SUFFIXES.extract_urllib(SplitResult("", name, "", "", ""))
     if found.suffix:
         return found.top_domain_under_public_suffix or name.rstrip(".")
     labels = name.rstrip(".").split(".")

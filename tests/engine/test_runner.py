@@ -55,7 +55,8 @@ def test_runner_signals_and_counts_as_scrapys_engine_does(
     """For every end that a request can have."""
     witness = json.dumps({"tests.support.spiders.witness.Witness": 500})
     crawls = [
-        crawl_endings(tmp_path / name, DOWNLOADER=way, EXTENSIONS=witness, LOG_LEVEL="DEBUG")[0]
+        # Only the runner of the project hands a direct download to who waits for it.
+        crawl_endings(tmp_path / name, 0, DOWNLOADER=way, EXTENSIONS=witness, LOG_LEVEL="DEBUG")[0]
         for name, way in (("ours", OURS), ("scrapys", SCRAPYS))
     ]
     ours, scrapys = map(outcome, crawls)

@@ -6,13 +6,15 @@ import asyncio
 import socket
 from collections import Counter
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from redis.asyncio.connection import Connection
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares import cookies
 from scrapy.http import Response
 from twisted.internet.defer import Deferred
 
@@ -20,10 +22,12 @@ from krowlspider.engine.runner import RequestRunner
 from krowlspider.internals import engine as internals
 from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.redis import cut
+from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.internals.engine import Scrape
 
 
@@ -105,7 +109,8 @@ class OneDownloader:
     def _opened(self) -> None:
         engine, notes = self._crawler.engine, self._crawler.spider.notes  # type: ignore[union-attr]
         if self._crawler.settings.getbool("RUNNER"):
-            runner = RequestRunner(engine, self.active, self.download)
+            nobody = cast("AwaitedRequests", SimpleNamespace(sent={}))
+            runner = RequestRunner(engine, self.active, self.download, nobody)
 
             def start() -> bool:
                 started = runner.start_request()
@@ -189,6 +194,15 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
     scraper: Any = FakeScraper()
     asyncio.run(internals.process_output(scraper, {"a": 1}, Response("data:,")))
     assert processed == [{"a": 1}]
+
+
+def test_cookies_look_up_suffixes_in_the_bundled_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cookies, "_split_domain", cookies._split_domain)
+    asked: list[str] = []
+    internals.split_cookie_domains_with(lambda name: asked.append(name) or SUFFIXES(name))  # type: ignore[arg-type, func-returns-value]
+    assert cookies._is_public_domain("co.uk")
+    assert not cookies._is_public_domain("example.co.uk")
+    assert asked == ["co.uk", "example.co.uk"]
 
 
 # --- redis-py ---

@@ -119,14 +119,14 @@ ENDINGS = [
 ]
 
 
-def crawl_endings(folder: Path, **settings: Any) -> tuple[Crawl, list[str]]:
+def crawl_endings(folder: Path, direct: int = 1, **settings: Any) -> tuple[Crawl, list[str]]:
     """A crawl whose requests end in every way there is, and the paths that were asked for."""
     middlewares = {"tests.support.spiders.endings.EndingMiddleware": 500}
     with SimulatedWeb(spec=ENDINGS) as web:
         crawl = SimulatedCrawl(
             folder / "job",
             spider="endings",
-            arguments={"root": web.url("ends.test", "")},
+            arguments={"root": web.url("ends.test", ""), "direct": direct},
             settings={
                 "SPIDER_MODULES": "tests.support.spiders",
                 "RETRY_TIMES": 1,
@@ -145,15 +145,16 @@ def test_every_end_of_a_request_acknowledges_it(tmp_path: Path, items_at_once: i
         "async",
         "before the exception",
         "coroutine",
-        "direct download refused",
+        "direct download 200",
         "errback ResponseDataLossError",
         "generator",
     ]
     view = frontier_view(crawl.jobdir)
     assert view["queued"] == 0
-    # Eleven with a callback less the ignored one, the redirect's target and the replacement.
-    assert view["done"] == 12
-    assert view["dropped"] == {"disconnect": 1, "ignored": 1, "too_large": 1, "unscheduled": 1}
+    # Eleven with a callback less the ignored one, the redirect's target, the replacement, and the
+    # one that a callback awaits.
+    assert view["done"] == 13
+    assert view["dropped"] == {"disconnect": 1, "ignored": 1, "too_large": 1}
     assert sorted(asked) == sorted(
         [
             "/generator",
@@ -166,6 +167,7 @@ def test_every_end_of_a_request_acknowledges_it(tmp_path: Path, items_at_once: i
             "/target",
             "/replacement",
             "/direct",
+            "/awaited",
             "/cut",
             "/cut",
             "/huge",

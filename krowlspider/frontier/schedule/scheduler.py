@@ -183,8 +183,10 @@ class HostScheduler:
 
     def pop_named(self, name: str) -> Host | None:
         """Return this host, in flight, as `pop` does, or None. Its place in the heap stays, out of
-        date."""
+        date. If it waits for room and there is some, it does not wait for its place in the line."""
         host = self.cache.get(name)
+        if host.state is BLOCKED and self.shares.full(self.shares.of(host)) is None:
+            self._calls.call(host)
         if (
             host.state not in (SCHEDULED, CALLED)
             or host.due > self.now()

@@ -86,6 +86,11 @@ class Calls:
         self._left -= 1
         self._crowd = min(self._crowd + 1, _CROWD_MAX)
 
+    def call(self, host: Host) -> None:
+        """Call a host that is in line, for no share."""
+        self._called[host.name] = ""
+        self._move(host, Event.CALL)
+
     def take(self, host: Host) -> str:
         """End the call of a host that was popped. Return the share for which it was called; empty
         when it was not called."""

@@ -20,9 +20,10 @@ class EndingsSpider(scrapy.Spider):
 
     name = "endings"
 
-    def __init__(self, root: str, **kwargs: Any):
+    def __init__(self, root: str, direct: str = "1", **kwargs: Any):
         super().__init__(**kwargs)
         self.root = root
+        self.has_direct = direct == "1"
 
     async def start(self) -> AsyncIterator[Any]:
         ends = {
@@ -36,8 +37,9 @@ class EndingsSpider(scrapy.Spider):
             "/ignored": self.nothing,
             "/answered": self.nothing,
             "/replaced": self.nothing,
-            "/direct": self.direct,
         }
+        if self.has_direct:
+            ends["/direct"] = self.direct
         for path, callback in ends.items():
             yield scrapy.Request(self.root + path, callback)
         yield scrapy.Request(f"{self.root}/cut", self.nothing, errback=self.errback)
@@ -65,10 +67,9 @@ class EndingsSpider(scrapy.Spider):
         pass
 
     async def direct(self, response: Response) -> AsyncIterator[Any]:
-        try:
-            await self.crawler.engine.download_async(scrapy.Request(f"{self.root}/sneaked"))
-        except IgnoreRequest:
-            yield {"end": "direct download refused"}
+        request = scrapy.Request(f"{self.root}/awaited")
+        found = await self.crawler.engine.download_async(request)
+        yield {"end": f"direct download {found.status}"}
 
     def errback(self, failure: Failure) -> Iterator[Any]:
         yield {"end": f"errback {failure.type.__name__}"}

@@ -1,0 +1,231 @@
+"""Requests that a spider or a pipeline waits for: ``crawler.engine.download_async()``.
+
+Each is queued like any page, so that robots.txt, delays and shares hold for it and it is archived.
+Its queue entry holds only a token. The request itself, and who waits for it, are in memory: after
+a restart nobody waits, and the entry is dropped when it is popped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from twisted.python.failure import Failure
+
+from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.frontier.hosts.host import DEFERRED, Health
+from krowlspider.internals.engine import is_closing
+from krowlspider.politeness.delay import next_try
+from krowlspider.urls.canonical import normalise
+from krowlspider.urls.host import host_of
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.core.engine import ExecutionEngine
+    from scrapy.http import Response
+
+    from krowlspider.crawl.flights import Flights
+    from krowlspider.crawl.intake import Intake
+    from krowlspider.crawl.job import Job
+    from krowlspider.frontier.entry_queues import Lease
+
+# The first byte of the request of such an entry; the codec has others.
+_AWAITED = b"A"
+# They are popped before the pages of their host: a page in memory waits for them.
+_PRIORITY = 1_000_000
+# Seconds between two looks for hosts that are out of the heap, and for the end of the crawl.
+_LOOK = 0.25
+# Hosts that are tried in one pop.
+_TRIED = 8
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A request that somebody waits for. ``future`` receives its response, or the request in its
+    place that Scrapy's engine is to download next."""
+
+    request: Request
+    host: str
+    future: Future[Response | Request]
+
+    def fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class AwaitedRequests:
+    """Queues awaited requests, and hands their results to those who wait.
+
+    With ``most`` of them, pages have to wait, so that no more pages wait for theirs.
+    ``retry_delay`` is that of `Flights`.
+    """
+
+    def __init__(
+        self,
+        engine: ExecutionEngine,
+        job: Job,
+        intake: Intake,
+        flights: Flights,
+        wake: Callable[[], None],
+        *,
+        most: int,
+        retry_delay: float,
+    ):
+        # All by their tokens, and those that were popped and are under way.
+        self.waiting: dict[bytes, _Waiter] = {}
+        self.sent: dict[Request, _Waiter] = {}
+        # Sends one awaited request if its host is due, even if the engine takes no more pages.
+        self.send: Callable[[], object] = lambda: None
+        self._engine = engine
+        self._job = job
+        self._schedule = job.frontier.schedule
+        self._intake = intake
+        self._flights = flights
+        self._wake = wake
+        self._most = most
+        self._retry_delay = retry_delay
+        # How many wait for each host; the hosts take turns.
+        self._hosts: Counter[str] = Counter()
+        self._looking = False
+        self._run = os.urandom(8)
+        self._numbers = count()
+
+    @property
+    def are_many(self) -> bool:
+        """Return whether no page is to be popped before some of them are done."""
+        return len(self.waiting) >= self._most
+
+    async def fetch(self, request: Request) -> Response | Request:
+        """Queue a request, and return its response or the request that replaces it.
+
+        :raises IgnoreRequest: it may not be fetched, or the crawl ends
+        :raises DownloadFailedError: its host is out of reach, or there is a cluster
+        """
+        entry, host = self._entry(request)
+        waiter = _Waiter(request, host, asyncio.get_running_loop().create_future())
+        token = entry.request[1:]
+        self.waiting[token] = waiter
+        self._hosts[host] += 1
+        try:
+            if not self._intake.add([Candidate(host, None, entry, _PRIORITY)], is_exempt=True):
+                raise IgnoreRequest(f"{request} has no room in the queue")
+            self._wake()
+            if not self._looking:
+                self._look_later()
+            return await waiter.future
+        finally:
+            del self.waiting[token]
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
+
+    def _entry(self, request: Request) -> tuple[Entry, str]:
+        url = normalise(request.url)
+        if url is None:
+            raise self._refusal(request, "url")
+        if self._job.node is not None:
+            raise DownloadFailedError(f"{request} is not downloaded: yield it, in a cluster")
+        host, is_stray = host_of(url), "redirect_times" in request.meta
+        if reason := self._intake.refusal(url, host, 0, None, is_stray=is_stray):
+            raise self._refusal(request, reason)
+        if self._is_out(host):
+            raise _out_of_reach(request)
+        tries = request.meta.get("retry_times", 0) + request.meta.get("distress_times", 0)
+        due = self._job.frontier.now() + next_try(tries, self._retry_delay) if tries else 0.0
+        token = self._run + next(self._numbers).to_bytes(8)
+        return Entry(url, retries=tries, due=due, request=_AWAITED + token), host
+
+    def _refusal(self, request: Request, reason: str) -> IgnoreRequest:
+        self._intake.count_dropped(reason)
+        return IgnoreRequest(f"{request} is not downloaded: {reason}")
+
+    # --- its way ---
+
+    def holds(self, lease: Lease) -> bool:
+        """Return whether the entry of a lease is that of an awaited request, of this start or of
+        an earlier one."""
+        return lease.entry.request[:1] == _AWAITED
+
+    def is_left_over(self, lease: Lease) -> bool:
+        """Return whether it is such an entry, and nobody waits for its request any more."""
+        return self.holds(lease) and lease.entry.request[1:] not in self.waiting
+
+    def refuse(self, lease: Lease, reason: str) -> None:
+        """Tell who waits that the request was dropped at its pop."""
+        if (waiter := self.waiting.get(lease.entry.request[1:])) is not None:
+            waiter.fail(IgnoreRequest(f"{waiter.request} is not downloaded: {reason}"))
+
+    def request(self, lease: Lease) -> Request:
+        """Return the request to send for such an entry."""
+        waiter = self.waiting[lease.entry.request[1:]]
+        # A copy: the engine counts the original as under way by itself.
+        request: Request = waiter.request.copy()
+        self.sent[request] = waiter
+        return request
+
+    def settle(self, request: Request, result: Response | Request | Failure) -> bool:
+        """Hand a result to who waits for it; return False if the request is not awaited."""
+        waiter = self.sent.pop(request, None)
+        if waiter is None:
+            return False
+        in_flight = self._flights.get(request)
+        if in_flight is not None and in_flight.lease is None:
+            # It was not sent, and is back in its queue.
+            return True
+        if isinstance(result, Failure):
+            assert result.value is not None
+            waiter.fail(result.value)
+        elif not waiter.future.done():
+            waiter.future.set_result(result)
+        return True
+
+    def hosts(self) -> list[str]:
+        """Return some hosts of awaited requests, others at each call."""
+        found = list(islice(self._hosts, _TRIED))
+        for name in found:
+            self._hosts[name] = self._hosts.pop(name)
+        return found
+
+    # --- what must not wait for ever ---
+
+    def _look_later(self) -> None:
+        self._looking = bool(self.waiting)
+        if self._looking:
+            asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        """Fail what will not be sent. If nothing is under way, send one, so that pages in memory
+        whose requests are not sent for want of memory come to an end."""
+        if is_closing(self._engine):
+            self._give_up()
+        else:
+            for waiter in list(self.waiting.values()):
+                if self._is_out(waiter.host):
+                    waiter.fail(_out_of_reach(waiter.request))
+            if not (self._flights.on_the_wire or self._engine.paused):
+                self.send()
+        self._look_later()
+
+    def _is_out(self, name: str) -> bool:
+        host = self._schedule.cache.get(name)
+        return host.state is DEFERRED or host.health is Health.RETIRED
+
+    def _give_up(self) -> None:
+        """Fail all at the end of the crawl. Any page under way may wait for one of them, so all
+        pages are fetched again."""
+        self._flights.keep_all()
+        for waiter in self.waiting.values():
+            waiter.fail(IgnoreRequest(f"{waiter.request} is not downloaded: the crawl ends"))
+
+
+def _out_of_reach(request: Request) -> DownloadFailedError:
+    return DownloadFailedError(f"{request} is not downloaded: its host is tried again much later")
