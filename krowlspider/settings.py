@@ -316,11 +316,12 @@ KROWL_WARC_UPLOAD_DELETE = False
 # The names with _BASE are the project's. DOWNLOADER_MIDDLEWARES, SPIDER_MIDDLEWARES, EXTENSIONS and
 # DOWNLOAD_HANDLERS are yours: they come on top, and None takes a component away. A start without a
 # component that a guarantee needs is refused. robots.txt, politeness, the group commit and the disk
-# guard are in none of these settings. Of Scrapy's middlewares only allowed_domains is left.
+# guard are in none of these settings. Of Scrapy's middlewares allowed_domains and proxies are left.
 DOWNLOADER_MIDDLEWARES_BASE = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
     "middlewares.retry.RetryMiddleware": 550,
     "middlewares.redirect.RedirectMiddleware": 600,
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": 750,
 }
 # Scrapy's own, without the Referer, which would tell sites where the crawler has been, and without
 # the length of URLs, which scope checks.

@@ -59,10 +59,12 @@ _NEEDLESS_SPIDER_MIDDLEWARES = (
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
-# The spider queues redirect targets as links, and checks scope before it queues a URL.
+# The spider queues redirect targets as links, checks scope before it queues a URL, and fetches
+# directly.
 _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
     "middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware",
 )
 
 

@@ -1,0 +1,124 @@
+"""A proxy on loopback that records what goes through it. Every name is at 127.0.0.1."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from base64 import b64encode
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ROOM = 65_536
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A request to the proxy: its kind, its target, and the credentials that came with it."""
+
+    kind: str
+    target: str
+    credentials: str = ""
+
+
+class TestProxy:
+    """A proxy for HTTP inside the ``with`` block.
+
+    With ``credentials`` (``user:password``), it denies all others. With ``answer``, it sends these
+    bytes in place of serving. ``passed`` are the requests that it got.
+    """
+
+    __test__ = False
+
+    def __init__(self, credentials: str = "", answer: bytes = b"") -> None:
+        self._credentials = credentials
+        self._answer = answer
+        self.passed: list[Passed] = []
+        self._threads: list[threading.Thread] = []
+        self._open: set[socket.socket] = set()
+
+    def __enter__(self) -> Self:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._listening, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        while self._threads:
+            self._threads.pop().join()
+        for each in (self._listening, *self._open):
+            each.close()
+
+    def url(self, credentials: str = "", scheme: str = "http") -> str:
+        return f"{scheme}://{credentials}{'@' if credentials else ''}127.0.0.1:{self.port}"
+
+    def _start(self, act: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=act, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                self._open.add(client)
+                self._start(self._serve, client)
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError):
+            self._serve_http(client)
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
+
+    def _serve_http(self, client: socket.socket) -> None:
+        origin: socket.socket | None = None
+        data = b""
+        while data := data or client.recv(_ROOM):
+            while b"\r\n\r\n" not in data:
+                data += client.recv(_ROOM)
+            head, _, body = data.partition(b"\r\n\r\n")
+            line, *fields = head.split(b"\r\n")
+            method, target, _ = line.decode().split(" ")
+            given = [each for each in fields if each.startswith(b"Proxy-Authorization: ")]
+            credentials = given[0].decode().rpartition(" ")[2] if given else ""
+            self.passed.append(Passed(method, target, credentials))
+            if self._answer:
+                client.sendall(self._answer)
+                return
+            if credentials != b64encode(self._credentials.encode()).decode():
+                client.sendall(b"HTTP/1.1 407 Denied\r\nContent-Length: 6\r\n\r\nDenied")
+                return
+            url = urlsplit(target)
+            port = url.port
+            assert port is not None
+            origin = origin or self._connect(port)
+            own = [each for each in fields if each not in given]
+            start = f"{method} {url.path} HTTP/1.1".encode()
+            origin.sendall(b"\r\n".join([start, *own, b"", body]))
+            client.sendall(_answer_of(origin))
+            data = b""
+
+    def _connect(self, port: int) -> socket.socket:
+        origin = socket.create_connection(("127.0.0.1", port))
+        self._open.add(origin)
+        return origin
+
+
+def _answer_of(origin: socket.socket) -> bytes:
+    """Return the next answer, which has a Content-Length."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += origin.recv(_ROOM)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += (more := origin.recv(_ROOM))
+        data += more
+    return data
