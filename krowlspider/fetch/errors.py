@@ -121,6 +121,14 @@ class ProxyDenied(ProxyFailed, kind="proxy_auth"):
     is_final = True
 
 
+class ProxyRefused(ProxyFailed, kind="proxy_refused"):
+    """A proxy does not connect to the target, by its own rules."""
+
+
+class TargetUnreached(FetchError, kind="proxy_target"):
+    """A proxy tried to connect to the target, and could not."""
+
+
 class FirstByteTimeout(FetchError, kind="first_byte_timeout"):
     """The request was sent, and no byte came back in time."""
 

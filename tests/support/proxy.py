@@ -28,15 +28,15 @@ class Passed:
 class TestProxy:
     """A proxy for HTTP inside the ``with`` block.
 
-    With ``credentials`` (``user:password``), it denies all others. With ``answer``, it sends these
-    bytes in place of serving. ``passed`` are the requests that it got.
+    With ``credentials`` (``user:password``), it denies all others. ``refusal`` is its status for
+    CONNECT, 0 to connect. ``passed`` are the requests that it got.
     """
 
     __test__ = False
 
-    def __init__(self, credentials: str = "", answer: bytes = b"") -> None:
+    def __init__(self, credentials: str = "", refusal: int = 0) -> None:
         self._credentials = credentials
-        self._answer = answer
+        self._refusal = refusal
         self.passed: list[Passed] = []
         self._threads: list[threading.Thread] = []
         self._open: set[socket.socket] = set()
@@ -89,11 +89,16 @@ class TestProxy:
             given = [each for each in fields if each.startswith(b"Proxy-Authorization: ")]
             credentials = given[0].decode().rpartition(" ")[2] if given else ""
             self.passed.append(Passed(method, target, credentials))
-            if self._answer:
-                client.sendall(self._answer)
+            if method == "CONNECT" and self._refusal:
+                client.sendall(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % self._refusal)
                 return
             if credentials != b64encode(self._credentials.encode()).decode():
                 client.sendall(b"HTTP/1.1 407 Denied\r\nContent-Length: 6\r\n\r\nDenied")
+                return
+            if method == "CONNECT":
+                origin = self._connect(int(target.rpartition(":")[2]))
+                client.sendall(b"HTTP/1.1 200 Connected\r\nVia: 1.1 test\r\n\r\n")
+                self._relay(client, origin)
                 return
             url = urlsplit(target)
             port = url.port
@@ -105,10 +110,24 @@ class TestProxy:
             client.sendall(_answer_of(origin))
             data = b""
 
+    def _relay(self, client: socket.socket, origin: socket.socket) -> None:
+        """Pass the bytes of both sides on until one closes."""
+        self._start(_pump, origin, client)
+        _pump(client, origin)
+
     def _connect(self, port: int) -> socket.socket:
         origin = socket.create_connection(("127.0.0.1", port))
         self._open.add(origin)
         return origin
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(_ROOM):
+            sink.sendall(data)
+    for each in (source, sink):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 def _answer_of(origin: socket.socket) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.mockweb.server import certificate
 from tests.support.archived import Records
 from tests.support.crawling import Crawl
 from tests.support.proxy import Passed, TestProxy
@@ -79,3 +80,37 @@ def test_environment_names_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [each.target for each in proxy.passed] == [site.url("a.test", "/robots.txt"), url]
     assert {each.credentials for each in proxy.passed} == {BASIC}
     assert not any(b"Proxy-Authorization" in sent for _, sent in site.requests)
+
+
+def test_https_urls_go_through_a_tunnel(tmp_path: Path) -> None:
+    with (
+        RawWeb(ANSWERS, certificate()) as site,
+        TestProxy("user:pass word") as proxy,
+        TestProxy(refusal=403) as refusing,
+        TestProxy(refusal=502) as failing,
+    ):
+        urls = [site.url("a.test", path) for path in ("/", "/a", "/b", "/c")]
+        through = [
+            proxy.url("user:pass%20word"),
+            proxy.url("user:wrong"),
+            refusing.url(),
+            failing.url(),
+        ]
+        crawl = proxied(tmp_path, *zip(urls, through, strict=True)).run()
+    items = got(crawl)
+    target = f"a.test:{site.port}"
+    assert (items[urls[0]]["status"], items[urls[0]]["address"]) == (200, "None")
+    assert proxy.passed[0] == Passed("CONNECT", target, BASIC)
+    assert [items[url]["error"] for url in urls[1:]] == [
+        f"proxy {proxy.url()} refuses the credentials (status 407)",
+        f"proxy {refusing.url()} refuses to connect to {target} (status 403 for CONNECT)",
+        f"proxy {failing.url()} does not reach {target} (status 502 for CONNECT)",
+    ]
+    assert site.asked == ["/robots.txt", "/"]
+    assert not any(b"Proxy-Authorization" in sent for _, sent in site.requests)
+    records = Records.of(tmp_path / "job" / "warc").of_kind("request", "response")
+    response, request = records.about(urls[0])
+    assert "WARC-IP-Address" not in response
+    assert response.all("WARC-Protocol")[1].startswith("tls/")
+    assert request.block == dict(site.requests)["/"]
+    assert len(records) == 4

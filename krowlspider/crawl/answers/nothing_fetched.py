@@ -63,6 +63,8 @@ _OF_KIND = {
     errors.ProxyFailed.kind: _PROXY,
     errors.ProxyInvalid.kind: _PROXY,
     errors.ProxyDenied.kind: _PROXY,
+    errors.ProxyRefused.kind: _PROXY,
+    errors.TargetUnreached.kind: _CONNECTION,
     errors.FirstByteTimeout.kind: _CONNECTION,
     errors.TotalTimeout.kind: _CONNECTION,
     errors.ConnectionLost.kind: _CONNECTION,

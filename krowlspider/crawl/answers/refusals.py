@@ -21,6 +21,7 @@ REFUSALS = (
     errors.FirstByteTimeout,
     errors.ProtocolBroken,
     errors.ProxyFailed,
+    errors.TargetUnreached,
     errors.TooLarge,
     errors.TotalTimeout,
 )
