@@ -7,6 +7,7 @@ import threading
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -26,10 +27,10 @@ class Passed:
 
 
 class TestProxy:
-    """A proxy for HTTP inside the ``with`` block.
+    """A proxy for HTTP and SOCKS5 inside the ``with`` block.
 
     With ``credentials`` (``user:password``), it denies all others. ``refusal`` is its status for
-    CONNECT, 0 to connect. ``passed`` are the requests that it got.
+    CONNECT, or its reply of SOCKS5; 0 to connect. ``passed`` are the requests that it got.
     """
 
     __test__ = False
@@ -73,7 +74,8 @@ class TestProxy:
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError):
-            self._serve_http(client)
+            first = client.recv(1, socket.MSG_PEEK)
+            (self._serve_socks if first == b"\x05" else self._serve_http)(client)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
 
@@ -110,6 +112,34 @@ class TestProxy:
             client.sendall(_answer_of(origin))
             data = b""
 
+    def _serve_socks(self, client: socket.socket) -> None:
+        """SOCKS5 (RFC 1928), with user and password (RFC 1929) if there are credentials."""
+        _, count = _exactly(client, 2)
+        method = 2 if self._credentials else 0
+        if method not in _exactly(client, count):
+            client.sendall(b"\x05\xff")
+            return
+        client.sendall(bytes([5, method]))
+        credentials = ""
+        if method:
+            user = _exactly(client, _exactly(client, 2)[1]).decode()
+            credentials = f"{user}:{_exactly(client, _exactly(client, 1)[0]).decode()}"
+        if method and credentials != self._credentials:
+            client.sendall(b"\x01\x01")
+            return
+        client.sendall(b"\x01\x00" if method else b"")
+        kind = _exactly(client, 4)[3]
+        if kind == 3:
+            host = _exactly(client, _exactly(client, 1)[0]).decode()
+        else:
+            host = str(ip_address(_exactly(client, 4 if kind == 1 else 16)))
+        port = int.from_bytes(_exactly(client, 2))
+        self.passed.append(Passed("SOCKS5", f"{host}:{port}", credentials))
+        # The address in the reply is a name, as an address of 4 bytes is the usual case.
+        client.sendall(bytes([5, self._refusal, 0, 3, 4]) + b"here\x00\x00")
+        if not self._refusal:
+            self._relay(client, self._connect(port))
+
     def _relay(self, client: socket.socket, origin: socket.socket) -> None:
         """Pass the bytes of both sides on until one closes."""
         self._start(_pump, origin, client)
@@ -119,6 +149,15 @@ class TestProxy:
         origin = socket.create_connection(("127.0.0.1", port))
         self._open.add(origin)
         return origin
+
+
+def _exactly(source: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += (more := source.recv(size - len(data)))
+        if not more:
+            raise ConnectionError
+    return data
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

@@ -114,3 +114,71 @@ def test_https_urls_go_through_a_tunnel(tmp_path: Path) -> None:
     assert response.all("WARC-Protocol")[1].startswith("tls/")
     assert request.block == dict(site.requests)["/"]
     assert len(records) == 4
+
+
+def test_socks5_proxies_carry_http_and_https(tmp_path: Path) -> None:
+    with (
+        RawWeb(ANSWERS) as site,
+        RawWeb(ANSWERS, certificate()) as secure,
+        TestProxy("user:pass word") as proxy,
+        TestProxy() as open_one,
+        TestProxy(refusal=2) as refusing,
+        TestProxy(refusal=4) as failing,
+    ):
+        login = proxy.url("user:pass%20word", "socks5")
+        wrong, none = proxy.url("user:wrong", "socks5h"), proxy.url(scheme="socks5")
+        pairs = [
+            (site.url("a.test"), login),
+            (secure.url("a.test"), login),
+            (site.url("127.0.0.1", "/a"), open_one.url(scheme="socks5h")),
+            (site.url("a.test", "/b"), wrong),
+            (site.url("a.test", "/c"), none),
+            (site.url("a.test", "/d"), refusing.url(scheme="socks5")),
+            (site.url("b.test", "/e"), failing.url(scheme="socks5")),
+        ]
+        crawl = proxied(tmp_path, *pairs, RETRY_TIMES=0).run()
+    items = got(crawl)
+    target = f"a.test port {site.port}"
+    assert [items[url].get("status") for url, _ in pairs[:3]] == [200, 200, 200]
+    assert [items[url]["error"] for url, _ in pairs[3:]] == [
+        f"proxy {proxy.url(scheme='socks5h')} refuses the credentials",
+        f"proxy {none} demands other credentials",
+        f"proxy {pairs[5][1]} refuses to connect to {target}: not allowed by its rules",
+        f"proxy {pairs[6][1]} does not reach b.test port {site.port}: host unreachable",
+    ]
+    assert sorted(proxy.passed, key=lambda each: each.target) == [
+        Passed("SOCKS5", f"a.test:{port}", "user:pass word")
+        for port in sorted((site.port, secure.port))
+    ]
+    assert open_one.passed == [Passed("SOCKS5", f"127.0.0.1:{site.port}")]
+    records = Records.of(tmp_path / "job" / "warc").of_kind("response", "revisit")
+    assert not any("WARC-IP-Address" in records.about(url)[0] for url, _ in pairs[:3])
+
+
+def test_failures_of_proxies_do_not_count_against_hosts(tmp_path: Path) -> None:
+    """A host is not deferred, and the log names the proxy without its credentials."""
+    with RawWeb(ANSWERS) as site, TestProxy() as gone:
+        dead = gone.url()
+    with RawWeb(ANSWERS) as site:
+        bad = ["ftp://user:secret@p.test:21", "http://p.test", "p.test", "https://p.test:443"]
+        pairs = [(site.url("a.test", f"/bad/{number}"), url) for number, url in enumerate(bad)]
+        pairs += [(site.url("a.test", f"/dead/{number}"), dead) for number in range(8)]
+        crawl = proxied(tmp_path, *pairs, (site.url("a.test"), "")).run()
+    items = got(crawl)
+    known = "which is not one of http, socks5, socks5h"
+    assert [items[url]["error"] for url, _ in pairs[:4]] == [
+        f"proxy 'ftp://p.test:21' has the scheme ftp, {known}",
+        *[
+            f"proxy 'http://{name}' has no host or no port: write http://HOST:PORT"
+            for name in ("p.test", "p.test")
+        ],
+        f"proxy 'https://p.test:443' has the scheme https, {known}",
+    ]
+    assert all(dead in items[url]["error"] for url, _ in pairs[4:])
+    assert items[site.url("a.test")]["status"] == 200
+    assert crawl.stats["krowl/frontier/dropped_count/proxy_url"] == 4
+    assert crawl.stats["krowl/frontier/dropped_count/proxy"] == 8
+    assert crawl.stats["retry/count"] == 8
+    assert "krowl/politeness/parked_count" not in crawl.stats
+    assert "WARNING: Fetch given up: " in crawl.log
+    assert "secret" not in crawl.log

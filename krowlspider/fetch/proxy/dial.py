@@ -9,7 +9,7 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.dial import connect_failure
 from krowlspider.fetch.errors import EXHAUSTED, ConnectTimeout, LocalExhausted, ProxyFailed
 from krowlspider.fetch.exchange import Dialled
-from krowlspider.fetch.proxy.connect import connect
+from krowlspider.fetch.proxy import connect, socks5
 from krowlspider.fetch.proxy.forward import ForwardingTransport, ForwardObserver
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class ProxyDialer:
     ) -> None:
         """Have the proxy connect to ``origin``, so that all further bytes are the origin's."""
         try:
-            await connect(reader, transport, origin, proxy)
+            protocol = connect if proxy.scheme == "http" else socks5
+            await protocol.connect(reader, transport, origin, proxy)
         except (EOFError, OSError, asyncio.LimitOverrunError) as error:
             raise ProxyFailed(f"proxy {proxy.name} opens no connection: {error}") from error
 
@@ -108,10 +109,12 @@ class ProxyDialer:
     ) -> None:
         """Make ``connection`` the user of the transport, over TLS for https."""
         origin, dialled = connection.origin, connection.dialled
-        if _is_forwarded(origin):
+        if origin.scheme == "http":
             transport.set_protocol(connection)
-            forwarding = ForwardingTransport(transport, origin, proxy)
-            connection.connection_made(cast("asyncio.Transport", forwarding))
+            if _is_forwarded(origin):
+                forwarding = ForwardingTransport(transport, origin, proxy)
+                transport = cast("asyncio.Transport", forwarding)
+            connection.connection_made(transport)
             return
         channel = self._dialer.secure(connection)
         transport.set_protocol(channel)

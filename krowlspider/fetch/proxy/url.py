@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from krowlspider.fetch.errors import ProxyInvalid
 from krowlspider.fetch.http.request import Proxy
 
-SCHEMES = frozenset({"http"})
+# With both of SOCKS5 the proxy resolves the names.
+SCHEMES = frozenset({"http", "socks5", "socks5h"})
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # Proxies remembered. A crawl may rotate through many.
 _KEPT = 1024
@@ -18,7 +19,7 @@ _KEPT = 1024
 
 @lru_cache(maxsize=_KEPT)
 def parse_proxy(url: str, authorization: bytes = b"") -> Proxy:
-    """Return the proxy of a URL such as ``http://user:password@host:port``.
+    """Return the proxy of a URL such as ``http://user:password@host:port``, or ``socks5://...``.
 
     A URL without a scheme is one of http, as in Scrapy. ``authorization`` is the value of a
     Proxy-Authorization header; credentials in the URL take precedence.
@@ -46,4 +47,15 @@ def parse_proxy(url: str, authorization: bytes = b"") -> Proxy:
         authorization = b"Basic " + b64encode(credentials)
     if _CONTROL.search(authorization):
         raise ProxyInvalid(f"proxy {shown!r}: Proxy-Authorization has control characters")
+    if parts.scheme != "http" and not _is_password(authorization):
+        raise ProxyInvalid(f"proxy {shown!r} takes user and password, no other authorization")
     return Proxy(parts.scheme, host, port, authorization)
+
+
+def _is_password(authorization: bytes) -> bool:
+    """Return whether a header's value is empty, or user and password (RFC 7617)."""
+    scheme, _, encoded = authorization.partition(b" ")
+    try:
+        return not authorization or (scheme == b"Basic" and b":" in b64decode(encoded))
+    except ValueError:
+        return False
