@@ -181,7 +181,15 @@ def test_urls_of_proxies() -> None:
         assert parse_proxy(url) == proxy
     assert Proxy("http", "::1", 1, basic).name == "http://[::1]:1"
     assert parse_proxy("http://h:1", b"Bearer x").authorization == b"Bearer x"
-    for url in ("http://h:0", "http://h:99999", "http://:1", "http://[h:1", "h", "file:///h"):
+    for url in (
+        "http://h:0",
+        "http://h:99999",
+        "http://:1",
+        "http://[h:1",
+        "http://a..b:1",
+        "h",
+        "file:///h",
+    ):
         with pytest.raises(ProxyInvalid, match="proxy '"):
             parse_proxy(url)
     with pytest.raises(ProxyInvalid, match="'ftp://h:1'"):

@@ -32,6 +32,7 @@ def parse_proxy(url: str, authorization: bytes = b"") -> Proxy:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")
     except ValueError as error:
         raise ProxyInvalid(f"proxy {shown!r} is no URL: {error}") from error
     if parts.scheme not in SCHEMES:
