@@ -331,6 +331,7 @@ DOWNLOADER_MIDDLEWARES_BASE = {
     "middlewares.retry.RetryMiddleware": 550,
     "middlewares.redirect.RedirectMiddleware": 600,
     "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": 700,
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": 750,
     "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 900,
 }
 # Scrapy's own, without the Referer, which would tell sites where the crawler has been, and without

@@ -45,6 +45,7 @@ _TRANSIENT = {
     "krowl_bare",
     "is_start_request",
 }
+_OF_PROXY = {"proxy", "_auth_proxy", "_scheme_proxy"}
 _COUNTED = {"depth", "redirect_times", "redirect_urls", "retry_times", "distress_times"}
 _PLAIN = _TRANSIENT | _COUNTED
 # Limits that a request from outside may lower, by meta key, with the least value of each.
@@ -96,6 +97,8 @@ class RequestCodec:
 
         :raises ValueError: its callback is not a method of the spider, or its meta cannot be stored
         """
+        if "_scheme_proxy" in request.meta:
+            request = _without_proxy(request)
         meta = request.meta
         packed = b"" if self._is_plain(request) else self._pack(request)
         return Entry(
@@ -135,10 +138,14 @@ class RequestCodec:
 
         With ``always``, that node fetches it even if it is known there.
 
-        :raises ValueError: it cannot be JSON, or is too long
+        :raises ValueError: it cannot be JSON, or is too long, or its meta names a proxy
         """
         if entry.request or always:
             request = self.request(entry)
+            if request.meta.get("proxy"):
+                raise ValueError(
+                    "no proxy travels to another node: name it in the environment of each node"
+                )
             request.priority, request.dont_filter = priority, always
             return dumps(request.to_dict(spider=self._spider))
         return encode(
@@ -175,6 +182,7 @@ class RequestCodec:
         try:
             request = request_from_dict(loads(encode(message)), spider=self._spider)
             self._lower(request.meta, message.rest.get("callback"))
+            request.headers.pop(b"Proxy-Authorization", None)
             # Fail here if it cannot be stored, and not later in a batch with other entries.
             self.entry(request, message.url).encode(host_of(message.url))
         except (TypeError, AttributeError, struct.error) as error:
@@ -267,6 +275,17 @@ class RequestCodec:
                 for name, values in data["headers"]
             }
         return request_from_dict(data, spider=self._spider)
+
+
+def _without_proxy(request: Request) -> Request:
+    """Return a request without the proxy that Scrapy's middleware took from the environment.
+
+    The next fetch takes it from there again: it may be another one, or another host's.
+    """
+    meta = {name: value for name, value in request.meta.items() if name not in _OF_PROXY}
+    headers = request.headers.copy()
+    headers.pop(b"Proxy-Authorization", None)
+    return request.replace(meta=meta, headers=headers)
 
 
 def _check_methods(request: Mapping[str, Any]) -> None:

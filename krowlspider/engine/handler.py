@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
-from scrapy.exceptions import NotSupported, StopDownload
+from scrapy.exceptions import StopDownload
 from twisted.python.failure import Failure
 
 from krowlspider.archive.errors import ArchiveError
@@ -37,8 +37,13 @@ if TYPE_CHECKING:
     from krowlspider.crawl.flights import Flights
     from krowlspider.crawl.in_flight import InFlight
     from krowlspider.fetch.exchange import Exchange
+    from krowlspider.fetch.http.request import Proxy
 
 logger = logging.getLogger(__name__)
+
+
+# The User-Agent names who crawls: no request has another. Credentials are for the proxy alone.
+_NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization"})
 
 
 class _Signals:
@@ -106,10 +111,6 @@ class DownloadHandler(BaseDownloadHandler):
         return Scheduler.of(self.crawler).flights
 
     async def download_request(self, request: Request) -> Response:
-        if request.meta.get("proxy"):
-            raise NotSupported(
-                "krowlspider fetches directly: the 'proxy' meta key is not supported"
-            )
         in_flight = self._flights.get(request)
         assert in_flight is not None
         observer = self._observer(request)
@@ -145,6 +146,7 @@ class DownloadHandler(BaseDownloadHandler):
                 admit=partial(flights.reserve_address, in_flight),
                 linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=memory,
+                proxy=_proxy_of(request) if meta.get("proxy") else None,
             )
         except FetchError as error:
             await self._throttle()
@@ -183,8 +185,7 @@ class DownloadHandler(BaseDownloadHandler):
         if not request.headers:
             return self._defaults
         own = [(name, value) for name, values in request.headers.items() for value in values]
-        # The User-Agent names who crawls: no request has another.
-        own = [(name, value) for name, value in own if name != b"User-Agent"]
+        own = [(name, value) for name, value in own if name not in _NOT_SENT]
         named = {name for name, _ in own}
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
@@ -215,3 +216,13 @@ class DownloadHandler(BaseDownloadHandler):
         if not (self._failed and isinstance(error, ArchiveError)):
             logger.error("A capture was not archived: %s", error)
         self._failed |= isinstance(error, ArchiveError)
+
+
+def _proxy_of(request: Request) -> Proxy:
+    """Return the proxy that a request's meta names.
+
+    :raises ProxyInvalid: it is no usable URL
+    """
+    from krowlspider.fetch.proxy.url import parse_proxy  # noqa: PLC0415 - few crawls use one
+
+    return parse_proxy(request.meta["proxy"], request.headers.get(b"Proxy-Authorization") or b"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from scrapy.http import Headers
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 # know punycode, and Python decodes it in quadratic time.
 DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
-_address = lru_cache(maxsize=65_536)(ip_address)
+
+@lru_cache(maxsize=65_536)
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address; None for the empty text, which is an address behind a proxy."""
+    return ip_address(text) if text else None
 
 
 def response_of(request: Request, exchange: Exchange, headers: Headers, body: bytes) -> Response:
@@ -55,7 +59,7 @@ def capture_of(exchange: Exchange, identity: str) -> Capture:
         media_type=media_type.decode("latin-1"),
         started=exchange.times.started,
         truncated=exchange.truncated,
-        wire=Wire(exchange.peer.address, exchange.version, exchange.peer.tls),
+        wire=Wire(exchange.peer.address or None, exchange.version, exchange.peer.tls),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from krowlspider.fetch.dial import Dialer, anywhere
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from krowlspider.fetch.dns.resolver import Resolver
     from krowlspider.fetch.exchange import Exchange, Observer
     from krowlspider.fetch.guard import AddressGuard
-    from krowlspider.fetch.http.request import Origin
+    from krowlspider.fetch.http.request import Origin, Proxy
     from krowlspider.fetch.loop_clock import LoopClock
+    from krowlspider.fetch.proxy.dial import ProxyDialer
 
 
 class Client:
@@ -50,6 +52,7 @@ class Client:
         self._dialer = Dialer(
             clock=clock, resolver=resolver, guard=guard, connect_timeout=connect_timeout
         )
+        self._connect_timeout = connect_timeout
         self._pool = Pool(clock, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._rate_min = rate_min
@@ -71,6 +74,7 @@ class Client:
         admit: Admit = anywhere,
         linked: bool = False,
         memory: FetchMemory | None = None,
+        proxy: Proxy | None = None,
     ) -> Exchange:
         """Make one exchange within ``timeout`` seconds and return it.
 
@@ -78,6 +82,9 @@ class Client:
 
         ``max_size`` caps the body in bytes as received. ``admit`` and ``linked`` are as in
         `Dialer.dial`. The bytes received are counted in ``memory``, which the caller releases.
+
+        Through a ``proxy``, the exchange holds the request as the origin sees it, without the
+        credentials of the proxy. The origin's address is unknown, so ``admit`` is not called.
 
         No request is sent twice: when a kept-alive connection dies, the server may have read it,
         and the next request must wait for the host's delay.
@@ -99,7 +106,11 @@ class Client:
             self._rate_min,
             self._large,
         )
-        connection = await self._connect(target.origin, order.deadline, admit, linked=linked)
+        origin = target.origin
+        if proxy is not None:
+            origin, admit = origin._replace(proxy=proxy), anywhere
+            observer = self._proxies.watch(origin, observer)
+        connection = await self._connect(origin, order.deadline, admit, linked=linked)
         self._busy.add(connection)
         try:
             exchange = await connection.exchange(order, ResponseReader(method, max_size, observer))
@@ -135,11 +146,20 @@ class Client:
                 raise AddressBusy(address)
             return connection
         before = self._hung_up
-        connection = await self._dialer.dial(origin, deadline, admit, linked=linked)
+        if origin.proxy is None:
+            connection = await self._dialer.dial(origin, deadline, admit, linked=linked)
+        else:
+            connection = await self._proxies.dial(origin, origin.proxy, deadline, linked=linked)
         if self._hung_up != before:
             connection.close()
             raise ConnectionLost("closed by this side before the request was sent")
         return connection
+
+    @cached_property
+    def _proxies(self) -> ProxyDialer:
+        from krowlspider.fetch.proxy.dial import ProxyDialer  # noqa: PLC0415 - few crawls use one
+
+        return ProxyDialer(self._clock, self._dialer, self._connect_timeout)
 
     def hang_up(self) -> None:
         """Close every connection; exchanges in flight or connecting fail with ConnectionLost."""

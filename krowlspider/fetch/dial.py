@@ -120,8 +120,7 @@ class Dialer:
         :raises FetchError: there is none, or the look-up failed
         """
         host, port = origin.host, origin.port
-        if port in BLOCKED:
-            raise errors.PortForbidden(f"port {port} is of another protocol")
+        _check_port(port)
         addresses = self._resolver.known(host)
         if addresses is None:
             try:
@@ -129,20 +128,43 @@ class Dialer:
                     addresses = await self._resolver.resolve(host)
             except TimeoutError as e:
                 raise errors.TotalTimeout(f"looking up {host} took too long") from e
+        permitted = self._public(host, addresses)
+        if not linked:
+            return permitted
+        found = [address for address in permitted if self._ports.has_room(address, port)]
+        if not found:
+            raise _ports_used_up(permitted[0], port)
+        return found
+
+    def _public(self, host: str, addresses: list[str]) -> list[str]:
         permitted = [address for address in addresses if self._guard.permits(address)]
         if not permitted:
             raise errors.AddressForbidden(
                 f"{host} is at {', '.join(addresses)}, which is not public"
             )
-        if not linked:
-            return permitted
-        found = [address for address in permitted if self._ports.has_room(address, port)]
-        if not found:
-            raise errors.PortForbidden(
-                f"links have led to {PORTS_MAX} ports of {permitted[0]},"
-                f" so port {port} is not asked"
-            )
-        return found
+        return permitted
+
+    def check_unresolved(self, origin: Origin, *, linked: bool) -> None:
+        """Check a target that a proxy connects to, without a look-up.
+
+        The guard judges an address, localhost, and a name whose addresses are known here. Of any
+        other name only the proxy knows the address. ``linked`` is as in `dial`; the ports are
+        counted by name.
+
+        :raises AddressForbidden: the target may not be requested
+        """
+        host, port = origin.host, origin.port
+        _check_port(port)
+        try:
+            addresses = self._resolver.known(host)
+        except errors.NameFailed:
+            addresses = None
+        if addresses is not None:
+            self._public(host, addresses)
+        if linked:
+            if not self._ports.has_room(host, port):
+                raise _ports_used_up(host, port)
+            self._ports.add(host, port)
 
     async def _connect(
         self, origin: Origin, address: str, deadline: float, name: float
@@ -170,7 +192,7 @@ class Dialer:
             connection.dialled = Dialled(name, self._clock.time() - begun)
             return connection
         connection = Connection(clock, origin, address)
-        channel = Channel(clock, self._tls, _server_name(origin.host), connection, self._slices)
+        channel = self.secure(connection)
         try:
             await loop.create_connection(lambda: channel, address, origin.port)
             await channel.secured
@@ -183,6 +205,25 @@ class Dialer:
         connected = channel.connected
         connection.dialled = Dialled(name, connected - begun, self._clock.time() - connected)
         return connection
+
+    def secure(self, connection: Connection) -> Channel:
+        """Return the TLS of a connection to its origin, to be the protocol of a TCP transport.
+
+        :raises TLSFailed: SNI cannot carry the host's name
+        """
+        name = _server_name(connection.origin.host)
+        return Channel(self._clock, self._tls, name, connection, self._slices)
+
+
+def _check_port(port: int) -> None:
+    if port in BLOCKED:
+        raise errors.PortForbidden(f"port {port} is of another protocol")
+
+
+def _ports_used_up(where: str, port: int) -> errors.PortForbidden:
+    return errors.PortForbidden(
+        f"links have led to {PORTS_MAX} ports of {where}, so port {port} is not asked"
+    )
 
 
 def connect_failure(error: OSError, address: str, *, secure: bool) -> type[errors.FetchError]:

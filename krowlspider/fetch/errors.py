@@ -102,6 +102,33 @@ class TLSFailed(FetchError, kind="tls"):
     """The TLS handshake failed, was cut short or reset, or TLS caused too much work at any time."""
 
 
+class ProxyFailed(FetchError, kind="proxy"):
+    """A proxy could not be reached, or broke its protocol: nothing is known of the host."""
+
+    is_final: ClassVar[bool] = False
+    """Whether the next try would fail in the same way."""
+
+
+class ProxyInvalid(ProxyFailed, kind="proxy_url"):
+    """The URL of a proxy cannot be used."""
+
+    is_final = True
+
+
+class ProxyDenied(ProxyFailed, kind="proxy_auth"):
+    """A proxy refused the credentials, or demands some: status 407 of HTTP."""
+
+    is_final = True
+
+
+class ProxyRefused(ProxyFailed, kind="proxy_refused"):
+    """A proxy does not connect to the target, by its own rules."""
+
+
+class TargetUnreached(FetchError, kind="proxy_target"):
+    """A proxy tried to connect to the target, and could not."""
+
+
 class FirstByteTimeout(FetchError, kind="first_byte_timeout"):
     """The request was sent, and no byte came back in time."""
 

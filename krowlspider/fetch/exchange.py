@@ -9,7 +9,10 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Peer(NamedTuple):
-    """The other end of a connection; with TLS also version and cipher, and certificate in DER."""
+    """The other end of a connection; with TLS also version and cipher, and certificate in DER.
+
+    ``address`` is empty behind a proxy, which does not tell it.
+    """
 
     address: str
     tls: tuple[str, str] | None = None

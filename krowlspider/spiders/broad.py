@@ -61,10 +61,12 @@ _NEEDLESS_SPIDER_MIDDLEWARES = (
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
-# The spider queues redirect targets as links, and checks scope before it queues a URL.
+# The spider queues redirect targets as links, checks scope before it queues a URL, and fetches
+# directly.
 _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
     "middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware",
 )
 # Used only if somebody has set the setting.
 _OPTIONAL_DOWNLOADER_MIDDLEWARES = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scrapy import FormRequest, Request, Spider
-from scrapy.http import JsonRequest
+from scrapy.http import Headers, JsonRequest
 
 from krowlspider.cluster.transport.message import Message, decode
 from krowlspider.crawl.codec import RequestCodec
@@ -120,6 +120,22 @@ def test_everything_else_of_a_request_comes_back_too() -> None:
     assert {name: getattr(again, name) for name in names} == {
         name: getattr(request, name) for name in names
     }
+
+
+def test_proxy_of_the_environment_is_not_stored() -> None:
+    """That of a request's own is, and does not travel to another node."""
+    headers = {"Proxy-Authorization": "Basic dTpw"}
+    given = {"proxy": "http://u:p@h:1", "mine": 1}
+    meta = {**given, "_auth_proxy": "http://h:1", "_scheme_proxy": True}
+    entry, again = through(Request(URL, headers=headers, meta=meta))
+    assert (again.meta, again.headers) == ({"mine": 1}, {})
+    assert RequestCodec(Plain()).message(entry)
+    entry, again = through(Request(URL, headers=headers, meta=given))
+    assert (again.meta, again.headers) == (given, Headers(headers))
+    with pytest.raises(ValueError, match="no proxy travels"):
+        RequestCodec(Plain()).message(entry)
+    pushed = json.dumps({"url": URL, "headers": {"Proxy-Authorization": ["x"], "B": ["y"]}})
+    assert RequestCodec(Plain()).whole(decode(pushed.encode())).headers == Headers({"B": "y"})
 
 
 def test_what_cannot_be_stored_is_refused_with_its_reason() -> None:

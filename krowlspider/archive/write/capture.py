@@ -9,11 +9,11 @@ from typing import NamedTuple
 class Wire(NamedTuple):
     """How the messages of a capture travelled.
 
-    ``address`` is the peer's IP address as text, ``version`` that of HTTP. ``tls`` is the protocol
-    and the cipher by OpenSSL's names, None for plain HTTP.
+    ``address`` is the origin's IP address as text, None if a proxy hides it. ``version`` is that of
+    HTTP. ``tls`` is the protocol and the cipher by OpenSSL's names, None for plain HTTP.
     """
 
-    address: str
+    address: str | None
     version: str = "1.1"
     tls: tuple[str, str] | None = None
 

@@ -262,7 +262,7 @@ def is_uri(text: str) -> bool:
 
 
 def _wire_lines(wire: Wire) -> str:
-    lines = f"WARC-IP-Address: {_address(wire.address)}\r\n"
+    lines = f"WARC-IP-Address: {_address(wire.address)}\r\n" if wire.address is not None else ""
     lines += _line("WARC-Protocol", f"http/{wire.version}")
     if wire.tls is not None:
         protocol, cipher = wire.tls

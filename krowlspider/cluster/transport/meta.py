@@ -35,7 +35,8 @@ CARRIED = frozenset(
 )
 LEFT_OUT = frozenset(
     {
-        *("allow_offsite", "autothrottle_dont_adjust_delay", "bindaddress", "proxy", "_auth_proxy"),
+        *("allow_offsite", "autothrottle_dont_adjust_delay", "bindaddress"),
+        *("proxy", "_auth_proxy", "_scheme_proxy"),
         *("cache_timestamp", "cached_response", "_dont_cache", "depth_reset", "give_up_log_level"),
         *("dont_obey_robotstxt", "download_fail_on_dataloss", "download_latency", "download_slot"),
         *("download_warnsize", "ftp_local_filename", "ftp_passive", "ftp_password", "ftp_user"),

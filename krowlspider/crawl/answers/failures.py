@@ -50,10 +50,14 @@ def failure_kind(error: BaseException) -> str:
 def is_final(error: BaseException) -> bool:
     """Return whether the same fetch would fail again.
 
-    That is so for a name that does not exist, a forbidden address, and an answer of no use.
+    That is so for a name that does not exist, a forbidden address, an answer of no use, and a proxy
+    with a bad URL or bad credentials.
     """
+    cause = error.__cause__
+    if isinstance(cause, errors.ProxyFailed):
+        return cause.is_final
     return is_answer(error) or isinstance(
-        error.__cause__, errors.NameNotFound | errors.NameMalformed | errors.AddressForbidden
+        cause, errors.NameNotFound | errors.NameMalformed | errors.AddressForbidden
     )
 
 

@@ -11,7 +11,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
-from krowlspider.fetch.errors import AddressForbidden, NameNotFound
+from krowlspider.fetch.errors import AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.politeness.delay import THROTTLING, parse_retry_after
 
 if TYPE_CHECKING:
@@ -99,6 +99,9 @@ class HostFeedback:
             self._throttled(in_flight, answer.status, answer.times.latency, retry_after)
         elif is_answer(error):
             in_flight.must_wait(rule.after_answer(rate, latency))
+        elif isinstance(error.__cause__, ProxyFailed):
+            # It is no failure of the host, which waits for its usual delay.
+            return
         elif kind == NameNotFound.kind:
             in_flight.must_wait(rule.after_no_such_name(rate, random()))
         else:

@@ -35,6 +35,7 @@ _PORT = _Cause("port not allowed", errors.PortForbidden.remedy)
 _CONNECTION = _Cause(
     "connection failed", "Check that the hosts are up and that this machine can reach them."
 )
+_PROXY = _Cause("proxy failed", "Check the URL and the credentials of the proxy, and that it runs.")
 _THROTTLING = _Cause("throttled", "Start the crawl again later.")
 _ROBOTS = _Cause("forbidden by robots.txt", "Choose seeds that robots.txt allows.")
 _SLOW = _Cause("Crawl-delay too long", "See KROWL_CRAWL_DELAY_MAX.")
@@ -59,6 +60,11 @@ _OF_KIND = {
     errors.ConnectTimeout.kind: _CONNECTION,
     errors.ConnectFailed.kind: _CONNECTION,
     errors.TLSFailed.kind: _CONNECTION,
+    errors.ProxyFailed.kind: _PROXY,
+    errors.ProxyInvalid.kind: _PROXY,
+    errors.ProxyDenied.kind: _PROXY,
+    errors.ProxyRefused.kind: _PROXY,
+    errors.TargetUnreached.kind: _CONNECTION,
     errors.FirstByteTimeout.kind: _CONNECTION,
     errors.TotalTimeout.kind: _CONNECTION,
     errors.ConnectionLost.kind: _CONNECTION,

@@ -20,6 +20,8 @@ REFUSALS = (
     errors.DecodeFailed,
     errors.FirstByteTimeout,
     errors.ProtocolBroken,
+    errors.ProxyFailed,
+    errors.TargetUnreached,
     errors.TooLarge,
     errors.TotalTimeout,
 )
@@ -49,7 +51,8 @@ class Refusals:
             return
         named.add(host)
         last = len(named) == HOSTS
-        logger.info(
+        logger.log(
+            logging.WARNING if isinstance(error, errors.ProxyFailed) else logging.INFO,
             "Fetch given up: %s (host %s), %s: %s%s",
             url[:_URL],
             host,

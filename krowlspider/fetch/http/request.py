@@ -20,12 +20,30 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _HEADERS_KEPT = 64
 
 
-class Origin(NamedTuple):
-    """Requests to the same origin may share a connection. An IPv6 host has no brackets."""
+class Proxy(NamedTuple):
+    """A proxy by its parts. ``authorization`` is the value of Proxy-Authorization, or empty."""
 
     scheme: str
     host: str
     port: int
+    authorization: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """Return its URL without credentials, for logs."""
+        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
+
+
+class Origin(NamedTuple):
+    """Requests to the same origin may share a connection. An IPv6 host has no brackets.
+
+    Through a proxy, only requests with the same origin and proxy share one.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    proxy: Proxy | None = None
 
 
 class Target(NamedTuple):
@@ -57,6 +75,11 @@ def _host_and_port(authority: str, scheme: str) -> tuple[str, int]:
     if not colon or authority.endswith("]"):
         host, port = authority, ""
     return host.removeprefix("[").removesuffix("]"), int(port) if port else _PORTS[scheme]
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it stands in a URL: an IPv6 address has brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def build_request(

@@ -1,0 +1,1 @@
+"""Fetch through a proxy. A crawl imports this room with its first request that names one."""

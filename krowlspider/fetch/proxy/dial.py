@@ -1,0 +1,139 @@
+"""Open connections through proxies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from krowlspider.fetch.connection import Connection
+from krowlspider.fetch.dial import connect_failure
+from krowlspider.fetch.errors import EXHAUSTED, ConnectTimeout, LocalExhausted, ProxyFailed
+from krowlspider.fetch.exchange import Dialled
+from krowlspider.fetch.proxy import connect, socks5
+from krowlspider.fetch.proxy.forward import ForwardingTransport, ForwardObserver
+
+if TYPE_CHECKING:
+    from krowlspider.fetch.dial import Dialer
+    from krowlspider.fetch.exchange import Observer
+    from krowlspider.fetch.http.request import Origin, Proxy
+    from krowlspider.fetch.loop_clock import LoopClock
+
+# Most bytes of a proxy's answer to CONNECT.
+_ANSWER_MAX = 16_384
+
+
+class ProxyDialer:
+    """Opens connections through proxies, which the operator chose: they may be at any address.
+
+    ``dialer`` checks the target. ``connect_timeout`` is in seconds of ``clock``, for all steps
+    together.
+    """
+
+    def __init__(self, clock: LoopClock, dialer: Dialer, connect_timeout: float) -> None:
+        self._clock = clock
+        self._dialer = dialer
+        self._connect_timeout = connect_timeout
+
+    def watch(self, origin: Origin, observer: Observer | None) -> Observer | None:
+        """Return the observer of an exchange with ``origin`` through its proxy."""
+        assert origin.proxy is not None
+        return ForwardObserver(origin.proxy, observer) if _is_forwarded(origin) else observer
+
+    async def dial(
+        self, origin: Origin, proxy: Proxy, deadline: float, *, linked: bool
+    ) -> Connection:
+        """Return a new connection to ``origin``; its address is empty, as only the proxy knows it.
+
+        :raises ProxyFailed: the proxy cannot be used
+        :raises FetchError: as of `Dialer.check_unresolved`, or the proxy does not reach the target
+        """
+        self._dialer.check_unresolved(origin, linked=linked)
+        begun = self._clock.time()
+        limit = min(begun + self._connect_timeout, deadline)
+        reader = asyncio.StreamReader(_ANSWER_MAX, self._clock.loop)
+        transport = await self._reach(proxy, reader, limit)
+        try:
+            async with self._clock.timeout_at(limit):
+                connection = Connection(self._clock, origin, "")
+                if not _is_forwarded(origin):
+                    await self._tunnel(reader, transport, origin, proxy)
+                connection.dialled = Dialled(0.0, self._clock.time() - begun)
+                await self._start(connection, transport, proxy)
+        except TimeoutError as error:
+            transport.abort()
+            raise ConnectTimeout(
+                f"no connection to {origin.host} port {origin.port} through proxy {proxy.name} in"
+                " time"
+            ) from error
+        except BaseException:
+            transport.abort()
+            raise
+        return connection
+
+    async def _reach(
+        self, proxy: Proxy, reader: asyncio.StreamReader, limit: float
+    ) -> asyncio.Transport:
+        """Return a TCP connection to the proxy, from which ``reader`` reads.
+
+        The system's resolver finds its name, which may be one of a private network.
+        """
+        loop = self._clock.loop
+        try:
+            async with self._clock.timeout_at(limit):
+                transport, _ = await loop.create_connection(
+                    lambda: asyncio.StreamReaderProtocol(reader, loop=loop), proxy.host, proxy.port
+                )
+        except TimeoutError as error:
+            raise ProxyFailed(f"no connection to proxy {proxy.name} in time") from error
+        except OSError as error:
+            failure = LocalExhausted if error.errno in EXHAUSTED else ProxyFailed
+            raise failure(f"proxy {proxy.name}: {error}") from error
+        return transport
+
+    async def _tunnel(
+        self,
+        reader: asyncio.StreamReader,
+        transport: asyncio.Transport,
+        origin: Origin,
+        proxy: Proxy,
+    ) -> None:
+        """Have the proxy connect to ``origin``, so that all further bytes are the origin's."""
+        try:
+            protocol = connect if proxy.scheme == "http" else socks5
+            await protocol.connect(reader, transport, origin, proxy)
+        except (EOFError, OSError, asyncio.LimitOverrunError) as error:
+            raise ProxyFailed(f"proxy {proxy.name} opens no connection: {error}") from error
+
+    async def _start(
+        self, connection: Connection, transport: asyncio.Transport, proxy: Proxy
+    ) -> None:
+        """Make ``connection`` the user of the transport, over TLS for https."""
+        origin, dialled = connection.origin, connection.dialled
+        if origin.scheme == "http":
+            transport.set_protocol(connection)
+            if _is_forwarded(origin):
+                forwarding = ForwardingTransport(transport, origin, proxy)
+                transport = cast("asyncio.Transport", forwarding)
+            connection.connection_made(transport)
+            return
+        channel = self._dialer.secure(connection)
+        transport.set_protocol(channel)
+        try:
+            channel.connection_made(transport)
+            await channel.secured
+        except BaseException as error:
+            channel.abort()
+            # As in `Dialer`: no cycle that keeps the memory of OpenSSL.
+            del channel
+            if isinstance(error, OSError):
+                failure = connect_failure(error, "", secure=True)
+                raise failure(f"{origin.host} through proxy {proxy.name}: {error}") from error
+            raise
+        assert dialled is not None
+        connection.dialled = dialled._replace(tls=self._clock.time() - channel.connected)
+
+
+def _is_forwarded(origin: Origin) -> bool:
+    """Return whether the proxy of an origin passes on single requests, and opens no tunnel."""
+    assert origin.proxy is not None
+    return origin.scheme == origin.proxy.scheme == "http"

@@ -1,0 +1,75 @@
+"""Requests for http URLs that an HTTP proxy passes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.fetch.errors import ProxyDenied
+from krowlspider.fetch.http.request import bracketed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from krowlspider.fetch.exchange import Headers, Observer
+    from krowlspider.fetch.http.request import Origin, Proxy
+
+# Proxy Authentication Required: RFC 9110, section 15.5.8.
+DENIED = 407
+
+
+class ForwardingTransport:
+    """The transport of a connection to an HTTP proxy.
+
+    It writes requests in absolute-form (RFC 9112, section 3.2.2), with the credentials of the
+    proxy. The connection, and so the archive, has them in origin-form, as the origin sees them.
+    """
+
+    def __init__(self, transport: asyncio.Transport, origin: Origin, proxy: Proxy) -> None:
+        self._transport = transport
+        port = "" if origin.port == 80 else f":{origin.port}"
+        self._base = f"http://{bracketed(origin.host)}{port}".encode()
+        self._line = authorization_line(proxy)
+        self.abort = transport.abort
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+
+    def write(self, request: bytes) -> None:
+        line, _, rest = request.partition(b"\r\n")
+        verb, _, path = line.partition(b" ")
+        self._transport.write(
+            b"%b %b%b\r\n%b%b" % (verb, self._base, path, self._line, rest),
+        )
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+
+class ForwardObserver:
+    """Fails a fetch that the proxy denies; passes anything else on to ``observer``."""
+
+    def __init__(self, proxy: Proxy, observer: Observer | None) -> None:
+        self._proxy = proxy
+        self._observer = observer
+
+    def headers(self, status: int, headers: Headers) -> None:
+        if status == DENIED:
+            raise denied(self._proxy)
+        if self._observer is not None:
+            self._observer.headers(status, headers)
+
+    def data(self, chunk: bytes) -> None:
+        if self._observer is not None:
+            self._observer.data(chunk)
+
+
+def authorization_line(proxy: Proxy) -> bytes:
+    """Return the line of a Proxy-Authorization header; empty without credentials."""
+    if not proxy.authorization:
+        return b""
+    return b"Proxy-Authorization: %b\r\n" % proxy.authorization
+
+
+def denied(proxy: Proxy) -> ProxyDenied:
+    """Return the error for an answer 407."""
+    given = "refuses the credentials" if proxy.authorization else "demands credentials"
+    return ProxyDenied(f"proxy {proxy.name} {given} (status {DENIED})")
