@@ -16,6 +16,7 @@ import msgspec
 
 from krowlspider import __version__
 from krowlspider.errors import JobError
+from krowlspider.frontier.store.disk import sync
 from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.work_mark import MARK
 
@@ -270,11 +271,13 @@ class JobFolder:
         The old frontier and the old head are kept in ``migrated_from``. The new head is written
         first: if the process dies, the next `take` does the rest.
 
+        :raises JobError: the folder cannot be written
         :raises OSError: the disk failed
         """
         self.migrated_from.mkdir(exist_ok=True)
         copy = self.migrated_from / _HEAD
         copy.write_bytes((self.path / _HEAD).read_bytes())
+        sync(copy)
         sync_folder(self.migrated_from)
         self._write_head(
             msgspec.structs.replace(head, format=FORMAT, software=f"krowlspider {__version__}")
@@ -283,11 +286,17 @@ class JobFolder:
 
     def _end_migration(self) -> None:
         kept = self.migrated_from / self.frontier.name
-        if not kept.exists():
-            self.frontier.rename(kept)
-            sync_folder(self.migrated_from)
-        self.migrating.rename(self.frontier)
-        sync_folder(self.path)
+        try:
+            if not kept.exists():
+                self.frontier.rename(kept)
+                sync_folder(self.migrated_from)
+            self.migrating.rename(self.frontier)
+            sync_folder(self.path)
+        except OSError as error:
+            raise JobError(
+                f"JOBDIR {self.path}: {self.migrating.name}/ cannot be moved to"
+                f" {self.frontier.name}/: {error.strerror}"
+            ) from error
 
     def _head(self, seed: int | None, ring: str, *, to_migrate: bool) -> JobHead:
         path = self.path / _HEAD
