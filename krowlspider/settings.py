@@ -168,15 +168,17 @@ KROWL_SITEMAPS = True
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL = 1.0
-# URLs queued for one host, so that no site fills the frontier. Seeds, start requests, imported URLs
-# and what a site's own sitemaps name are queued beyond it. URLs found on pages of other domains may
-# take half of these places, and come after those found on the host's own pages.
+# URLs queued for one host before its overflow. Links for which there is no place are queued behind
+# all other URLs of the host. Seeds, start requests, imported URLs and what a site's own sitemaps
+# name need no place. Links of other domains' pages may take half of these places, and come after
+# those of the host's own pages, in the overflow too.
 KROWL_HOST_QUEUE_MAX = 100_000
 # URLs queued for one registrable domain in the whole crawl, dropped ones not counted. 0: no limit.
 # A limit costs each page a look-up and a write for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0
 # Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of the frontier
-# is full; further URLs are dropped with the reason "domain_share". 0: no limit.
+# is full; further URLs are dropped with the reason "domain_share". Links of other domains' pages
+# that are in the overflow may fill half of this part, however full the frontier is. 0: no limit.
 KROWL_DOMAIN_SHARE = 0.1
 # URLs queued in all; each takes about 100 bytes of disk with its seen key.
 KROWL_FRONTIER_MAX = 50_000_000

@@ -22,10 +22,12 @@ from krowlspider.errors import JobError, KrowlError, error_text, for_want_of_roo
 from krowlspider.frontier.admin.edit import drop_host, forget_host
 from krowlspider.frontier.admin.export import export_lines
 from krowlspider.frontier.admin.host_view import view_host
+from krowlspider.frontier.admin.migrate import copy_frontier
 from krowlspider.frontier.admin.repair import gone, is_there, repair, way_out
 from krowlspider.frontier.admin.view import view_frontier
 from krowlspider.frontier.seen.filter_file import FilterFile
 from krowlspider.frontier.store.owner import check_owner
+from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, StoreError
 from krowlspider.urls.canonical import IdentityHasher, normalise
 from krowlspider.urls.host import host_of
@@ -51,7 +53,7 @@ _OF_FILES = {
     "export": "write the queued URLs to FILE or standard output, one JSON line each",
     "import": "queue the URLs of such lines; - reads standard input",
 }
-_ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair")
+_ACTIONS = (*_OF_HOSTS, *_OF_FILES, "repair", "migrate")
 
 
 class Command(ScrapyCommand):
@@ -77,6 +79,9 @@ class Command(ScrapyCommand):
             optional: dict[str, Any] = {"nargs": "?", "const": STDIO} if name == "export" else {}
             one.add_argument(f"--{name}", metavar="FILE", help=text, **optional)
         one.add_argument("--repair", action="store_true", help="mend a damaged frontier")
+        one.add_argument(
+            "--migrate", action="store_true", help="bring a JOBDIR of an older version up to date"
+        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         folder = None
@@ -90,7 +95,7 @@ class Command(ScrapyCommand):
         except (KrowlError, OSError, *STORE_ERRORS) as error:
             where = f"{folder.frontier}: " if folder and isinstance(error, plyvel.Error) else ""
             is_full = not isinstance(error, KrowlError) and for_want_of_room(error)
-            way = way_out(error, folder.path) if folder else ""
+            way = way_out(error, folder.path) if folder and not opts.migrate else ""
             if is_full and not isinstance(error, StoreError):
                 way = ": make room on its disk, and do it again"
             print(f"krowlspider: {where}{error_text(error)}{way}", file=sys.stderr)
@@ -118,7 +123,7 @@ class Command(ScrapyCommand):
 
     def _run(self, folder: JobFolder, opts: argparse.Namespace) -> None:
         try:
-            head = folder.take(to_repair=opts.repair)
+            head = folder.take(to_repair=opts.repair, to_migrate=opts.migrate)
         except JobInUseError as error:
             if any(getattr(opts, name) for name in _ACTIONS):
                 raise JobError(
@@ -130,8 +135,13 @@ class Command(ScrapyCommand):
         try:
             if opts.repair:
                 self._repair(folder, head, opts)
+            elif opts.migrate and head.format == FORMAT:
+                text = f"{folder.path} has format {FORMAT}: nothing to migrate"
+                self._say(opts, {"migrated": False}, text)
             elif not is_there(folder.frontier):
                 raise JobError(gone(folder.path))
+            elif opts.migrate:
+                self._migrate(folder, head, opts)
             else:
                 with closing(LevelStore(folder.frontier)) as store:
                     check_owner(store, head.seed, head.ring)
@@ -145,6 +155,15 @@ class Command(ScrapyCommand):
         self._say(opts, asdict(report), frontier.repaired(report, folder.path))
         if report.empty:
             self.exitcode = BAD_INPUT
+
+    def _migrate(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
+        if (kept := folder.migrated_from / folder.frontier.name).exists():
+            raise JobError(f"{kept} is of an earlier migration: move {kept.parent} away first")
+        copied = copy_frontier(folder.frontier, folder.migrating, head.format)
+        folder.migrate(head)
+        size = sum(path.stat().st_size for path in kept.iterdir())
+        report = {"migrated": True, **asdict(copied), "copy": str(kept.parent), "bytes": size}
+        self._say(opts, report, frontier.migrated(copied, head.format, kept.parent, size))
 
     def _act(
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace

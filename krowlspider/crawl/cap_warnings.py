@@ -16,7 +16,6 @@ logger = logging.getLogger(__name__)
 
 # The settings whose caps drop URLs, by the reason of the drop.
 _SETTINGS = {
-    "host_queue": "KROWL_HOST_QUEUE_MAX",
     "frontier": "KROWL_FRONTIER_MAX",
     "domain_share": "KROWL_DOMAIN_SHARE",
     "domain_budget": "KROWL_DOMAIN_BUDGET",

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
+# The priority of URLs for which the host's queue has no place, if it is not lower already. Those
+# that another domain's page names have one less.
+OVERFLOW = -1000
 # Hosts or domains whose refused URLs are counted by name, for each cap.
 _NAMES_MAX = 1000
 _OF_DOMAINS = ("domain_share", "domain_budget")
@@ -26,10 +29,10 @@ _OF_DOMAINS = ("domain_share", "domain_budget")
 class Admission:
     """Decides which candidates are queued, and counts the refused ones in ``counters``.
 
-    A URL that a cap refuses is counted as ``dropped/host_queue``, ``dropped/frontier``,
-    ``dropped/domain_share`` or ``dropped/domain_budget``, one of a retired host as
-    ``dropped/crawl_delay``. ``refused`` counts those since the start, by cap and then by host, or
-    by domain for a cap on domains; the name is empty for a cap on the whole frontier.
+    A URL that a cap refuses is counted as ``dropped/frontier``, ``dropped/domain_share`` or
+    ``dropped/domain_budget``, one of a retired host as ``dropped/crawl_delay``. ``refused`` counts
+    those since the start, by cap and then by host, or by domain for a cap on domains; the name is
+    empty for a cap on the whole frontier.
     """
 
     def __init__(
@@ -54,11 +57,17 @@ class Admission:
         in the whole frontier.
 
         With ``by_stranger``, another domain's page names them. Then they go behind the host's own,
-        once some entries are queued, and leave the host half of its room. Otherwise, with
-        ``is_exempt``, the cap on its queue does not hold for them.
+        once some entries are queued, and leave the host half of its places and of its domain's
+        share. What finds no place goes behind all else of the host. Otherwise, with ``is_exempt``,
+        they need no place.
         """
-        is_capped = by_stranger or not is_exempt
-        room, cap = self._room(host, queued, by_stranger=by_stranger, is_capped=is_capped)
+        room, cap = self._room(host, queued)
+        places = room
+        if by_stranger or not is_exempt:
+            places = self._places(host, len(candidates), by_stranger=by_stranger)
+        if by_stranger and (most := self._load.strangers_room(host.domain)) is not None:
+            most = max(most, places)
+            room, cap = (most, "domain_share") if most < room else (room, cap)
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:
@@ -70,7 +79,9 @@ class Admission:
             elif self._budget.most and not self._budget.take(host.domain):
                 self._refuse("domain_budget", host)
             else:
-                if by_stranger and host.queue.queued + len(taken) >= _STRANGERS_IN_LINE:
+                if len(taken) >= places:
+                    candidate.priority = min(candidate.priority, OVERFLOW - by_stranger)
+                elif by_stranger and host.queue.queued + len(taken) >= _STRANGERS_IN_LINE:
                     candidate.priority = min(candidate.priority, _STRANGERS)
                 taken.append(candidate)
                 if key is not None:
@@ -84,19 +95,26 @@ class Admission:
         if name in names or len(names) < _NAMES_MAX:
             names[name] += 1
 
-    def _room(
-        self, host: Host, queued: int, *, by_stranger: bool, is_capped: bool
-    ) -> tuple[int, str]:
+    def _places(self, host: Host, wanted: int, *, by_stranger: bool) -> int:
+        """Return how many more entries the queue of a host has places for: ``wanted`` or more if
+        all of them have one. Entries of the overflow take none."""
+        queue = host.queue
+        most = self._limits.host_queue // (2 if by_stranger else 1)
+        places = most - queue.queued
+        if places < wanted:
+            places += sum(
+                level.tail - level.head
+                for number, level in queue.levels.items()
+                if number >> 8 <= OVERFLOW
+            )
+        return max(0, places)
+
+    def _room(self, host: Host, queued: int) -> tuple[int, str]:
         """Return how many more entries a host may have, and which cap it is: the name of its
         ``dropped/`` counter."""
         if host.health is Health.RETIRED:
             return 0, "crawl_delay"
         room, cap = self._limits.total - queued, "frontier"
-        if is_capped:
-            most = self._limits.host_queue
-            here = (most // 2 if by_stranger else most) - host.queue.queued
-            if here <= max(room, 0):
-                room, cap = here, "host_queue"
         of_domain = self._load.room(host.domain, queued)
         if of_domain is None or room <= of_domain:
             return room, cap

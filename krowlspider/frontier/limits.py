@@ -41,7 +41,7 @@ class MemoryLimits:
 class Limits:
     """The caps of a frontier.
 
-    - ``host_queue``: URLs queued per host. ``total``: URLs queued in all.
+    - ``host_queue``: URLs queued per host before the overflow. ``total``: URLs queued in all.
     - ``domain_concurrency``: hosts of one domain in flight. ``address_concurrency``: hosts of one
       address in flight (0: no cap).
     - ``address_delay``: seconds between two requests to an address.

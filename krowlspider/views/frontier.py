@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from krowlspider.crawl.status import status_line
 from krowlspider.frontier.admin.words import counted, duration
+from krowlspider.frontier.store.schema import FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.host_view import HostView
+    from krowlspider.frontier.admin.migrate import Copied
     from krowlspider.frontier.admin.repair import Repaired
     from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow
 
@@ -142,6 +144,16 @@ def repaired(report: Repaired, jobdir: Path) -> str:
     else:
         lines.append(f"the files as they were are in {copy}: remove it when the crawl goes well")
     return "\n".join(lines)
+
+
+def migrated(copied: Copied, number: int, kept: Path, size: int) -> str:
+    """Return what was migrated from format ``number``, and where the old frontier is kept."""
+    return (
+        f"migrated from format {number} to {FORMAT}: {counted(copied.hosts, 'host')},"
+        f" {copied.queued:,} queued URLs\n"
+        f"the frontier as it was is in {kept} ({size / 1e6:,.1f} MB);"
+        f" when the crawl goes well, remove it: rm -r {quote(str(kept))}"
+    )
 
 
 def _lost(report: Repaired) -> list[str]:

@@ -112,9 +112,15 @@ def test_a_binary_seeds_file_is_refused(tmp_path: Path, packed: bool) -> None:
     assert f"{path} is binary" in message
 
 
-@pytest.mark.parametrize("number", [1, 99])
+@pytest.mark.parametrize(
+    ("number", "way"),
+    [
+        (1, "migrate it with: scrapy frontier {} --migrate"),
+        (99, "use that version, or another JOBDIR"),
+    ],
+)
 def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
-    tmp_path: Path, seeds: Path, number: int
+    tmp_path: Path, seeds: Path, number: int, way: str
 ) -> None:
     job = tmp_path / "job"
     folder = JobFolder(job)
@@ -124,7 +130,8 @@ def test_a_jobdir_of_another_format_is_refused_and_left_as_it_is(
     (job / "job.json").write_text(json.dumps({**head, "format": number, "software": "other"}))
     before = contents(job)
     message = refused(SimulatedCrawl(job, arguments={"seeds": seeds}))
-    assert f"JOBDIR {job} has format {number}, made by other" in message
+    assert f"JOBDIR {job} has format {number}, made by other; this version reads format" in message
+    assert message.endswith(way.format(job))
     assert contents(job) == before
 
 
@@ -284,7 +291,7 @@ def test_frontier_without_job_head_is_refused_and_unchanged(
     assert not (job / "job.json").exists()
 
 
-@pytest.mark.parametrize("option", ["--export", "--repair"])
+@pytest.mark.parametrize("option", ["--export", "--repair", "--migrate"])
 def test_scrapy_frontier_refuses_a_folder_of_another_format(tmp_path: Path, option: str) -> None:
     job = tmp_path / "job"
     folder = JobFolder(job)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VALUES = {
-    "KROWL_HOST_QUEUE_MAX": 100,
     "KROWL_FRONTIER_MAX": 1000,
     "KROWL_DOMAIN_SHARE": 0.1,
     "KROWL_DOMAIN_BUDGET": 7,
@@ -66,10 +65,10 @@ def test_a_host_is_named_with_setting_and_count(
 ) -> None:
     """Once, though more of its URLs are dropped."""
     for _ in range(3):
-        frontier.refuse("host_queue", "a.test", 250)
+        frontier.refuse("domain_share", "a.test", 250)
         look()
     (line,) = caplog.messages
-    assert line.startswith("KROWL_HOST_QUEUE_MAX = 100: 250 URLs of a.test dropped so far. They")
+    assert line.startswith("KROWL_DOMAIN_SHARE = 0.1: 250 URLs of a.test dropped so far. They")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -108,16 +107,16 @@ def test_a_cap_of_the_crawl_names_no_host(
 def test_the_end_has_a_line_for_each_cap(caplog: pytest.LogCaptureFixture) -> None:
     """With what was dropped since the start, and the hosts that have lost the most."""
     frontier = Refusing()
-    frontier.refuse("host_queue", "before.test", 5)
+    frontier.refuse("domain_budget", "before.test", 5)
     frontier.refused.clear()
     warnings = CapWarnings(frontier, Settings(VALUES), Clock())
     frontier.counters["dropped/robots"] += 1
     for number in range(NAMED + 1):
         frontier.refuse("domain_share", f"{number}.test", number + 1)
-    frontier.refuse("host_queue", "a.test", 3)
+    frontier.refuse("domain_budget", "a.test", 3)
     warnings.end()
     starts = sorted(line.partition(" dropped")[0] for line in caplog.messages)
     assert starts == [
+        "KROWL_DOMAIN_BUDGET = 7: 3 URLs (a.test: 3)",
         "KROWL_DOMAIN_SHARE = 0.1: 21 URLs (5.test: 6, 4.test: 5, 3.test: 4, 2.test: 3, 1.test: 2)",
-        "KROWL_HOST_QUEUE_MAX = 100: 3 URLs (a.test: 3)",
     ]

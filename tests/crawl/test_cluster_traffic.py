@@ -14,6 +14,10 @@ from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
+from krowlspider.frontier.admission import OVERFLOW
+from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.store.queues import entries
+from krowlspider.frontier.store.schema import split_queue_key
 from tests.support.crawling import CONTACT
 
 if TYPE_CHECKING:
@@ -72,8 +76,8 @@ def test_messages_for_others_are_forwarded(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_seeds_from_other_nodes_go_beyond_a_queues_cap(tmp_path: Path) -> None:
-    """A URL that comes as a seed and as a link is queued once."""
+def test_seeds_from_other_nodes_are_not_in_the_overflow(tmp_path: Path) -> None:
+    """A URL that comes as a seed and as a link is queued once, as a seed."""
 
     async def main() -> None:
         job, traffic = traffic_in(tmp_path, KROWL_HOST_QUEUE_MAX=4)
@@ -81,8 +85,12 @@ def test_seeds_from_other_nodes_go_beyond_a_queues_cap(tmp_path: Path) -> None:
         links = [Message(f"http://a.test/{number}", depth=1) for number in range(5, 9)]
         redirected = Message("http://a.test/moved", redirects=1)
         await traffic.take_in([*links, redirected, *seeds])
-        assert job.frontier.queued == 6
-        assert job.frontier.refused["host_queue"] == {"a.test": 4}
+        queued = [
+            (split_queue_key(key)[1], entry_of(key, value).url[14:])
+            for key, value in entries(job.frontier.store, "a.test")
+        ]
+        overflow = [(OVERFLOW, name) for name in ("6", "7", "8", "moved")]
+        assert queued == [*((0, str(number)) for number in range(6)), *overflow]
         await job.close()
 
     asyncio.run(main())

@@ -18,7 +18,7 @@ from tests.mockweb import MockWeb
 from tests.mockweb.audit import violations
 from tests.support.archived import assert_archived
 from tests.support.crawling import frontier_view, write_seeds
-from tests.support.crawls import crawl_of, failures, one_page, page, pages
+from tests.support.crawls import anchors, crawl_of, failures, one_page, page, pages, paths
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
@@ -180,7 +180,6 @@ def _links(count: int) -> str:
 @pytest.mark.parametrize(
     ("setting", "value", "reason", "names"),
     [
-        ("KROWL_HOST_QUEUE_MAX", 5, "host_queue", " (a.test:{port}: 15)"),
         ("KROWL_FRONTIER_MAX", 5, "frontier", ""),
         ("KROWL_DOMAIN_BUDGET", 6, "domain_budget", " (a.test: 15)"),
     ],
@@ -199,14 +198,38 @@ def test_what_the_caps_of_the_frontier_refuse_is_counted(
         assert f"WARNING: {setting} = {value}: 15 URLs{named} dropped in this run. They are" in line
 
 
-def test_a_host_over_its_cap_is_named_during_the_crawl(tmp_path: Path) -> None:
+def test_a_domain_over_its_cap_is_named_during_the_crawl(tmp_path: Path) -> None:
     with SimulatedWeb(spec=[ROBOTS, page("/", _links(20)), page("^/", "leaf")]) as web:
-        slow = {"KROWL_HOST_QUEUE_MAX": 5, "KROWL_DELAY_MIN": 5}
+        slow = {"KROWL_DOMAIN_BUDGET": 6, "KROWL_DELAY_MIN": 5}
         crawl = one_page(web, tmp_path, "/", **slow)
         during, end = crawl.complaints
-        host = f"a.test:{web.port}"
-        assert f"KROWL_HOST_QUEUE_MAX = 5: 15 URLs of {host} dropped so far" in during
+        assert "KROWL_DOMAIN_BUDGET = 6: 15 URLs of a.test dropped so far" in during
         assert "15 URLs" in end
+
+
+def test_links_beyond_a_hosts_places_are_fetched_last(tmp_path: Path) -> None:
+    """Each once, with no warning: 8 places, 20 links of its own and 20 of another domain."""
+    with SimulatedWeb(spec=[ROBOTS]) as web:
+        port = web.port
+    elsewhere = anchors(*(f"http://a.test:{port}/b{number}" for number in range(20)))
+    spec = [
+        ROBOTS,
+        page("/", _links(20), host="a.test"),
+        page("/", elsewhere, host="b.test"),
+        page("^/", "leaf"),
+    ]
+    with SimulatedWeb(spec=spec, port=port) as web:
+        seeds = [web.url("a.test"), web.url("b.test")]
+        crawl = crawl_of(web, tmp_path, seeds, settings={"KROWL_HOST_QUEUE_MAX": 8}).run()
+        fetched = paths([entry for entry in web.log() if entry.host.startswith("a.test")])
+        own = [f"/{number}" for number in range(20)]
+        others = [f"/b{number}" for number in range(20)]
+        assert sorted(fetched) == sorted(["/", *own, *others])
+        assert [path for path in fetched if path in own] == own
+        assert [path for path in fetched if path in others] == others
+        assert fetched[-16:] == others[-16:]
+        assert crawl.stats["krowl/frontier/done_count"] == 42
+        assert crawl.complaints == []
 
 
 def test_all_seeds_of_one_host_are_queued(tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ killed. The files as they were found stay in a folder of hard links.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
-from errno import ENOSPC
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,7 @@ from krowlspider.errors import error_text
 from krowlspider.frontier.admin.rebuild import Found, rebuild_indexes
 from krowlspider.frontier.store.disk import cut_logs, forget_sizes, sync
 from krowlspider.frontier.store.log_damage import without_damage
-from krowlspider.frontier.store.store import TABLE_OPTIONS, LevelStore, StoreError
+from krowlspider.frontier.store.store import TABLE_OPTIONS, LevelStore, StoreError, check_room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +119,7 @@ def _repair(
     source = working if working.exists() else frontier
     if not is_there(source):
         raise StoreError(f"there is nothing to repair: {gone(frontier.parent)}")
-    _check_room(source)
+    check_room(source, "repair")
     refusal = _refusal(frontier) if source is frontier else "it was being repaired"
     copy = _set_aside(frontier, working)
     # From the copy, which stays as it was found however often the repair begins.
@@ -155,16 +153,6 @@ def _repair(
         missing=int(missing[1]) if missing else 0,
         cut_bytes=cut_bytes,
     )
-
-
-def _check_room(source: Path) -> None:
-    """:raises StoreError: the disk has no room for all tables anew, beside those in the copy"""
-    needed = sum(path.stat().st_size for path in source.iterdir())
-    if needed > shutil.disk_usage(source).free:
-        raise StoreError(
-            f"{source} is left as it is: to repair it, {needed // 1_000_000 + 1:,} MB must be free"
-            " on its disk"
-        ) from OSError(ENOSPC, os.strerror(ENOSPC))
 
 
 def _refusal(frontier: Path) -> str | None:

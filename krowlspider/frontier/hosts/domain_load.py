@@ -28,7 +28,8 @@ class DomainLoad:
     """URLs that are queued or leased, by registrable domain.
 
     Once the frontier is half full, a domain that has ``share`` of its ``total`` places gets no
-    more. A ``share`` of 0 is no limit, and nothing is counted.
+    more. Other domains' links in the overflow leave it half of that share at any time. A ``share``
+    of 0 is no limit, and nothing is counted.
     """
 
     def __init__(self, store: Store, share: float, total: int):
@@ -57,6 +58,11 @@ class DomainLoad:
         if not self._most or queued < self._from:
             return None
         return max(0, self._most - self._counts.get(domain, 0))
+
+    def strangers_room(self, domain: str) -> int | None:
+        """Return how many more URLs that other domains' pages name a domain may have, however full
+        the frontier is; None for any number."""
+        return max(0, self._most // 2 - self._counts.get(domain, 0)) if self._most else None
 
     def add(self, domain: str, urls: int) -> None:
         """Count more URLs of a domain."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from errno import ENOSPC
 from functools import partial
+from os import strerror
+from shutil import disk_usage
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -97,6 +100,19 @@ def delete(store: Store, keys: Iterable[bytes]) -> None:
     for key in keys:
         batch.delete(key)
     batch.write()
+
+
+def check_room(folder: Path, verb: str) -> None:
+    """Check that all files of a store fit on its disk once more.
+
+    :raises StoreError: they do not; ``verb`` says for what they would be written
+    """
+    needed = sum(path.stat().st_size for path in folder.iterdir())
+    if needed > disk_usage(folder).free:
+        raise StoreError(
+            f"{folder} is left as it is: to {verb} it, {needed // 1_000_000 + 1:,} MB must be free"
+            " on its disk"
+        ) from OSError(ENOSPC, strerror(ENOSPC))
 
 
 def _behind_group(key: bytes) -> bytes:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from krowlspider.frontier.admin.edit import drop_host
 from krowlspider.frontier.hosts import domain_load
@@ -115,21 +119,65 @@ def test_links_from_other_domains_come_after_the_hosts_own(open_store: Callable[
     assert fetched == [*own, "http://a.test/50"]
 
 
-def test_links_from_other_domains_fill_half_of_a_hosts_queue(world: World) -> None:
-    assert found(world, "evil.test", of("a.test", 0, 20)) == 10
-    assert dropped(world, "host_queue") == 10
-    assert found(world, "a.test", of("a.test", 30, 10)) == 10
+def test_links_from_other_domains_leave_half_of_a_share(open_store: Callable[[], Store]) -> None:
+    """However empty the frontier is; and they always have half of the places in the queue."""
+    limits = replace(LIMITS, total=400, domain_share=0.25, host_queue=20)
+    world = World(open_store, limits=limits)
+    assert found(world, "evil.test", of("a.test", 0, 80)) == 50
+    assert found(world, "evil.test", of("b.a.test", 0, 80)) == 10
+    assert dropped(world, "domain_share") == 30 + 70
+    assert not world.frontier.knows([world.hasher.key("http://a.test/79")], lambda _: "a.test")[0]
+    assert found(world, "a.test", of("a.test", 100, 200)) == 200
+    # The frontier is half full, and the domain has more than its share.
+    assert found(world, "a.test", of("a.test", 300, 1)) == 0
 
 
-def test_the_cap_of_a_queue_holds_for_links_alone(world: World) -> None:
-    """A sitemap of another domain counts as links from there."""
-    urls = of("a.test", 0, 25)
-    queue = world.frontier.queue
-    assert queue([world.candidate(url) for url in urls], is_exempt=True) == 25
-    assert found(world, "a.test", of("a.test", 30, 5)) == 0
-    others = [world.candidate(url) for url in of("b.test", 0, 15)]
-    assert queue(others, via="evil.test", is_exempt=True) == 10
-    assert dropped(world, "host_queue") == 5 + 5
+FINDS = st.tuples(st.sampled_from(["own", "stranger", "seed"]), st.integers(1, 30))
+FETCHES = st.tuples(st.just("fetch"), st.integers(1, 30))
+
+
+@given(st.lists(st.one_of(FINDS, FETCHES), max_size=20), st.integers(1, 24))
+def test_overflow_comes_last_and_nothing_is_lost(steps: list[tuple[str, int]], most: int) -> None:
+    """The model has four queues: own links and seeds, those of other domains, and overflows."""
+    limits = replace(LIMITS, host_queue=most)
+    world = World(MemoryStore, limits=limits)
+    own: deque[str] = deque()
+    strangers: deque[str] = deque()
+    overflow: deque[str] = deque()
+    strangers_overflow: deque[str] = deque()
+    queues = (own, strangers, overflow, strangers_overflow)
+    names = count()
+
+    def find(kind: str) -> str:
+        url = f"http://a.test/{next(names)}"
+        by_stranger = kind == "stranger"
+        places = (most // 2 if by_stranger else most) - len(own) - len(strangers)
+        if kind != "seed" and places <= 0:
+            (strangers_overflow if by_stranger else overflow).append(url)
+        elif by_stranger and sum(map(len, queues)) >= 16:
+            strangers.append(url)
+        else:
+            own.append(url)
+        return url
+
+    def fetch() -> None:
+        world.clocks.pass_(1)
+        queue = next((queue for queue in queues if queue), None)
+        assert world.fetch() == (queue.popleft() if queue else None)
+
+    for kind, number in steps:
+        if kind == "fetch":
+            for _ in range(number):
+                fetch()
+            world.commit()
+        else:
+            via = "evil.test" if kind == "stranger" else "a.test"
+            some = [world.candidate(find(kind)) for _ in range(number)]
+            added = world.frontier.queue(some, via=via, is_exempt=kind == "seed")
+            assert added == number
+    while any(queues):
+        fetch()
+    fetch()
 
 
 def test_the_caps_of_the_frontier_hold_for_seeds(world: World) -> None:
