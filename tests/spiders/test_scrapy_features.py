@@ -184,6 +184,7 @@ def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
     }
     for number, (cookies, settings) in enumerate([([], {}), (["visit=1"], {"COOKIES_ENABLED": 1})]):
         with SimulatedRawWeb(pages) as web:
-            crawl = crawl_raw(tmp_path / str(number), [web.url("a.test")], **settings)
+            urls, level = [web.url("a.test")], {"LOG_LEVEL": "DEBUG"}
+            crawl = crawl_raw(tmp_path / str(number), urls, **settings, **level)
             assert sent(web, b"Cookie")["/more"] == cookies
         assert ("['middlewares.retry.RetryMiddleware']" in crawl.log) == (not cookies)

@@ -28,9 +28,11 @@ from krowlspider.crawl.answers.outages import Outages
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
+from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.dns.resolver import ResolverStats
 from krowlspider.fetch.errors import AddressBusy, FetchError, NameFailed, NameNotFound
+from krowlspider.fetch.memory import FetchMemory
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.seen.seen_set import SeenSet
 from krowlspider.frontier.work_mark import WorkMark
@@ -123,11 +125,11 @@ class _Pause:
         yield self
 
 
-class SimulatedHandler(BaseDownloadHandler):
+class SimulatedHandler(DownloadHandler):
     """Replaces the download handler: fetches from the simulated web."""
 
     def __init__(self, crawler: SimulatedCrawler):
-        super().__init__(crawler)
+        BaseDownloadHandler.__init__(self, crawler)  # type: ignore[arg-type]
         self._crawl = crawler.simulation
 
     async def download_request(self, request: Request) -> Response:
@@ -140,6 +142,7 @@ class SimulatedHandler(BaseDownloadHandler):
         address = crawl.web.address(host)
         if not crawl.scheduler.flights.reserve_address(in_flight, address):
             raise AddressBusy(address)
+        in_flight.hold(FetchMemory(crawl.job.memory))
         answer = crawl.web.answer(host, path, start)
         entry = Entry(
             start, 0.0, host, path, "GET", answer.status, 0, "", "", 0, "", False, True, 0

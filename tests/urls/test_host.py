@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
-from krowlspider.urls.host import _SUFFIXES, authority_of, domain_of, host_of
+from krowlspider.urls.host import SUFFIXES, authority_of, domain_of, host_of
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_domain_is_what_its_owner_registered(host: str, domain: str) -> None:
     assert domain_of(host) == domain
 
 
-RULES = sorted(_SUFFIXES.tlds)
+RULES = sorted(SUFFIXES.tlds)
 
 
 @given(
@@ -83,7 +83,7 @@ RULES = sorted(_SUFFIXES.tlds)
 @settings(max_examples=500)
 def test_fast_path_gives_the_domain_of_the_whole_list(labels: list[str], rule: str) -> None:
     host = ".".join([*labels, rule.replace("*.", "any.").lstrip("!")])
-    found = _SUFFIXES.extract_str(host)
+    found = SUFFIXES.extract_str(host)
     assert domain_of(host) == (found.top_domain_under_public_suffix or host)
 
 
