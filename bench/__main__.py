@@ -162,7 +162,7 @@ def _hostile(args: argparse.Namespace) -> None:
 
 
 def _soak(args: argparse.Namespace) -> None:
-    rows = soak.measure(args.seconds, RESULTS)
+    rows = soak.measure(args.seconds, RESULTS, args.busy)
     print(soak.summary(rows))
     _write("soak", rows)
     soak.plot(rows, RESULTS / "soak.png")
@@ -259,6 +259,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")
+    add("--busy", type=int, default=0, help="processes beside the soak, in its second third")
     parser.set_defaults(**_OWN.get(what, {}))
     return parser
 

@@ -1,6 +1,7 @@
 """Crawl good hosts beside all attacks for an hour; plot memory, files, threads, loop lag and rate.
 
-``python -m bench soak --seconds 3600``
+``python -m bench soak --seconds 3600``. With ``--busy 3``, in the second third of the time three
+other processes use the core of the crawl.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -17,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from bench.hostile.attacks import ATTACKS
 from bench.hostile.run import begin, end
 from bench.hostile.web import HostileWeb, good_names
+from bench.process import CORE
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
 
 # Seconds between two samples, and seconds until the attacks begin.
@@ -40,20 +43,47 @@ _PANELS = {
 }
 
 
-def measure(seconds: float, results: Path) -> list[dict[str, Any]]:
-    """Return a row for each sample. Leave the log of the crawl in ``results``."""
+def measure(seconds: float, results: Path, busy: int = 0) -> list[dict[str, Any]]:
+    """Return a row for each sample. Leave the log of the crawl in ``results``.
+
+    In the second third of the time, ``busy`` processes use the core of the crawl beside it.
+    """
     names = {name: address for attack in ATTACKS.values() for name, address in attack.hosts.items()}
     with tempfile.TemporaryDirectory() as folder, HostileWeb([*ATTACKS]) as web:
         scratch, log = Path(folder), results / "soak.log"
         process = begin(web, good_names() | names, scratch, log, PROMETHEUS_PORT=_PORT)
         try:
-            rows = _sample(process, web, scratch / "job", seconds)
+            with _Busy(busy, seconds / 3):
+                rows = _sample(process, web, scratch / "job", seconds)
             print(f"ended {end(process)} s after SIGINT")
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
     return rows
+
+
+class _Busy:
+    """While a ``with`` block runs: ``count`` processes that use the crawl's core from ``third``
+    seconds to twice that."""
+
+    def __init__(self, count: int, third: float):
+        loop = ["taskset", "-c", str(CORE), "sh", "-c", "while :; do :; done"]
+        command = ["timeout", str(third), *loop]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._timer = threading.Timer(
+            third, lambda: self._processes.extend(subprocess.Popen(command) for _ in range(count))
+        )
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        for process in self._processes:
+            process.terminate()
+            process.wait()
 
 
 def _sample(

@@ -28,6 +28,8 @@ from krowlspider.urls.data import is_data
 from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
 
@@ -131,9 +133,9 @@ class Downloader:
             work = self._scheduler.awaited.fetch(request)
         return Deferred.fromFuture(self._loop.create_task(work))
 
-    async def _through_middlewares(self, request: Request) -> Response | Request:
+    def _through_middlewares(self, request: Request) -> Coroutine[Any, Any, Response | Request]:
         # The middleware manager passes a returned Request on unchanged.
-        return await self.middleware.download_async(
+        return self.middleware.download_async(
             self._download,  # type: ignore[arg-type]
             request,
         )

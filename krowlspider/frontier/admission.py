@@ -64,7 +64,9 @@ class Admission:
         room, cap = self._room(host, queued)
         places = room
         if by_stranger or not is_exempt:
-            places = self._places(host, len(candidates), by_stranger=by_stranger)
+            places = self._limits.host_queue // (2 if by_stranger else 1) - host.queue.queued
+            if places < len(candidates):
+                places = max(0, places + _in_overflow(host))
         if by_stranger and (most := self._load.strangers_room(host.domain)) is not None:
             most = max(most, places)
             room, cap = (most, "domain_share") if most < room else (room, cap)
@@ -95,20 +97,6 @@ class Admission:
         if name in names or len(names) < _NAMES_MAX:
             names[name] += 1
 
-    def _places(self, host: Host, wanted: int, *, by_stranger: bool) -> int:
-        """Return how many more entries the queue of a host has places for: ``wanted`` or more if
-        all of them have one. Entries of the overflow take none."""
-        queue = host.queue
-        most = self._limits.host_queue // (2 if by_stranger else 1)
-        places = most - queue.queued
-        if places < wanted:
-            places += sum(
-                level.tail - level.head
-                for number, level in queue.levels.items()
-                if number >> 8 <= OVERFLOW
-            )
-        return max(0, places)
-
     def _room(self, host: Host, queued: int) -> tuple[int, str]:
         """Return how many more entries a host may have, and which cap it is: the name of its
         ``dropped/`` counter."""
@@ -119,3 +107,9 @@ class Admission:
         if of_domain is None or room <= of_domain:
             return room, cap
         return of_domain, "domain_share"
+
+
+def _in_overflow(host: Host) -> int:
+    """Return how many entries of a host are in the overflow, where they take no places."""
+    levels = host.queue.levels.items()
+    return sum(level.tail - level.head for number, level in levels if number >> 8 <= OVERFLOW)
