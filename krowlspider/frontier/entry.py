@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -37,8 +36,7 @@ _Hop = Annotated[str, Meta(pattern="^[LM]?$")]
 _State = Annotated[str, Meta(pattern="^(queued|poison)$")]
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(Struct, eq=False, gc=False):
     """A queued URL, and what is known of it.
 
     - ``url``: fetched exactly as it is. ``depth``: its depth in the crawl; 0 for a seed.

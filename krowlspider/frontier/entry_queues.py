@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host import Level, level_of
 from krowlspider.frontier.store import schema
@@ -38,8 +40,7 @@ class Lease:
     entry: Entry
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(Struct, gc=False):
     """A URL that may become a queue entry. ``key`` is its identity; with None, the URL is queued
     without a seen mark."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from krowlspider.frontier.entry import Entry
 
@@ -58,7 +57,7 @@ def test_the_format_of_an_entry_without_a_chain_is_fixed() -> None:
 @pytest.mark.parametrize("hops", [1, 10])
 def test_a_chain_on_the_own_host_takes_two_bytes_a_hop(hops: int) -> None:
     plain = Entry("https://a.test/end", redirects=hops)
-    chained = replace(plain, chain=tuple(f"http://a.test/{hop}" for hop in range(hops)))
+    chained = structs.replace(plain, chain=tuple(f"http://a.test/{hop}" for hop in range(hops)))
     assert len(chained.encode("a.test")) == len(plain.encode("a.test")) + 4 + hops * (2 + 2) - 1
 
 
@@ -77,7 +76,7 @@ EDGE_CASES = [
 @pytest.mark.parametrize("entry", EDGE_CASES, ids=lambda entry: entry.url)
 def test_decode_caps_counts_and_keeps_other_fields(entry: Entry) -> None:
     again = Entry.decode(entry.encode("a.test"), "a.test")
-    capped = replace(entry, depth=min(entry.depth, 65535), retries=min(entry.retries, 255))
+    capped = structs.replace(entry, depth=min(entry.depth, 65535), retries=min(entry.retries, 255))
     assert [getattr(again, name) for name in Entry.__slots__] == [
         getattr(capped, name) for name in Entry.__slots__
     ]

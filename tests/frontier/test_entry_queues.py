@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store.queues import entries
@@ -26,7 +27,7 @@ def fail(world: World, wait: float, tries: int = 1) -> None:
     lease = pop(world)
     due = world.frontier.now() + wait
     world.frontier.schedule.release(lease.host, 0.25)
-    world.frontier.queues.replace(lease, replace(lease.entry, retries=tries, due=due))
+    world.frontier.queues.replace(lease, structs.replace(lease.entry, retries=tries, due=due))
 
 
 def fetched(world: World, seconds: float) -> list[str]:

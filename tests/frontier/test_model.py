@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.record import decode_host
@@ -291,12 +292,14 @@ class FrontierModel(RuleBasedStateMachine):
         lease = self.leases.pop(data.draw(st.sampled_from(sorted(self.leases))))
         entry = lease.entry
         if how == "again":
-            self.world.frontier.queues.replace(lease, replace(entry, due=0.0))
+            self.world.frontier.queues.replace(lease, structs.replace(entry, due=0.0))
             self._queue(entry.url, lease.priority)
         elif how == "later":
             tries = entry.retries + 1
             due = self.world.frontier.now() + next_try(tries, 10.0)
-            self.world.frontier.queues.replace(lease, replace(entry, retries=tries, due=due))
+            self.world.frontier.queues.replace(
+                lease, structs.replace(entry, retries=tries, due=due)
+            )
             self._queue(entry.url, lease.priority, tries, due)
         else:
             self.world.frontier.acknowledge(lease)

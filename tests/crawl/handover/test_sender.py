@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import json
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from krowlspider.cluster.transport.inbox import MAX_CHUNK, hosts_key, lengths
 from krowlspider.cluster.transport.list_reader import processing_key
@@ -104,7 +104,7 @@ def fill(world: World) -> None:
     assert lease is not None
     world.frontier.schedule.release(lease.host, 90.0)
     due = world.frontier.now() + 100
-    world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
+    world.frontier.queues.replace(lease, structs.replace(lease.entry, retries=1, due=due))
     world.add("http://poison.test/")
     world.commit()
     (key,) = entry_keys(world.store, "poison.test")

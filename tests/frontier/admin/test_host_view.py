@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.host_view import view_host
@@ -52,8 +53,8 @@ def waiting(seconds: float = 0.0, **rate: float) -> Host:
 
 
 PAGE = Entry("http://a.test/")
-LATER = replace(PAGE, retries=1, due=NOW + 20)
-LATEST = replace(PAGE, throttling=2, due=NOW + 30)
+LATER = structs.replace(PAGE, retries=1, due=NOW + 20)
+LATEST = structs.replace(PAGE, throttling=2, due=NOW + 30)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_why_names_the_delay_that_a_retired_host_asks_for(entries: list[Entry]) 
 
 
 def test_why_mentions_poison() -> None:
-    bad = replace(PAGE, strikes=3)
+    bad = structs.replace(PAGE, strikes=3)
     assert seen(waiting(), poison=(bad,)).why == (
         "Nothing of it is queued. 1 page is set aside as poison."
     )
@@ -149,9 +150,9 @@ def test_why_mentions_poison() -> None:
 
 
 def test_the_first_entries_are_shown_and_all_are_counted() -> None:
-    entries = [replace(PAGE, url=f"http://a.test/{at}", depth=at) for at in range(12)]
-    entries[0] = replace(LATER, strikes=2, throttling=3)
-    bad = replace(PAGE, url="http://a.test/bad", strikes=3)
+    entries = [structs.replace(PAGE, url=f"http://a.test/{at}", depth=at) for at in range(12)]
+    entries[0] = structs.replace(LATER, strikes=2, throttling=3)
+    bad = structs.replace(PAGE, url="http://a.test/bad", strikes=3)
     view = seen(waiting(2), *entries, poison=(bad,))
     assert (view.host.queued, view.retries, len(view.queue)) == (12, 1, 10)
     first = view.queue[0]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
@@ -93,7 +94,7 @@ def put_retry(world: World, wait: float) -> None:
     assert lease is not None
     world.frontier.schedule.release(lease.host, 0.25)
     due = world.frontier.now() + wait
-    world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
+    world.frontier.queues.replace(lease, structs.replace(lease.entry, retries=1, due=due))
 
 
 def test_a_hand_over_moves_everything_of_a_host(world: World, other: World) -> None:
@@ -826,7 +827,7 @@ def answer_for_an_hour(world: World) -> None:
         world.frontier.schedule.release(lease.host, wait)
         if turn % 2:
             due = world.frontier.now() + 10
-            world.frontier.queues.replace(lease, replace(lease.entry, retries=1, due=due))
+            world.frontier.queues.replace(lease, structs.replace(lease.entry, retries=1, due=due))
         else:
             world.frontier.acknowledge(lease)
         world.commit()
