@@ -129,7 +129,9 @@ def cover(number: int) -> Response:
 
 @app.get("/media/sample <int:number>.pdf")
 def sample(number: int) -> Response:
-    return Response(f"%PDF-1.4 sample {number}".encode() * 50, mimetype="application/pdf")
+    # The last one of the four that are fetched has 12 MB.
+    copies = 700_000 if number == 3 else 50
+    return Response(f"%PDF-1.4 sample {number}".encode() * copies, mimetype="application/pdf")
 
 
 # --- login ---

@@ -10,6 +10,9 @@ class ShopSpider(CrawlSpider):
     name = "shop"
     allowed_domains = ["127.0.0.1"]
     start_urls = [f"{SITE}/books/"]
+    custom_settings = {
+        "SPIDER_MIDDLEWARES": {"scrapy.spidermiddlewares.referer.RefererMiddleware": 700}
+    }
     rules = (
         Rule(LinkExtractor(restrict_css="li.next")),
         Rule(
@@ -24,6 +27,7 @@ class ShopSpider(CrawlSpider):
         yield {
             "title": response.css("h1::text").get(),
             "from": response.meta["link_text"],
+            "referer": response.request.headers.get("Referer", b"").decode(),
         }
 
     parse_book.__doc__ = f"""Reads the page of a book.
