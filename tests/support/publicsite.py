@@ -94,6 +94,11 @@ def private() -> str:
     return page("not for robots")
 
 
+@app.get("/status/<int:number>")
+def status(number: int) -> Response:
+    return Response(f"Status {number}", status=number)
+
+
 # --- books ---
 
 
