@@ -243,7 +243,12 @@ class RequestCodec:
         return all(key in _PLAIN or (key in plain and plain[key] == meta[key]) for key in meta)
 
     def _pack(self, request: Request) -> bytes:
-        data = request.to_dict(spider=self._spider)
+        try:
+            data = request.to_dict(spider=self._spider)
+        except ValueError as error:
+            raise ValueError(
+                f"its callbacks must be methods of the spider, with values in cb_kwargs: {error}"
+            ) from error
         data["meta"] = {key: value for key, value in data["meta"].items() if key not in _TRANSIENT}
         as_json = {
             **data,
@@ -262,7 +267,10 @@ class RequestCodec:
         try:
             return _PICKLE + pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise ValueError(f"its meta or cb_kwargs cannot be stored: {error}") from error
+            raise ValueError(
+                "its meta or cb_kwargs cannot be stored; pass text, numbers or items in place of a"
+                f" response, selector or item loader: {error}"
+            ) from error
 
     def _unpack(self, packed: bytes) -> Request:
         if packed[:1] == _PICKLE:

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 # Control characters but tab, line feed and carriage return, which a quoted cell may hold.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-# The start of a formula, in full width too, or what a spreadsheet skips before one.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+# The start of a formula, in full width too, or what a spreadsheet skips before one. A number with
+# its sign is none.
+_NUMBER = r"[+-](?=[.,]?[0-9])[0-9]*(?:[.,][0-9]+)*(?:[eE][+-]?[0-9]+)?%?\Z"
+_FORMULA = re.compile(rf"(?!{_NUMBER})\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 class CsvItemExporter(ScrapyCsvItemExporter):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pytest
 from scrapy import FormRequest, Request, Spider
-from scrapy.http import Headers, JsonRequest
+from scrapy.http import Headers, HtmlResponse, JsonRequest
+from scrapy.loader import ItemLoader
 
 from krowlspider.cluster.transport.message import Message, decode
 from krowlspider.crawl.codec import RequestCodec
@@ -139,10 +141,20 @@ def test_proxy_of_the_environment_is_not_stored() -> None:
 
 
 def test_what_cannot_be_stored_is_refused_with_its_reason() -> None:
-    with pytest.raises(ValueError, match="not an instance method"):
-        through(Request(URL, callback=lambda response: None))
-    with pytest.raises(ValueError, match="cannot be stored"):
-        through(Request(URL, meta={"f": lambda: None}))
+    for callback in (lambda response: None, partial(Plain().parse, x=1)):
+        with pytest.raises(ValueError, match="must be methods of the spider, with values in cb_kw"):
+            through(Request(URL, callback=callback))
+    page = HtmlResponse(URL, body=b"<p>x", encoding="utf-8")
+    for value in (lambda: None, page.css("p"), page.css("p")[0], ItemLoader(response=page)):
+        with pytest.raises(ValueError, match="cannot be stored; pass text, numbers or items in pl"):
+            through(Request(URL, meta={"f": value}))
+
+
+def test_objects_in_meta_are_copies() -> None:
+    shared: dict[str, list[object]] = {"titles": []}
+    _, again = through(Request(URL, meta={"item": shared}))
+    assert again.meta["item"] == shared
+    assert again.meta["item"] is not shared
 
 
 def test_scrapy_request_survives_the_way_to_another_node() -> None:

@@ -34,6 +34,14 @@ def test_what_would_be_a_formula_is_text(start: str) -> None:
     assert rows({text: "name"})[0] == [f"'{text}"]
 
 
+def test_a_number_keeps_its_sign() -> None:
+    """What is more than a number is text."""
+    numbers = ["-4.5", "+12", "-1,234.50", "-.5", "-3e-7", "+5%"]
+    others = ["-4.5+cmd", "-1-2", "+-1", "-1\n", "-x", "-"]
+    assert rows(dict(zip("abcdef", numbers, strict=True)))[1] == numbers
+    assert rows(dict(zip("abcdef", others, strict=True)))[1] == [f"'{each}" for each in others]
+
+
 @pytest.mark.parametrize("character", ["\0", "\x08", "\x0b", "\x1b", "\x7f", "\x85", "\x9b"])
 def test_control_characters_leave_a_mark(character: str) -> None:
     assert rows({"title": f"a{character}b", "next": f"{character}=1"})[1] == ["a�b", "�=1"]

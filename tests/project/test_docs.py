@@ -33,6 +33,7 @@ NOT_RUN = {
     ".venv/bin/python -m pip install": "installs from the network",
     "make test": "runs the tests",
     '.venv/bin/pytest -m "not slow"': "runs the tests",
+    ".venv/bin/pytest tests/": "runs the tests",
     "make bench": "takes an hour",
     ".venv/bin/python -m bench": "takes minutes; peers come from the network",
     "wb-manager": "tests/replay/test_replay.py replays with pywb, in an environment of its own",

@@ -180,6 +180,7 @@ def run(
     command: Sequence[str | Path],
     *,
     given: bytes = b"",
+    cold: bool = False,
     cwd: Path = ROOT,
     environment: Mapping[str, str] | None = None,
     timeout: float = 60,
@@ -192,6 +193,7 @@ def run(
         files[0].seek(0)
         process = start(
             command,
+            cold=cold,
             cwd=cwd,
             environment=environment,
             stdin=files[0],
