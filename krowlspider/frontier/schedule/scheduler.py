@@ -344,11 +344,12 @@ class HostScheduler:
 
     def due_changed(self, host: Host) -> None:
         """Schedule a host again whose due time, or what it has to fetch, has changed."""
-        if host.state is CALLED and host.due > self.now():
+        if host.state in (CALLED, BLOCKED) and host.due > self.now():
             # Others may have the room meanwhile.
+            if host.state is BLOCKED:
+                self._calls.call(host)
             called = self._calls.take(host)
-            if host.state is SCHEDULED:
-                self.transitions.move(host, host.after_change())
+            self.transitions.move(host, host.after_change())
             self._calls.pass_on(host, called)
         elif host.state in (CALLED, BLOCKED):
             self.transitions.move(host, Event.DUE_CHANGED)
