@@ -266,7 +266,9 @@ class HostScheduler:
         own.address, own.block = places_of(address)
         # Its present places are given up.
         shares = tuple(share for share in (own.block, own.address) if share not in own.places)
-        if (full := self.shares.full(shares)) is not None:
+        # A hand-over from another frontier may have set a later time meanwhile.
+        is_due = host.due <= self.now()
+        if is_due and (full := self.shares.full(shares)) is not None:
             self._calls.count_turned_away()
             self._wait_for_room(host, full)
         else:
