@@ -159,6 +159,11 @@ class Command(ScrapyCommand):
     def _migrate(self, folder: JobFolder, head: JobHead, opts: argparse.Namespace) -> None:
         if (kept := folder.migrated_from / folder.frontier.name).exists():
             raise JobError(f"{kept} is of an earlier migration: move {kept.parent} away first")
+        if folder.frontier.is_symlink() or folder.frontier.is_mount():
+            raise JobError(
+                f"{folder.frontier} is a link or a mount point: move the folder itself there, for"
+                " as long as it takes to migrate it"
+            )
         copied = copy_frontier(folder.frontier, folder.migrating, head.format)
         folder.migrate(head)
         size = sum(path.stat().st_size for path in kept.iterdir())

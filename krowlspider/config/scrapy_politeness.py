@@ -93,10 +93,12 @@ def requests_per_ip(settings: BaseSettings, name: str) -> str | None:
 
 
 def slot_delays(settings: BaseSettings) -> dict[str, float]:
-    """Return the delays of DOWNLOAD_SLOTS in seconds, by host."""
-    given = settings.getdict("DOWNLOAD_SLOTS").items()
-    named = ((_host(str(name)), slot) for name, slot in given)
-    return {host: float(slot["delay"]) for host, slot in named if host and "delay" in slot}
+    """Return the delays of DOWNLOAD_SLOTS in seconds, by host: of several slots the longest."""
+    delays: dict[str, float] = {}
+    for name, slot in settings.getdict("DOWNLOAD_SLOTS").items():
+        if "delay" in slot and (host := _host(str(name))) is not None:
+            delays[host] = max(delays.get(host, 0.0), float(slot["delay"]))
+    return delays
 
 
 def requests_per_address(settings: BaseSettings) -> int:
@@ -159,5 +161,8 @@ def _number(value: Any) -> float:
 
 def _host(name: str) -> str | None:
     """Return the host of a slot's name; None for a name that no host has."""
-    url = normalise(f"http://[{name}]/" if is_address(name) and ":" in name else f"http://{name}/")
+    if is_address(name) and ":" in name:
+        name = f"[{name}]"
+    # The default port of either scheme is no part of a host.
+    url = normalise(f"https://{name}/" if name.endswith(":443") else f"http://{name}/")
     return host_of(url) if url and url.count("/") == 3 else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -46,6 +45,8 @@ _PRIORITY = 1_000_000
 _LOOK = 0.25
 # Hosts that are tried in one pop.
 _TRIED = 8
+# Hosts that one look looks at, most of which may have to be read from disk: others at each look.
+_LOOKED_AT = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +55,6 @@ class _Waiter:
     place that Scrapy's engine is to download next."""
 
     request: Request
-    host: str
     future: Future[Response | Request]
 
     def fail(self, error: BaseException) -> None:
@@ -93,8 +93,8 @@ class AwaitedRequests:
         self._wake = wake
         self._most = most
         self._retry_delay = retry_delay
-        # How many wait for each host; the hosts take turns.
-        self._hosts: Counter[str] = Counter()
+        # Those of each host; the hosts take turns.
+        self._hosts: dict[str, dict[bytes, _Waiter]] = {}
         self._looking = False
         self._run = os.urandom(8)
         self._numbers = count()
@@ -111,10 +111,10 @@ class AwaitedRequests:
         :raises DownloadFailedError: its host is out of reach, or there is a cluster
         """
         entry, host = self._entry(request)
-        waiter = _Waiter(request, host, asyncio.get_running_loop().create_future())
+        waiter = _Waiter(request, asyncio.get_running_loop().create_future())
         token = entry.request[1:]
         self.waiting[token] = waiter
-        self._hosts[host] += 1
+        self._hosts.setdefault(host, {})[token] = waiter
         try:
             if not self._intake.add([Candidate(host, None, entry, _PRIORITY)], is_exempt=True):
                 raise IgnoreRequest(f"{request} has no room in the queue")
@@ -124,7 +124,7 @@ class AwaitedRequests:
             return await waiter.future
         finally:
             del self.waiting[token]
-            self._hosts[host] -= 1
+            del self._hosts[host][token]
             if not self._hosts[host]:
                 del self._hosts[host]
 
@@ -190,7 +190,10 @@ class AwaitedRequests:
 
     def hosts(self) -> list[str]:
         """Return some hosts of awaited requests, others at each call."""
-        found = list(islice(self._hosts, _TRIED))
+        return self._next_hosts(_TRIED)
+
+    def _next_hosts(self, most: int) -> list[str]:
+        found = list(islice(self._hosts, most))
         for name in found:
             self._hosts[name] = self._hosts.pop(name)
         return found
@@ -208,8 +211,8 @@ class AwaitedRequests:
         if is_closing(self._engine):
             self._give_up()
         else:
-            for waiter in list(self.waiting.values()):
-                if self._is_out(waiter.host):
+            for name in filter(self._is_out, self._next_hosts(_LOOKED_AT)):
+                for waiter in self._hosts[name].values():
                     waiter.fail(_out_of_reach(waiter.request))
             if not (self._flights.on_the_wire or self._engine.paused):
                 self.send()

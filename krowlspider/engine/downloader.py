@@ -6,6 +6,7 @@ The frontier decides at the pop which host may be fetched.
 from __future__ import annotations
 
 import asyncio
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -23,7 +24,7 @@ from krowlspider.engine.runner import RequestRunner
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
-from krowlspider.internals.engine import split_cookie_domains_with, start_requests_with
+from krowlspider.internals.engine import start_requests_with
 from krowlspider.urls.data import is_data
 from krowlspider.urls.host import SUFFIXES
 
@@ -96,7 +97,10 @@ class Downloader:
             scheme: self._make_handler(scheme) for scheme in ("http", "https")
         }
         self.middleware = middlewares_of(crawler)
-        split_cookie_domains_with(SUFFIXES)
+        if "scrapy.downloadermiddlewares.cookies" in sys.modules:
+            from krowlspider.internals.cookies import mend_cookies  # noqa: PLC0415 - for few crawls
+
+            mend_cookies(self.middleware.middlewares, SUFFIXES)
         crawler.signals.connect(self._make_runner, signals.spider_opened)
         crawler.signals.connect(self._close_handlers, signals.engine_stopped)
 

@@ -1,8 +1,7 @@
-"""Scrapy's engine, scraper and cookies: what a scheduler and a downloader of our own need."""
+"""Scrapy's engine and scraper: what a scheduler and a downloader of our own need."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from scrapy.core.engine import ExecutionEngine, _Slot
     from scrapy.core.scraper import Scraper
     from scrapy.http import Response
-    from tldextract import TLDExtract
     from twisted.python.failure import Failure
 
     Scrape: TypeAlias = Callable[[Response | Failure, Request], Coroutine[Any, Any, None]]
@@ -85,13 +83,3 @@ async def scrape(scraper: Scraper, result: Response | Failure, request: Request)
 async def process_output(scraper: Scraper, output: Any, response: Response | Failure) -> None:
     """Schedule a request, or send an item through the pipelines."""
     await scraper._process_spidermw_output_async(output, response)
-
-
-def split_cookie_domains_with(extract: TLDExtract) -> None:
-    """Make Scrapy's cookies middleware, if it is in use, split domains by ``extract``.
-
-    By default it fetches the list of public suffixes from the network, and holds the event loop
-    meanwhile.
-    """
-    if (module := sys.modules.get("scrapy.downloadermiddlewares.cookies")) is not None:
-        module._split_domain = extract  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
 from krowlspider.spiders.seeds_file import SeedsFile, in_chunks
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,17 +28,18 @@ class SeedList:
 
     def __init__(self, text: str):
         self._parts = text.split(",")
+        shown = ",".join(map(without_credentials, self._parts))[:200]
         try:
             seeds = [parse_seed(part.encode(errors="surrogateescape")) for part in self._parts]
         except BadSeed as error:
             raise SeedsError(
-                f"-a seeds={text[:200]!r}: {error}; give a file, or URLs and domains with commas"
+                f"-a seeds={shown!r}: {error}; give a file, or URLs and domains with commas"
                 " between them (%2C is a comma in a URL)"
             ) from error
         self._seeds: list[Seed] = [seed for seed in seeds if seed is not None]
         self.good = len(self._seeds)
         if not self.good:
-            raise SeedsError(f"-a seeds={text[:200]!r} has no seed: give a file, a URL or a domain")
+            raise SeedsError(f"-a seeds={shown!r} has no seed: give a file, a URL or a domain")
 
     def text(self) -> tuple[bytes, bool]:
         """Return the seeds one a line, as `SeedsFile.text` does."""

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 from krowlspider.errors import SeedsError
-from krowlspider.urls.seeds import BadSeed, Seed, parse_seed
+from krowlspider.urls.seeds import BadSeed, Seed, parse_seed, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,16 +65,18 @@ class SeedsFile:
     def text(self) -> tuple[bytes, bool]:
         """Return the lines of the file, TEXT_MAX bytes at most, and whether there are more.
 
-        They end at a read error, which `chunks` logs. Blocks.
+        User names and passwords are left out. The lines end at a read error, which `chunks` logs.
+        Blocks.
         """
         content = bytearray()
         with suppress(OSError, EOFError, zlib.error), self._open() as file:
             while len(content) <= TEXT_MAX and (piece := file.read(_LINE_MAX)):
                 content += piece
-        if len(content) <= TEXT_MAX:
-            return bytes(content), False
-        del content[content.rfind(b"\n", 0, TEXT_MAX) + 1 or TEXT_MAX :]
-        return bytes(content), True
+        truncated = len(content) > TEXT_MAX
+        if truncated:
+            del content[content.rfind(b"\n", 0, TEXT_MAX) + 1 or TEXT_MAX :]
+        text = without_credentials(content.decode(errors="surrogateescape"))
+        return text.encode(errors="surrogateescape"), truncated
 
     def chunks(self) -> Iterator[tuple[list[str], frozenset[str]]]:
         """Yield chunks as (URLs, those of them that were given without a scheme).

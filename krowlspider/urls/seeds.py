@@ -21,6 +21,8 @@ _RANKED = re.compile(r"^\d+,(?=\S)")
 _HOST = re.compile(r"[a-z0-9._-]+(?::\d+)?|\[.*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WHITESPACE = " \t\r\n"
+# User name and password, where a URL or a line without a scheme has them.
+_CREDENTIALS = re.compile(r"(^[ \t]*|//)[^/?#\s]*@", re.MULTILINE)
 
 
 class BadSeed(ValueError):
@@ -59,6 +61,15 @@ def parse_seed(line: bytes) -> Seed | None:
     return Seed(_url(text, text), bare=False)
 
 
+def without_credentials(text: str) -> str:
+    """Return lines of seeds without user names and passwords, for logs and archives."""
+    return _CREDENTIALS.sub(r"\1...@", text)
+
+
+def _shown(text: str) -> str:
+    return repr(without_credentials(text)[:80])
+
+
 def _check(text: str) -> None:
     if len(text) > MAX_SEED:
         raise BadSeed(f"longer than {MAX_SEED} characters")
@@ -71,14 +82,14 @@ def _check(text: str) -> None:
 def _bare_url(text: str) -> str:
     name = re.split(r"[/?#:]", text, maxsplit=1)[0]
     if "." not in name.strip(".") and name != "localhost" and not name.startswith("["):
-        raise BadSeed(f"neither a URL nor a domain: {text[:80]!r}")
+        raise BadSeed(f"neither a URL nor a domain: {_shown(text)}")
     return _url(f"https://{text}", text)
 
 
 def _url(url: str, text: str) -> str:
     normal = normalise(url)
     if normal is None:
-        raise BadSeed(f"not a URL, or one with a user name: {text[:80]!r}")
+        raise BadSeed(f"not a URL, or one with a user name: {_shown(text)}")
     host = host_of(normal)
     if not _HOST.fullmatch(host):
         raise BadSeed(f"not a host name: {host[:80]!r}")

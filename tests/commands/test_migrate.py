@@ -104,6 +104,18 @@ def test_older_jobdir_is_migrated_and_goes_on(
     assert again == f"{job} has format 4: nothing to migrate\n"
 
 
+def test_frontier_behind_a_link_is_left_as_it_is(tmp_path: Path) -> None:
+    unpacked(1, tmp_path)
+    job = tmp_path / "job"
+    head = (job / "job.json").read_bytes()
+    (job / "frontier").rename(tmp_path / "elsewhere")
+    (job / "frontier").symlink_to("../elsewhere")
+    message = scrapy("frontier", job, "--migrate", code=2).stderr.decode()
+    assert message.startswith(f"krowlspider: {job / 'frontier'} is a link or a mount point: ")
+    assert (job / "job.json").read_bytes() == head
+    assert sorted(path.name for path in job.iterdir()) == ["frontier", "job.json", "lock", "seen"]
+
+
 def test_jobdir_of_first_format_4_goes_on(web: SimulatedWeb, tmp_path: Path) -> None:
     fetched = unpacked(4, tmp_path)
     assert_goes_on(web, tmp_path, fetched)

@@ -59,6 +59,14 @@ def test_delay_of_a_slot_takes_the_place_of_download_delay() -> None:
     assert {host: asked.of(host).minimum for host in minima} == minima
 
 
+def test_longest_delay_of_slots_of_one_host_counts() -> None:
+    """However the slots write its name; the default ports of http and https are no part of it."""
+    slots = {"A.test": 9, "a.test": 8, "b.test:443": 7, "b.test:80": 6, "c.test.": 5, "::443": 4}
+    asked = policy(DOWNLOAD_SLOTS={name: {"delay": delay} for name, delay in slots.items()})
+    minima = {"a.test": 9.0, "b.test": 7.0, "c.test": 5.0, "[::443]": 4.0}
+    assert {host: asked.of(host).minimum for host in minima} == minima
+
+
 def test_autothrottle_makes_delays_longer_only() -> None:
     on = {"AUTOTHROTTLE_ENABLED": True}
     assert policy(**on) == OWN

@@ -195,8 +195,16 @@ def test_urls_of_proxies() -> None:
     ):
         with pytest.raises(ProxyInvalid, match="proxy '"):
             parse_proxy(url)
-    with pytest.raises(ProxyInvalid, match="'ftp://h:1'"):
-        parse_proxy("ftp://user:secret@h:1")
+    for url in (
+        "ftp://user:secret@h:1",
+        "http://user:secret/x@h:1",
+        "http://us[er:secret]x@h:1",
+        "http://user:secr\u2100et@h:1",
+    ):
+        with pytest.raises(ProxyInvalid, match="://h:1'") as caught:
+            parse_proxy(url)
+        assert "secr" not in str(caught.value)
+        assert caught.value.__cause__ is None
     for header in (b"Basic x\r\nHost: y", b"Basic !"):
         with pytest.raises(ProxyInvalid, match="uthorization"):
             parse_proxy("socks5://h:1", header)

@@ -262,6 +262,15 @@ class FrontierModel(RuleBasedStateMachine):
         self.earliest[host.name] = self.world.frontier.now() + wait
         del self.busy[host.name]
 
+    @rule(name=st.sampled_from(HOSTS))
+    def rest_longer(self, name: str) -> None:
+        """A page of the host took much of the event loop."""
+        host = self.world.frontier.schedule.cache.hosts.get(name)
+        if host is not None and name not in self.busy and name not in self.under_way:
+            self.world.frontier.schedule.rest_longer(host, 3.0)
+            if host.due > self.world.frontier.now():
+                self.earliest[name] = max(host.due, self.earliest.get(name, 0.0))
+
     @rule()
     def pop_and_hold(self) -> None:
         """Pop a page whose request stays in flight."""

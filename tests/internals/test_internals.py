@@ -19,6 +19,7 @@ from scrapy.http import Response
 from twisted.internet.defer import Deferred
 
 from krowlspider.engine.runner import RequestRunner
+from krowlspider.internals import cookies as bounded
 from krowlspider.internals import engine as internals
 from krowlspider.internals.frostwork import Plan
 from krowlspider.internals.redis import cut
@@ -26,6 +27,8 @@ from krowlspider.urls.host import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.http.cookies import CookieJar
 
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.internals.engine import Scrape
@@ -199,10 +202,65 @@ def test_process_output_hands_items_to_the_pipelines() -> None:
 def test_cookies_look_up_suffixes_in_the_bundled_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cookies, "_split_domain", cookies._split_domain)
     asked: list[str] = []
-    internals.split_cookie_domains_with(lambda name: asked.append(name) or SUFFIXES(name))  # type: ignore[arg-type, func-returns-value]
+    bounded.mend_cookies((), lambda name: asked.append(name) or SUFFIXES(name))  # type: ignore[arg-type, func-returns-value]
     assert cookies._is_public_domain("co.uk")
     assert not cookies._is_public_domain("example.co.uk")
     assert asked == ["co.uk", "example.co.uk"]
+
+
+@pytest.mark.parametrize(
+    ("new", "kept"),
+    [
+        ("a{0}=1", 180),
+        ("a{0}=1; Path=/x/{0}", 180),
+        ("a{0}=1; x={1}", 16),
+        ("a=1; Path=/x/{1}{0}", 8),
+        ("a=1; Domain=shop.test; {1}{0}=1", 1),
+    ],
+)
+def test_cookies_of_a_domain_have_a_bound(new: str, kept: int) -> None:
+    """The last ones are kept, and sent."""
+    middleware, jar = jar_with_bounds()
+    request = Request("https://a.shop.test/x/")
+    for first in range(0, 400, 20):
+        cookies = [new.format(number, "y" * 1000) for number in range(first, first + 20)]
+        response = Response(request.url, headers={"Set-Cookie": cookies})
+        middleware.process_response(request, response)
+    assert len(jar) == kept
+    middleware.process_request(request)
+    assert len(request.headers.get("Cookie", b"")) < 16_384
+
+
+def test_expired_cookies_leave_nothing_in_a_jar() -> None:
+    middleware, jar = jar_with_bounds()
+    request = Request("https://shop.test/x")
+    for number in range(400):
+        for age in (10, 0):
+            cookie = f"a=1; Path=/x{number}{'y' * 1000}; Max-Age={age}"
+            response = Response(
+                request.url + f"{number}{'y' * 1000}", headers={"Set-Cookie": cookie}
+            )
+            middleware.process_response(request.replace(url=response.url), response)
+    assert sum(map(len, jar._cookies["shop.test"])) < 16_384
+
+
+def test_cookies_of_domains_that_are_in_use_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_DOMAINS", 3)
+    middleware, jar = jar_with_bounds()
+    first = Request("https://a0.test/")
+    for number in range(9):
+        url = f"https://a{number}.test/"
+        response = Response(url, headers={"Set-Cookie": "key=1"})
+        middleware.process_response(Request(url), response)
+        middleware.process_request(first)
+        assert first.headers["Cookie"] == b"key=1"
+    assert len(jar._cookies) == 3
+
+
+def jar_with_bounds() -> tuple[cookies.CookiesMiddleware, CookieJar]:
+    middleware = cookies.CookiesMiddleware()
+    bounded.mend_cookies([middleware], SUFFIXES)
+    return middleware, middleware.jars[None]
 
 
 # --- redis-py ---

@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
     "crawl": {"krowlspider", "config", *SIDES, *BASE},
-    "engine": {"internals.engine", *ENGINE},
+    "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", *SIDES, *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},

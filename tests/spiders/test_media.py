@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from krowlspider.engine import awaited
+from krowlspider.engine.awaited import AwaitedRequests
 from tests.mockweb.audit import violations
 from tests.support.archived import assert_archived
 from tests.support.crawling import frontier_view
@@ -135,3 +137,31 @@ def test_files_of_a_host_out_of_reach_fail(tmp_path: Path) -> None:
         crawl.run()
         assert names(crawl) == [["/a"]]
         assert "its host is tried again much later" in crawl.log
+
+
+def test_a_look_at_the_hosts_of_files_has_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are looked at each time: each may have to be read from disk."""
+    monkeypatch.setattr(awaited, "_LOOKED_AT", 5)
+    looks: list[set[str]] = [set()]
+    look, is_out = AwaitedRequests._look, AwaitedRequests._is_out
+
+    def begun(self: AwaitedRequests) -> None:
+        looks.append(set())
+        look(self)
+
+    def noted(self: AwaitedRequests, name: str) -> bool:
+        looks[-1].add(name)
+        return is_out(self, name)
+
+    monkeypatch.setattr(AwaitedRequests, "_look", begun)
+    monkeypatch.setattr(AwaitedRequests, "_is_out", noted)
+    links = [f"http://img{name}.test:{{port}}/{name}" for name in range(30)]
+    with SimulatedWeb(spec=gallery(*links)) as web:
+        crawl = crawl_of_files(web, tmp_path, KROWL_IP_CONCURRENCY=1, KROWL_IP_DELAY_MIN=0.3)
+        crawl.run()
+        assert len(names(crawl)[0]) == 30
+    # The first looks were at each request as it came.
+    assert max(map(len, looks[1:])) == 5
+    assert len(set().union(*looks[1:])) > 5

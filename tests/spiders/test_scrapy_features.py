@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 FOUND = b"HTTP/1.1 302 Found"
 MEMBERS = {
     "/robots.txt": Raw(answer(b"Set-Cookie: robot=1; Path=/", body=b"User-agent: *")),
-    "/login": Raw(answer(HTML, b"Set-Cookie: visit=1; Path=/", body=b"log in")),
+    "/login": Raw(
+        answer(
+            *(HTML, b"Set-Cookie: visit=1; Path=/", b"Set-Cookie: large=" + b"x" * 5000),
+            body=b"log in",
+        )
+    ),
     "/session": Raw(
         answer(b"Location: /home", b"Set-Cookie: key=2; Domain=shop.test; Path=/", status=FOUND)
     ),
@@ -184,7 +189,7 @@ def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
     }
     for number, (cookies, settings) in enumerate([([], {}), (["visit=1"], {"COOKIES_ENABLED": 1})]):
         with SimulatedRawWeb(pages) as web:
-            urls, level = [web.url("a.test")], {"LOG_LEVEL": "DEBUG"}
-            crawl = crawl_raw(tmp_path / str(number), urls, **settings, **level)
+            seeds = [web.url("a.test")]
+            crawl = crawl_raw(tmp_path / str(number), seeds, LOG_LEVEL="DEBUG", **settings)
             assert sent(web, b"Cookie")["/more"] == cookies
         assert ("['middlewares.retry.RetryMiddleware']" in crawl.log) == (not cookies)

@@ -66,7 +66,6 @@ def test_other_text_is_the_path_of_a_file(given: str) -> None:
     [
         ("ftp://a.test/", "scheme ftp, neither http nor https"),
         ("a.test,none", "neither a URL nor a domain: 'none'"),
-        ("http://me:word@a.test/", "not a URL, or one with a user name"),
         ("http://a.test/\udcff", "not UTF-8"),
         ("a.test\nb.test", "whitespace inside"),
         (",", "has no seed"),
@@ -79,6 +78,14 @@ def test_bad_seed_is_named_in_one_line(given: str, reason: str) -> None:
     assert message.startswith(f"-a seeds={given!r}")
     assert reason in message
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("given", ["b.test,http://me:secret@a.test/", "b.test,me:secret@a.test"])
+def test_password_in_a_seed_is_not_shown(given: str) -> None:
+    with pytest.raises(SeedsError) as caught:
+        seeds_of(given)
+    assert "...@a.test" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_crawl_from_urls_of_the_command_line(tmp_path: Path) -> None:

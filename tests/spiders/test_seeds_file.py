@@ -49,6 +49,20 @@ def test_text_is_the_file_up_to_a_size(tmp_path: Path) -> None:
     assert SeedsFile(file).text() == (b"e" * TEXT_MAX, True)
 
 
+def test_passwords_are_neither_archived_nor_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "seeds.txt"
+    path.write_bytes(
+        b"http://me:secret@a.test/\n me:secret@b.test\xff\nhttp://c.test/@d # e@f.test\n"
+    )
+    seeds = SeedsFile(path)
+    shown = b"http://...@a.test/\n ...@b.test\xff\nhttp://c.test/@d # e@f.test\n"
+    assert seeds.text() == (shown, False)
+    assert [urls for urls, _ in seeds.chunks()] == [["http://c.test/@d"]]
+    assert (seeds.bad, "secret" in caplog.text) == (2, False)
+
+
 def test_bad_lines_keep_their_numbers_after_an_endless_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -33,8 +33,12 @@ def parse_proxy(url: str, authorization: bytes = b"") -> Proxy:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
         (host or "").encode("idna")
-    except ValueError as error:
-        raise ProxyInvalid(f"proxy {shown!r} is no URL: {error}") from error
+    except ValueError:
+        # Its text may have a part of the password.
+        raise ProxyInvalid(
+            f"proxy {shown!r} is no URL: write http://USER:PASSWORD@HOST:PORT, and in user and"
+            " password %2F for /, %23 for #, %3F for ?"
+        ) from None
     if parts.scheme not in SCHEMES:
         raise ProxyInvalid(
             f"proxy {shown!r} has the scheme {parts.scheme}, which is not one of"

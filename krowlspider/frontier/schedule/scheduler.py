@@ -266,7 +266,9 @@ class HostScheduler:
         own.address, own.block = places_of(address)
         # Its present places are given up.
         shares = tuple(share for share in (own.block, own.address) if share not in own.places)
-        if (full := self.shares.full(shares)) is not None:
+        # A hand-over from another frontier may have set a later time meanwhile.
+        is_due = host.due <= self.now()
+        if is_due and (full := self.shares.full(shares)) is not None:
             self._calls.count_turned_away()
             self._wait_for_room(host, full)
         else:
@@ -344,11 +346,12 @@ class HostScheduler:
 
     def due_changed(self, host: Host) -> None:
         """Schedule a host again whose due time, or what it has to fetch, has changed."""
-        if host.state is CALLED and host.due > self.now():
+        if host.state in (CALLED, BLOCKED) and host.due > self.now():
             # Others may have the room meanwhile.
+            if host.state is BLOCKED:
+                self._calls.call(host)
             called = self._calls.take(host)
-            if host.state is SCHEDULED:
-                self.transitions.move(host, host.after_change())
+            self.transitions.move(host, host.after_change())
             self._calls.pass_on(host, called)
         elif host.state in (CALLED, BLOCKED):
             self.transitions.move(host, Event.DUE_CHANGED)

@@ -111,6 +111,23 @@ def test_a_host_called_to_free_room_is_not_handed_over(
     assert popped_to(world, "192.0.2.1") == "b.test"
 
 
+def test_a_turned_back_host_that_has_to_wait_is_not_in_line(shared: World) -> None:
+    """A hand-over has set a later time while its address was looked up."""
+    shared.add("http://a.test/", "http://b.test/", "http://c.test/")
+    assert popped_to(shared, "192.0.2.1") == "a.test"
+    schedule = shared.frontier.schedule
+    host = schedule.pop()
+    assert host is not None
+    host.due = schedule.now() + 60.0
+    schedule.turn_back(host, "192.0.2.1")
+    schedule.release(schedule.cache.get("a.test"), 1000.0)
+    assert popped_to(shared, "192.0.2.1") == "c.test"
+    assert schedule._calls._called == {}
+    shared.frontier.schedule.release(schedule.cache.get("c.test"), 1000.0)
+    shared.clocks.pass_(61)
+    assert popped_to(shared, "192.0.2.1") == "b.test"
+
+
 def test_turning_back_a_host_ends_its_deferral_on_disk_too(
     open_store: Callable[[], Store],
 ) -> None:

@@ -639,3 +639,21 @@ def test_a_crowd_does_not_outnumber_hosts_that_answer(open_store: Callable[[], S
         world.clocks.pass_(0.02 if now > 10.0 else 0.0005)
     assert popped[True] > 250
     assert popped[False] > 100
+
+
+def test_called_hosts_that_rest_longer_hold_no_calls(open_store: Callable[[], Store]) -> None:
+    """Their pages took much of the event loop while they waited for room."""
+    world = opened(open_store, domain_concurrency=1)
+    count = 40
+    world.add(*(f"http://{host}.d{number}.test/" for host in "ab" for number in range(count)))
+    sent_hosts = all_sent(world)
+    assert len(sent_hosts) == count
+    schedule = world.frontier.schedule
+    others = [host for host in schedule.cache.hosts.values() if host not in sent_hosts]
+    for host in others[:-1]:
+        schedule.rest_longer(host, 60.0)
+    for host in sent_hosts:
+        schedule.release(host, 1000.0)
+    assert all_sent(world) == others[-1:]
+    world.clocks.pass_(61)
+    assert {host.name for host in all_sent(world)} == {host.name for host in others[:-1]}
