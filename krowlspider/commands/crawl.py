@@ -55,7 +55,6 @@ class Command(CrawlCommand):
             given = (word.partition("=") for word in opts.set)
             check_mappings(self.settings, {name: value for name, _, value in given})
             super().process_options(args, opts)
-            validate(self.settings)
             self._check(args)
         except KrowlError as error:
             print(f"krowlspider: {error}", file=sys.stderr)
