@@ -243,7 +243,12 @@ class RequestCodec:
         return all(key in _PLAIN or (key in plain and plain[key] == meta[key]) for key in meta)
 
     def _pack(self, request: Request) -> bytes:
-        data = request.to_dict(spider=self._spider)
+        try:
+            data = request.to_dict(spider=self._spider)
+        except ValueError as error:
+            raise ValueError(
+                "its callback or errback is a function or lambda: make it a method of the spider"
+            ) from error
         data["meta"] = {key: value for key, value in data["meta"].items() if key not in _TRANSIENT}
         as_json = {
             **data,

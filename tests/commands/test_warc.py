@@ -136,6 +136,8 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
     assert lines[0].endswith(": the record that this revisit refers to is missing")
     assert lines[1] == "1 file, 3 records: 0 problems, 1 warning"
     url = "http://example.org/page/0"
+    _, said = warc("cat", tmp_path, url, code=2)
+    assert said == f"krowlspider: '{tmp_path}' is not a URL that is crawled: give https://...\n"
     _, said = warc("cat", url, tmp_path, code=1)
     assert "is a revisit, and the record that it refers to is missing" in said
 

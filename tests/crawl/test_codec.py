@@ -139,7 +139,7 @@ def test_proxy_of_the_environment_is_not_stored() -> None:
 
 
 def test_what_cannot_be_stored_is_refused_with_its_reason() -> None:
-    with pytest.raises(ValueError, match="not an instance method"):
+    with pytest.raises(ValueError, match="make it a method of the spider"):
         through(Request(URL, callback=lambda response: None))
     with pytest.raises(ValueError, match="cannot be stored"):
         through(Request(URL, meta={"f": lambda: None}))
