@@ -131,7 +131,7 @@ class Progress:
             and f"late by {late:.1f} ms (99th percentile), {worst:.1f} ms at most",
             "deferred": frontier.deferred_queued
             and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
-            " tried again later; scrapy frontier --host says when",
+            " tried again later; scrapy frontier JOBDIR --host NAME says when",
             "folder": str(self._job.folder.path),
             "WARC files": _finished_files(self._job.archive.directory),
         }

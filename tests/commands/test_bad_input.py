@@ -234,6 +234,10 @@ def test_spider_setting_that_is_no_mapping_is_named(
         (["nosuch"], "there is no spider 'nosuch'; there are broad"),
         (["broad", "--max-pages"], "'--max-pages' is not an option of scrapy crawl"),
         ([], "give the name of a spider (broad)"),
+        (
+            ["broad", "-s", "SPIDER_MODULES=no.such"],
+            "SPIDER_MODULES=no.such: there is no module 'no'",
+        ),
         (["broad", "-s", "DOWNLOAD_SLOTS=[1]"], "DOWNLOAD_SLOTS='[1]' is not a mapping"),
         (["broad", "-s", "EXTENSIONS=x.Y"], "EXTENSIONS='x.Y' is not a mapping; on the command"),
     ],
