@@ -33,7 +33,7 @@ from tests.archive.captures import STARTED, Odd, capture, finished, options, ser
 from tests.archive.command import warc
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
-from tests.support.crawling import ROOT
+from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import crawl_of, page
 
 if TYPE_CHECKING:
@@ -140,6 +140,12 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
     assert said == f"krowlspider: '{tmp_path}' is not a URL that is crawled: give https://...\n"
     _, said = warc("cat", url, tmp_path, code=1)
     assert "is a revisit, and the record that it refers to is missing" in said
+
+
+def test_help_has_a_line_for_each_command() -> None:
+    lines = scrapy("warc", "--help").stdout.decode().splitlines()
+    at = lines.index("  scrapy warc check <JOBDIR>")
+    assert lines[at + 1].startswith("      check structure, lengths, digests")
 
 
 def test_mend_finishes_and_indexes_open_files(tmp_path: Path) -> None:
