@@ -136,7 +136,9 @@ def _parsed(log: Path) -> float:
 
 def _lag(log: Path) -> dict[str, float]:
     """Return the loop lag from this crawler's summary; nothing for other crawlers."""
-    lags = re.findall(rb"event loop +late by ([\d.]+) ms \(99 of 100\), (\d+) at", log.read_bytes())
+    lags = re.findall(
+        rb"event loop +late by ([\d.]+) ms \(99th percentile\), ([\d.]+)", log.read_bytes()
+    )
     return {"lag_p99_ms": float(lags[-1][0]), "lag_max_ms": float(lags[-1][1])} if lags else {}
 
 

@@ -55,7 +55,6 @@ class Command(CrawlCommand):
             given = (word.partition("=") for word in opts.set)
             check_mappings(self.settings, {name: value for name, _, value in given})
             super().process_options(args, opts)
-            validate(self.settings)
             self._check(args)
         except KrowlError as error:
             print(f"krowlspider: {error}", file=sys.stderr)
@@ -72,7 +71,16 @@ class Command(CrawlCommand):
         :raises SettingsError: they are not, or a setting of the spider is wrong
         """
         assert self.settings is not None
-        loader = get_spider_loader(self.settings)
+        try:
+            loader = get_spider_loader(self.settings)
+        except ModuleNotFoundError as error:
+            modules = self.settings.getlist("SPIDER_MODULES")
+            # If a spider's own import failed, the traceback shows the place.
+            if not any(f"{module}.".startswith(f"{error.name}.") for module in modules):
+                raise
+            raise SettingsError(
+                f"SPIDER_MODULES={','.join(modules)}: there is no module {error.name!r}"
+            ) from error
         names = sorted(loader.list())
         if not args:
             raise SettingsError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from argparse import RawDescriptionHelpFormatter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scrapy.commands import ScrapyCommand
+from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 from tqdm import tqdm
 
@@ -32,6 +33,7 @@ from krowlspider.config.validation import offline, validate
 from krowlspider.crawl.folder import JobFolder
 from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, lacks_room
+from krowlspider.frontier.admin.words import counted
 from krowlspider.views import captures
 from krowlspider.views import warc as views_warc
 from krowlspider.views.files import STDIO, drop_output, written
@@ -57,6 +59,18 @@ _WORDS = {
     ),
     "upload": ("<JOBDIR>", set[str]()),
 }
+_DOES = {
+    "index": "merge the indexes of all finished files into one, for pywb",
+    "check": "check structure, lengths, digests and index of every finished file",
+    "mend": "finish the files that a killed crawl left open",
+    "cat": "print the newest stored response for a URL",
+    "wacz": "pack the finished files into one, for replay",
+    "upload": "upload the files that KROWL_WARC_UPLOAD has not uploaded yet",
+}
+
+
+class _Help(ScrapyHelpFormatter, RawDescriptionHelpFormatter):
+    """Keeps the lines of the description."""
 
 
 class Command(ScrapyCommand):
@@ -71,15 +85,23 @@ class Command(ScrapyCommand):
         return "Index, check, mend, search, pack and upload a crawl's WARC files"
 
     def long_desc(self) -> str:
-        lines = [f"scrapy warc {word} {rest}" for word, (rest, _) in _WORDS.items()]
-        return "; ".join(lines) + ". Instead of a JOBDIR, a folder of WARC files will do."
+        lines = [
+            f"  scrapy warc {word} {form}\n      {_DOES[word]}"
+            for word, (form, _) in _WORDS.items()
+        ]
+        return "\n".join([*lines, "Instead of a JOBDIR, a folder of WARC files will do."])
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
+        parser.formatter_class = _Help
         parser.add_argument("-o", "--output", metavar="FILE", help="file that index and wacz write")
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--all", action="store_true", help="list all captures of the URL")
-        which.add_argument("--at", metavar="DATE", help="the capture nearest to a date, in UTC")
+        which.add_argument(
+            "--at",
+            metavar="DATE",
+            help="the capture nearest to a date in UTC: 2026-01-31, or 2026-01-31T12:00:00",
+        )
         parser.add_argument(
             "--payload",
             action="store_true",
@@ -140,7 +162,9 @@ class Command(ScrapyCommand):
         indexes = indexes_in(folder).there
         with bar("merging", _size(indexes)) as count_bytes:
             count = merge(indexes, out, count_bytes)
-        self._say(f"{count:,} captures of {len(indexes):,} files in {out}")
+        self._say(f"{counted(count, 'capture')} of {counted(len(indexes), 'file')} in {out}")
+        if still_open := len(list(folder.glob(f"*{WARC}{OPEN}"))):
+            self._complain(f"not in it: {views_warc.left_out(folder, 0, (), still_open)}", 0)
 
     def _check(self, name: str, _: argparse.Namespace) -> None:
         folder = self._folder(name)
@@ -165,12 +189,14 @@ class Command(ScrapyCommand):
         self._say(views_warc.mended(report, made))
 
     def _cat(self, url: str, name: str, opts: argparse.Namespace) -> None:
-        folder = self._folder(name)
         wanted = captures.wanted(url)
+        folder = self._folder(name)
         indexes = indexes_in(folder)
         if indexes.missing:
             count, way = len(indexes.missing), f"scrapy warc index {quote(name)}"
-            self._complain(f"not searched, as they have no index: {count:,} files: {way}", 0)
+            self._complain(
+                f"not searched, for want of an index: {counted(count, 'file')}: {way}", 0
+            )
         try:
             with TemporaryDirectory(prefix="krowlspider-cat-") as scratch:
                 content = self._capture(folder, indexes.there, wanted, Path(scratch), opts)
@@ -215,8 +241,8 @@ class Command(ScrapyCommand):
             about=about,
         )
         self._say(
-            f"{len(packed.warcs):,} files, {packed.captures:,} captures, {packed.pages:,} pages"
-            f" in {out}"
+            f"{counted(len(packed.warcs), 'file')}, {counted(packed.captures, 'capture')},"
+            f" {counted(packed.pages, 'page')} in {out}"
         )
         left_out = _left_out(folder, {warc.name for warc in packed.warcs})
         if left_out:
@@ -240,7 +266,9 @@ class Command(ScrapyCommand):
                 stats = upload_folder(folder, there, delete=delete, report=show)
             except BucketError as error:
                 raise KrowlError(f"{there.url()}: {error}") from error
-        self._say(f"{stats.files:,} files uploaded to {there.url()}, {stats.waiting:,} left")
+        self._say(
+            f"{counted(stats.files, 'file')} uploaded to {there.url()}, {stats.waiting:,} left"
+        )
         if stats.waiting:
             self.exitcode = FOUND_WRONG
 
@@ -259,7 +287,7 @@ class Command(ScrapyCommand):
         if any(True for pattern in ("*.warc.gz*", "*.cdxj") for _ in path.glob(pattern)):
             return path
         raise KrowlError(
-            f"{path} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
+            f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
         )
 
     def _say(self, text: str) -> None:

@@ -7,6 +7,7 @@ Values are typed, or text from the command line. None was refused before.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable
 from math import inf, isfinite
@@ -204,6 +205,18 @@ def file(settings: BaseSettings, name: str) -> str | None:
     if fault := path("file")(settings, name):
         return fault
     return None if Path(settings[name]).is_file() else "is not an existing file"
+
+
+def log_file(settings: BaseSettings, name: str) -> str | None:
+    if fault := path("file")(settings, name):
+        return fault
+    target = Path(settings[name])
+    if target.is_dir():
+        return "is a folder: give a file"
+    if not target.parent.is_dir():
+        return f"cannot be written: there is no folder {target.parent}"
+    writable = os.access(target if target.exists() else target.parent, os.W_OK)
+    return None if writable else "cannot be written: permission denied"
 
 
 def log_level(settings: BaseSettings, name: str) -> str | None:

@@ -150,6 +150,7 @@ CHECKERS: dict[str, Checker] = {
     ),
     "PROMETHEUS_PATH": text(r"/?[A-Za-z0-9._~/-]+", "is not a path such as metrics"),
     # Scrapy's settings that the crawl's components rely on, or whose errors it does not explain.
+    "LOG_FILE": checks.log_file,
     "LOG_LEVEL": checks.log_level,
     "TELNETCONSOLE_PORT": parsed(
         # An empty list is any free port.

@@ -36,7 +36,7 @@ _USER = re.compile(r"//\S*@")
 # None is valid: there is no such file, folder or place.
 _OPTIONAL = {
     *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
-    *("TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
+    *("LOG_FILE", "TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
 }
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What a command line has when it may hold a secret, which must not get into the log.
 _SECRET = re.compile(r"auth|cookie|credential|key|pass|secret|token|://[^/\s]*@", re.IGNORECASE)
+# Scrapy's options that overwrite a feed, and those that append to it.
+_APPENDING = {"-O": "-o", "--overwrite-output": "--output"}
 # Index lines read to find a page.
 _LINES_READ = 2000
 
@@ -32,9 +34,9 @@ def scrapy_with(*words: object) -> str:
 
 def same_again(spider: str, jobdir: Path) -> str:
     """Return the command that started this crawl, with its folder; in words if it may hold a
-    secret."""
+    secret. It appends to a feed that the first start has overwritten."""
     # Scrapy has removed the name of its command.
-    words = sys.argv[1:]
+    words = [_APPENDING.get(word, word) for word in sys.argv[1:]]
     if spider not in words or any(map(_SECRET.search, words)):
         return "the same command and JOBDIR"
     if not any(word.startswith("JOBDIR=") for word in words):

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from krowlspider.config.contact import is_unreachable
 from krowlspider.crawl.answers.crash_marks import log_holds, log_strike
 from krowlspider.crawl.next_commands import scrapy_with
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy.settings import BaseSettings
 
     from krowlspider.crawl.job import Job
@@ -19,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 # User and password in the URL of a feed.
 _USER = re.compile(r"//\S*@")
+# Formats of feeds whose file is one document, to which nothing can be appended.
+_ONE_DOCUMENT = ("json", "xml")
 
 
 def log_start(job: Job) -> None:
@@ -39,9 +44,9 @@ def log_start(job: Job) -> None:
     if job.mended.files:
         logger.log(
             logging.WARNING if job.mended.bytes_cut else logging.INFO,
-            "Mended %d WARC files of a killed crawl: cut off %d bytes without a whole record",
-            job.mended.files,
-            job.mended.bytes_cut,
+            "Mended %s of a killed crawl: cut off %s without a whole record",
+            counted(job.mended.files, "WARC file"),
+            counted(job.mended.bytes_cut, "byte"),
         )
     for damaged in job.mended.damaged:
         logger.error("A WARC file is damaged: the data after the damage is in %s", damaged)
@@ -55,6 +60,13 @@ def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
     logger.info("Job folder: %s, %s", job.folder.path, _state(job))
     logger.info("Politeness: %s", _politeness(job, settings))
     logger.info("Results: %s", _results(job, settings))
+    for feed, options in settings.getdict("FEEDS").items():
+        if not job.folder.temporary and (fate := _at_next_start(str(feed), options)):
+            logger.warning(
+                "%s: a later start of this crawl %s; -o FILE.jsonl keeps the items of all starts",
+                _USER.sub("//...@", str(feed)),
+                fate,
+            )
     watch = "; ".join([scrapy_with("frontier", job.folder.path), *job.watched_at])
     logger.info("Watch: %s; Ctrl-C stops, the same command continues", watch)
     if job.scope is None:
@@ -79,19 +91,31 @@ def _state(job: Job) -> str:
     known = len(job.frontier.seen)
     if not known:
         return "new"
-    hosts = job.frontier.schedule.host_count
-    return f"continued: {job.frontier.pending:,} URLs queued on {hosts:,} hosts, {known:,} known"
+    queued = counted(job.frontier.pending, "URL")
+    hosts = counted(job.frontier.schedule.host_count, "host")
+    return f"continued: {queued} queued on {hosts}, {known:,} known"
 
 
 def _politeness(job: Job, settings: BaseSettings) -> str:
-    factor, least, most = (
-        settings.getfloat(f"KROWL_DELAY_{name}") for name in ("FACTOR", "MIN", "MAX")
-    )
+    rule = job.rule
+    most = max(rule.minimum, rule.maximum)
     robots = "obeyed" if settings.getbool("ROBOTSTXT_OBEY") else "ignored (ROBOTSTXT_OBEY)"
     return (
-        f"one request at a time to a host, {factor:g} x its latency apart"
-        f" ({least:g} to {most:g} s); robots.txt {robots}; User-Agent: {job.user_agent}"
+        f"one request at a time to a host, {rule.factor:g} x its latency apart"
+        f" ({rule.minimum:g} to {most:g} s); robots.txt {robots}; User-Agent: {job.user_agent}"
     )
+
+
+def _at_next_start(feed: str, options: Mapping[str, object]) -> str:
+    """Return what a later start does to the items of a feed; empty if it appends to them."""
+    if "%(" in feed:
+        # A file of its own for each start.
+        return ""
+    if options.get("overwrite"):
+        return "overwrites it"
+    if options.get("format") in _ONE_DOCUMENT:
+        return f"appends a second {options['format']} document, which makes it invalid"
+    return ""
 
 
 def _results(job: Job, settings: BaseSettings) -> str:

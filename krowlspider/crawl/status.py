@@ -10,6 +10,7 @@ from krowlspider.archive.index.cdxj import INDEX, WARC
 from krowlspider.crawl.next_commands import archive_commands, same_again, scrapy_with
 from krowlspider.crawl.time_left import progress
 from krowlspider.errors import lacks_room
+from krowlspider.frontier.admin.words import counted
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -106,30 +107,31 @@ class Progress:
             # The status line reports the pause for a full disk.
             if not lacks_room(error):
                 logger.warning("The figures for scrapy frontier cannot be written: %s", error)
-        return status_line(figures) + pause_reason(self._job)
+        return status_line(figures, pause_reason(self._job))
 
     def summary(self, reason: str, ended: float, measured: tuple[Counter[str], int]) -> str:
         """Return the lines that are logged after a crawl that ``ended`` with ``measured``."""
         stats, seconds = self._stats.get_stats(), ended - self._started
         frontier, archive = self._job.frontier, self._job.archive.stats
-        counted, _ = measured
-        done, reasons = counted["done"], _by_last_part(counted, "dropped/")
+        numbers, _ = measured
+        done, reasons = numbers["done"], _by_last_part(numbers, "dropped/")
         answers = _listing(_by_last_part(stats, "downloader/response_status_count/")) or "none"
         late, worst = stats.get("krowl/loop/lag_p99_ms"), stats.get("krowl/loop/lag_max_ms")
         rows = {
             "pages done": f"{done:,} ({done / max(seconds, 0.001):.1f}/s)",
             "answers": f"{answers} (robots.txt and retries included)",
-            "URLs": f"{counted['queued']:,} queued, {counted['known']:,} known already,"
+            "URLs": f"{numbers['queued']:,} queued, {numbers['known']:,} known already,"
             f" {sum(reasons.values()):,} dropped, {frontier.pending:,} left",
             "no answer": _listing(_by_last_part(stats, "krowl/fetch/failed_count/")),
             "dropped": _listing(reasons),
-            "archive": f"{archive.records:,} records in {archive.files} files,"
+            "archive": f"{counted(archive.records, 'record')} in"
+            f" {counted(archive.files, 'file')},"
             f" {archive.bytes_written / _MB:.1f} MB",
             "event loop": late is not None
-            and f"late by {late:.1f} ms (99 of 100), {worst:.0f} at the worst",
+            and f"late by {late:.1f} ms (99th percentile), {worst:.1f} ms at most",
             "deferred": frontier.deferred_queued
             and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
-            " tried again later; scrapy frontier --host says when",
+            " tried again later; scrapy frontier JOBDIR --host NAME says when",
             "folder": str(self._job.folder.path),
             "WARC files": _finished_files(self._job.archive.directory),
         }
@@ -142,34 +144,40 @@ class Progress:
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])
 
 
-def status_line(figures: Mapping[str, Any]) -> str:
-    """Return the figures that `Progress.line` leaves in the job folder, as a line for people."""
+def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
+    """Return the figures that `Progress.line` leaves in the job folder, as a line for people.
+
+    ``paused`` is the reason why no request is sent, if it is not the delay of the hosts.
+    """
     parts = [
         figures["so_far"],
         f"{figures['pages_per_second']:.1f} pages/s",
-        f"{figures['queued']:,} URLs queued on {figures['hosts']:,} hosts",
+        f"{counted(figures['queued'], 'URL')} queued on {counted(figures['hosts'], 'host')}",
         f"{figures['in_flight']:,} in flight",
         figures["deferred"] and f"{figures['deferred']:,} deferred, as hosts do not answer",
         figures["dropped"] and f"{figures['dropped']:,} dropped",
         f"WARC {figures['archive_mb']:,.1f} MB",
-        not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])
-        and figures["queued"]
-        and "every host is within its delay",
+        paused
+        or (
+            not (figures["pages_per_second"] or figures["due"] or figures["in_flight"])
+            and figures["queued"]
+            and "every host is within its delay"
+        ),
     ]
     return " | ".join(part for part in parts if part)
 
 
 def pause_reason(job: Job) -> str:
-    """Return why no request is sent, for the end of the status line; usually empty."""
+    """Return why no request is sent; usually empty."""
     if (full := job.full) is not None:
-        return f" | paused: no room in {full}"
+        return f"paused: no room in {full}"
     if job.outages.paused:
-        return " | paused: no host answers"
+        return "paused: no host answers"
     if job.memory.keeps_out:
-        return " | waits: bodies in memory take KROWL_MEMORY_LIMIT"
+        return "waits: bodies in memory take KROWL_MEMORY_LIMIT"
     node = job.node
     waits = "" if node is None or not node.running else node.waits_for
-    return f" | waits {waits}" if waits else ""
+    return f"waits {waits}" if waits else ""
 
 
 def _finished_files(archive: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from krowlspider.frontier.admin.words import duration
+from krowlspider.frontier.admin.words import counted, duration
 
 
 @dataclass(slots=True)
@@ -21,7 +21,9 @@ def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str
 
     The time is estimated by the average rate of ``seconds``, and missing while there is none.
     """
-    text = f"{pages:,} of {limits.pages:,} pages" if limits.pages else f"{pages:,} pages"
+    text = (
+        f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")
+    )
     if limits.answers:
         text += f", {answers:,} of {limits.answers:,} answers"
     left = [

@@ -22,6 +22,7 @@ from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
+from krowlspider.frontier.admin.words import counted
 from krowlspider.spiders.seeds import seeds_of
 from krowlspider.spiders.sitemaps import SitemapReader
 from krowlspider.urls.canonical import normalise
@@ -241,7 +242,8 @@ class BroadSpider(Spider):
         self.crawler.stats.set_value("krowl/seeds/read_count", seeds.good)
         self.crawler.stats.set_value("krowl/seeds/bad_count", seeds.bad)
         return (
-            f"{seeds.good:,} seeds read from {seeds.source}, {new:,} new, {seeds.bad:,} bad lines"
+            f"{counted(seeds.good, 'seed')} read from {seeds.source}, {new:,} new,"
+            f" {counted(seeds.bad, 'bad line')}"
         )
 
     def page_request(self, url: str, meta: dict[str, Any]) -> Request:

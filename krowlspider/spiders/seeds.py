@@ -59,6 +59,8 @@ def seeds_of(given: str) -> SeedsFile | SeedList:
 
     :raises SeedsError: there is neither
     """
+    if not given.strip():
+        raise SeedsError("-a seeds= is empty: give a file, or URLs and domains")
     return SeedsFile(Path(given)) if _is_path(given) else SeedList(given)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.admin.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -21,13 +23,13 @@ def checked(report: CheckReport, folder: Path) -> str:
         *_listed("warning: ", report.warnings, report.warning_count),
     ]
     lines.append(
-        f"{report.files:,} files, {report.records:,} records:"
-        f" {report.problem_count:,} problems, {report.warning_count:,} warnings"
+        f"{counted(report.files, 'file')}, {counted(report.records, 'record')}:"
+        f" {counted(report.problem_count, 'problem')}, {counted(report.warning_count, 'warning')}"
     )
     if report.open_files:
         lines.append(
-            f"{report.open_files:,} files are open, and were not checked: if no crawl writes to"
-            f" them, scrapy warc mend {quote(str(folder))}"
+            f"not checked: {counted(report.open_files, 'open file')}; if no crawl writes there,"
+            f" scrapy warc mend {quote(str(folder))}"
         )
     return "\n".join(lines)
 
@@ -42,12 +44,12 @@ def _listed(label: str, problems: list[Problem], count: int) -> Iterator[str]:
 def mended(report: MendReport, indexed: int) -> str:
     """Return what was mended; ``indexed`` is the number of files that lacked an index."""
     done = (
-        f"mended {report.files:,} files with {report.records:,} records;"
-        f" removed {report.removed:,} without one; cut away {report.bytes_cut:,} bytes"
+        f"mended {counted(report.files, 'file')} with {counted(report.records, 'record')};"
+        f" removed {report.removed:,} without one; cut away {counted(report.bytes_cut, 'byte')}"
     )
     lines = [done, *(f"damage was put aside in {path}" for path in report.damaged)]
     if indexed:
-        lines.append(f"indexed {indexed:,} files besides")
+        lines.append(f"indexed {counted(indexed, 'file')} besides")
     return "\n".join(lines)
 
 
@@ -60,10 +62,10 @@ def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) ->
     parts = []
     if away:
         uploaded = ", uploaded to " + ", ".join(sorted(places)) if places else ""
-        parts.append(f"{away:,} files that are no longer in {folder}{uploaded}")
+        parts.append(f"{counted(away, 'file')} no longer in {folder}{uploaded}")
     if unfinished:
         parts.append(
-            f"{unfinished:,} files that were still open: if no crawl writes to them,"
+            f"{counted(unfinished, 'open file')}: if no crawl writes there,"
             f" scrapy warc mend {quote(str(folder))}"
         )
     return "; ".join(parts)

@@ -49,6 +49,18 @@ def test_without_a_contact_the_crawl_does_not_start_and_says_how(
     assert not (tmp_path / "job").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("none/crawl.log", "cannot be written: there is no folder {}/none"), ("", "is a folder")],
+)
+def test_log_file_that_cannot_be_written_is_named(
+    tmp_path: Path, seeds: Path, name: str, said: str
+) -> None:
+    log = tmp_path / name
+    crawl = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings={"LOG_FILE": log})
+    assert f"LOG_FILE='{log}' {said.format(tmp_path)}" in refused(crawl)
+
+
 @pytest.mark.parametrize("settings", [{"KROWL_DELAY_MIN": "x"}, {"KROWL_WARC_DIR": "/dev/null/x"}])
 def test_log_file_ends_with_the_error_and_the_code(
     tmp_path: Path, seeds: Path, settings: dict[str, str]
@@ -87,6 +99,7 @@ def test_a_bad_value_is_named(tmp_path: Path, seeds: Path) -> None:
         ("same_host", "perhaps", "same_host=perhaps"),
         ("allow", "(", "'('"),
         ("seed", "x", "no argument 'seed'"),
+        ("seeds", "", "-a seeds= is empty: give a file"),
     ],
 )
 def test_a_bad_argument_is_named(
@@ -221,6 +234,10 @@ def test_spider_setting_that_is_no_mapping_is_named(
         (["nosuch"], "there is no spider 'nosuch'; there are broad"),
         (["broad", "--max-pages"], "'--max-pages' is not an option of scrapy crawl"),
         ([], "give the name of a spider (broad)"),
+        (
+            ["broad", "-s", "SPIDER_MODULES=no.such"],
+            "SPIDER_MODULES=no.such: there is no module 'no'",
+        ),
         (["broad", "-s", "DOWNLOAD_SLOTS=[1]"], "DOWNLOAD_SLOTS='[1]' is not a mapping"),
         (["broad", "-s", "EXTENSIONS=x.Y"], "EXTENSIONS='x.Y' is not a mapping; on the command"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 import sys
@@ -52,7 +53,7 @@ def test_start_is_five_lines_and_the_end_has_commands(tmp_path: Path) -> None:
         )
         assert f"{sys.executable} -m scrapy frontier {crawl.jobdir}; metrics http://127" in watch
         assert f"(user scrapy, password in {crawl.jobdir}/telnet-password); Ctrl-C" in watch
-        source = f"1 seeds read from {tmp_path}/seeds.txt, 1 new, 0 bad lines"
+        source = f"1 seed read from {tmp_path}/seeds.txt, 1 new, 0 bad lines"
         assert crawled == f"Crawl: spider broad, {source}; scope: no limits"
         assert " of 6 pages, " in text
         # Nothing comes after the summary, the dump of the stats included.
@@ -71,7 +72,7 @@ def test_start_is_five_lines_and_the_end_has_commands(tmp_path: Path) -> None:
         assert (crawl.jobdir / "crawl.wacz").is_file()
         scrapy(*shlex.split(rows["go on"])[3:])
         assert len(set(paths(web.log()))) == 10
-        assert f"{crawl.jobdir}, continued: 4 URLs queued on 1 hosts, 10 known" in log.read_text()
+        assert f"{crawl.jobdir}, continued: 4 URLs queued on 1 host, 10 known" in log.read_text()
 
 
 def test_start_of_an_ordinary_spider_is_five_lines(tmp_path: Path) -> None:
@@ -80,10 +81,16 @@ def test_start_of_an_ordinary_spider_is_five_lines(tmp_path: Path) -> None:
             tmp_path / "job",
             spider="starting",
             arguments={"urls": web.url("a.test", "/1")},
-            settings={"SPIDER_MODULES": "tests.support.spiders"},
+            settings={
+                "SPIDER_MODULES": "tests.support.spiders",
+                # The spider has its own.
+                "KROWL_CONTACT": None,
+                "DOWNLOAD_DELAY": 0.3,
+            },
         ).run()
     lines = start(crawl.log)
     assert len(lines) == 5
+    assert "(0.3 to 30 s)" in lines[1]
     assert lines[-1] == "Crawl: spider starting, from its own start requests"
 
 
@@ -95,10 +102,41 @@ def test_secret_on_the_command_line_is_not_logged_again(tmp_path: Path) -> None:
     assert "known-to-the-tests" not in crawl.log
 
 
+def test_feeds_that_a_later_start_would_spoil_are_named(tmp_path: Path) -> None:
+    feeds = {
+        "a.jsonl": {"format": "jsonlines"},
+        "b-%(time)s.json": {"format": "json"},
+        "c.csv": {"format": "csv", "overwrite": True},
+        "d.json": {"format": "json"},
+    }
+    given = json.dumps({str(tmp_path / name): options for name, options in feeds.items()})
+    with MockWeb(spec=SITE) as web:
+        crawl = crawl_of(
+            web,
+            tmp_path,
+            [web.url("a.test")],
+            arguments={"max_pages": 1},
+            settings={"FEEDS": given},
+            feed=False,
+        ).run()
+    way = "; -o FILE.jsonl keeps the items of all starts"
+    start_of = "a later start of this crawl"
+    second = f"{start_of} appends a second json document, which makes it invalid"
+    assert [line.partition("WARNING: ")[2] for line in crawl.log.splitlines() if way in line] == [
+        f"{tmp_path}/c.csv: {start_of} overwrites it{way}",
+        f"{tmp_path}/d.json: {second}{way}",
+    ]
+
+
 def test_command_to_go_on_names_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [".venv/bin/scrapy", "broad", "-a", "seeds=a.example,b c"])
     command = ".venv/bin/scrapy crawl broad -a 'seeds=a.example,b c' -s JOBDIR=/tmp/k"
     assert same_again("broad", Path("/tmp/k")) == command
+
+
+def test_command_to_go_on_does_not_overwrite_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["scrapy", "broad", "-O", "a.jsonl", "-s", "JOBDIR=k"])
+    assert same_again("broad", Path("k")) == "scrapy crawl broad -o a.jsonl -s JOBDIR=k"
 
 
 def test_scrapys_start_is_at_debug_without_its_warnings(caplog: pytest.LogCaptureFixture) -> None:

@@ -33,7 +33,7 @@ from tests.archive.captures import STARTED, Odd, capture, finished, options, ser
 from tests.archive.command import warc
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import Graph
-from tests.support.crawling import ROOT
+from tests.support.crawling import ROOT, scrapy
 from tests.support.crawls import crawl_of, page
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def test_check_of_a_broken_archive_exits_with_1(folder: Path) -> None:
     lines = warc("check", folder, code=1)[0].decode().splitlines()
     assert lines[0].startswith(f"{second.name} at byte ")
     assert lines[0].endswith(": the gzip member is cut off")
-    assert lines[1] == "1 files, 13 records: 1 problems, 0 warnings"
-    assert lines[2].startswith("1 files are open, and were not checked:")
+    assert lines[1] == "1 file, 13 records: 1 problem, 0 warnings"
+    assert lines[2].startswith("not checked: 1 open file; ")
 
 
 def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
@@ -134,10 +134,18 @@ def test_revisit_without_its_original_is_a_warning(tmp_path: Path) -> None:
     lines = warc("check", tmp_path)[0].decode().splitlines()
     assert lines[0].startswith(f"warning: {second.name} at byte ")
     assert lines[0].endswith(": the record that this revisit refers to is missing")
-    assert lines[1] == "1 files, 3 records: 0 problems, 1 warnings"
+    assert lines[1] == "1 file, 3 records: 0 problems, 1 warning"
     url = "http://example.org/page/0"
+    _, said = warc("cat", tmp_path, url, code=2)
+    assert said == f"krowlspider: '{tmp_path}' is not a URL that is crawled: give https://...\n"
     _, said = warc("cat", url, tmp_path, code=1)
     assert "is a revisit, and the record that it refers to is missing" in said
+
+
+def test_help_has_a_line_for_each_command() -> None:
+    lines = scrapy("warc", "--help").stdout.decode().splitlines()
+    at = lines.index("  scrapy warc check <JOBDIR>")
+    assert lines[at + 1].startswith("      check structure, lengths, digests")
 
 
 def test_mend_finishes_and_indexes_open_files(tmp_path: Path) -> None:
@@ -147,13 +155,15 @@ def test_mend_finishes_and_indexes_open_files(tmp_path: Path) -> None:
     files.abandon()
     path = next(tmp_path.glob("*.open"))
     path.write_bytes(path.read_bytes()[:-9])
+    said = warc("index", tmp_path)[1]
+    assert said.startswith("krowlspider: not in it: 1 open file: if no crawl writes there, scrapy")
     unindexed = tmp_path / "a.warc.gz"
     unindexed.write_bytes(path.read_bytes()[:-400])
     unindexed.write_bytes(b"")
     text = warc("mend", tmp_path)[0].decode()
     lines = text.splitlines()
-    assert lines[0].startswith("mended 1 files with 4 records; removed 0 without one; cut away ")
-    assert lines[1] == "indexed 1 files besides"
+    assert lines[0].startswith("mended 1 file with 4 records; removed 0 without one; cut away ")
+    assert lines[1] == "indexed 1 file besides"
     final = path.with_suffix("")
     assert index_path(final).read_text() == "".join(sorted(index_file(final)))
     assert index_path(unindexed).read_bytes() == b""
@@ -258,7 +268,7 @@ def test_files_without_an_index_are_named(folder: Path) -> None:
     text, said = warc("cat", "http://example.org/page/1", folder)
     assert text == response(1)
     assert said == (
-        f"krowlspider: not searched, as they have no index: 1 files: scrapy warc index {folder}\n"
+        f"krowlspider: not searched, for want of an index: 1 file: scrapy warc index {folder}\n"
     )
     first.unlink()
     _, said = warc("cat", "http://example.org/page/1", folder, code=1)
@@ -359,10 +369,10 @@ def test_files_missing_from_a_wacz_are_named(folder: Path, tmp_path: Path) -> No
     files.abandon()
     out = tmp_path / "job.wacz"
     text, said = warc("wacz", folder, "-o", out, code=1)
-    assert text.decode() == f"1 files, 7 captures, 3 pages in {out}\n"
+    assert text.decode() == f"1 file, 7 captures, 3 pages in {out}\n"
     assert said == (
-        f"krowlspider: not in it: 3 files that are no longer in {folder}, uploaded to s3://bucket;"
-        " 1 files that were still open: if no crawl writes to them,"
+        f"krowlspider: not in it: 3 files no longer in {folder}, uploaded to s3://bucket;"
+        " 1 open file: if no crawl writes there,"
         f" scrapy warc mend {folder}\n"
     )
     with ZipFile(out) as packed:

@@ -362,7 +362,7 @@ def test_a_wrong_value_is_refused_by_name_value_and_reason(name: str, value: obj
 # None says that there is none.
 OPTIONAL = {
     *("KROWL_EXCLUDE", "KROWL_WARC_DIR", "KROWL_WARC_UPLOAD", "KROWL_WARC_UPLOAD_ENDPOINT"),
-    *("TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
+    *("LOG_FILE", "TELNETCONSOLE_PORT", "CONCURRENT_REQUESTS_PER_IP"),
     # None is an empty mapping.
     "DOWNLOAD_SLOTS",
 }

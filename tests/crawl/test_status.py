@@ -65,3 +65,5 @@ def test_status_line_of_a_large_crawl_is_short() -> None:
         " | 0 in flight | 3 deferred, as hosts do not answer | WARC 7.3 MB"
         " | every host is within its delay"
     )
+    full = status_line({**figures, **none}, "paused: no room in jobs/a")
+    assert full.endswith(" | WARC 7.3 MB | paused: no room in jobs/a")

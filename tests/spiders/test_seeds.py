@@ -54,7 +54,7 @@ def test_file_that_exists_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("in_empty_folder")
 @pytest.mark.parametrize(
-    "given", ["seeds/none.txt", "none.txt", "none", "./none", "example.com/news", ""]
+    "given", ["seeds/none.txt", "none.txt", "none", "./none", "example.com/news"]
 )
 def test_other_text_is_the_path_of_a_file(given: str) -> None:
     with pytest.raises(SeedsError, match=r"^seeds file \S+ cannot be read: "):

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.frontier.admin.words import counted
 from tests.mockweb.audit import violations
 from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
@@ -62,7 +63,7 @@ def _judge(crawl: Crawl, web: MockWeb) -> int:
     print(f"\nFrontier afterwards: {view['queued']} URLs queued, {view['done']} done")
     report = check_folder(crawl.jobdir / "warc")
     print(
-        f"WARC check: {report.files} files, {report.records} records,"
+        f"WARC check: {counted(report.files, 'file')}, {counted(report.records, 'record')},"
         f" {len(report.problems)} problems"
     )
     differences = reachable(web.graph, web.seeds()[:3]).differences(web.log())

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 
+from tests.support.crawling import CONTACT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 class StartingSpider(scrapy.Spider):
     name = "starting"
+    custom_settings = {"KROWL_CONTACT": CONTACT}
 
     def __init__(self, urls: str, **kwargs: Any):
         super().__init__(**kwargs)
