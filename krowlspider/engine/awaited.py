@@ -138,7 +138,9 @@ class AwaitedRequests:
         if url is None:
             raise self._refusal(request, "url")
         if self._job.node is not None:
-            raise DownloadFailedError(f"{request} is not downloaded: yield it, in a cluster")
+            raise DownloadFailedError(
+                f"{request} is not downloaded: in a cluster, yield it instead"
+            )
         host, is_stray = host_of(url), "redirect_times" in request.meta
         if reason := self._intake.refusal(url, host, 0, None, is_stray=is_stray):
             raise self._refusal(request, reason)

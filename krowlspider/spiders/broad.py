@@ -227,7 +227,7 @@ class BroadSpider(Spider):
         yield  # an asynchronous generator, as Scrapy requires
 
     async def _plant(self, seeds: SeedsFile | SeedList) -> str:
-        """Queue the seeds, and return in words how many there were."""
+        """Archive and queue the seeds; return in words how many there were."""
         text, truncated = await run_in_thread(seeds.text)
         Job.of(self.crawler).notes.seeds(text, truncated=truncated)
         new = 0
