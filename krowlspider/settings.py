@@ -39,7 +39,7 @@ SCHEDULER = "krowlspider.engine.scheduler.Scheduler"
 DUPEFILTER_CLASS = "krowlspider.engine.dupefilter.DupeFilter"
 DOWNLOADER = "krowlspider.engine.downloader.Downloader"
 # No other scheme: a link must not read local files or reach servers of other protocols. A data: URL
-# is not fetched; only a spider's own requests may be such.
+# is not fetched; only a spider's own request may have one.
 DOWNLOAD_HANDLERS_BASE = {
     "data": "scrapy.core.downloader.handlers.datauri.DataURIDownloadHandler",
     "http": "krowlspider.engine.handler.DownloadHandler",
@@ -325,8 +325,8 @@ KROWL_WARC_UPLOAD_DELETE = False
 # The names with _BASE are the project's. DOWNLOADER_MIDDLEWARES, SPIDER_MIDDLEWARES, EXTENSIONS and
 # DOWNLOAD_HANDLERS are yours: they come on top, and None takes a component away. A start without a
 # component that a guarantee needs is refused. robots.txt, politeness, the group commit and the disk
-# guard are in none of these settings. Scrapy's middlewares are where Scrapy has them. The
-# broad spider leaves out those that it does not need.
+# guard are in none of these settings. Scrapy's middlewares have the positions that Scrapy gives
+# them. The broad spider leaves out those that it does not need.
 DOWNLOADER_MIDDLEWARES_BASE = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": 300,

@@ -123,7 +123,7 @@ def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[s
 
 
 def log_exit(settings: BaseSettings, code: int, why: str) -> None:
-    """End the log file with the exit code, which scrapyd does not show."""
+    """Log the exit code and the reason if there is a log file: scrapyd does not show them."""
     if settings["LOG_FILE"]:
         logger.critical("The crawl failed with exit code %d: %s", code, why)
 

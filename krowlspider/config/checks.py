@@ -180,6 +180,7 @@ def names_to_addresses(settings: BaseSettings, name: str) -> str | None:
 
 
 def warc_info(settings: BaseSettings, name: str) -> str | None:
+    """Check the fields of KROWL_WARC_INFO."""
     try:
         fields: dict[Any, Any] = settings.getdict(name)
     except (TypeError, ValueError):

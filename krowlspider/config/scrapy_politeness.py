@@ -18,7 +18,7 @@ from krowlspider.urls.host import host_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Decides by a value, and the getter of the other settings, whether the value has no effect.
+# Takes a value, and a getter of other settings; returns whether the value has no effect.
 _Test: TypeAlias = "Callable[[float, Callable[[str], float]], bool]"
 
 DELAY_MAX = 86_400.0
@@ -38,7 +38,7 @@ _SLOT_TESTS: dict[str, _Test] = {
     "randomize_delay": lambda value, _: bool(value),
     "throttle": lambda value, _: not value,
 }
-# Parts of slots that are named in the log.
+# Most parts of slots that are named in the log.
 _NAMED = 5
 _NO_JITTER = "a delay is a minimum; above it, it follows the latency of the host"
 _TESTS: dict[str, tuple[_Test, str]] = {
@@ -75,7 +75,8 @@ _AUTOTHROTTLE_TESTS: dict[str, tuple[_Test, str]] = {
 
 
 def slots(settings: BaseSettings, name: str) -> str | None:
-    """Check DOWNLOAD_SLOTS, as the checkers of `krowlspider.config.checks`."""
+    """Return what is wrong with DOWNLOAD_SLOTS, as the checkers of `krowlspider.config.checks` do;
+    None if it is valid."""
     for host, slot in settings.getdict(name).items():
         if not isinstance(slot, dict):
             return f"has {slot!r} for {host!r}, which is not a mapping such as {{'delay': 5}}"
@@ -88,7 +89,10 @@ def slots(settings: BaseSettings, name: str) -> str | None:
 
 
 def requests_per_ip(settings: BaseSettings, name: str) -> str | None:
-    """Check CONCURRENT_REQUESTS_PER_IP. Scrapy's getters warn of it, so they are not used."""
+    """Return what is wrong with CONCURRENT_REQUESTS_PER_IP; None if it is valid.
+
+    Scrapy's getters warn of this setting, so they are not used.
+    """
     return _requests(BaseSettings({"requests": settings[name]}), "requests")
 
 
@@ -155,7 +159,7 @@ def _is_set(settings: BaseSettings, name: str) -> bool:
 
 
 def _number(value: Any) -> float:
-    """Return a checked value as a number; text of a boolean as 0 or 1."""
+    """Return a checked value as a number; `true` and `false` as text are 1 and 0."""
     return float({"true": 1, "false": 0}.get(str(value).lower(), value))
 
 

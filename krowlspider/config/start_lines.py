@@ -1,4 +1,4 @@
-"""Log what Scrapy says as it starts at DEBUG, so that the crawl's own first lines can be read."""
+"""Move Scrapy's log lines about its start to DEBUG, so that the crawl's own stand out."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _AT_START = {
 
 
 def _lower(record: logging.LogRecord) -> bool:
-    """Make a line at INFO about the start one at DEBUG; handlers look at the level after this."""
+    """Turn an INFO line about the start into a DEBUG line; handlers check the level after this."""
     if record.levelno == logging.INFO and str(record.msg).startswith(_AT_START[record.name]):
         record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
     return True
 
 
 def lower_start_lines() -> None:
-    """Lower Scrapy's lines about the start; warnings stay.
+    """Move Scrapy's lines about the start to DEBUG; warnings stay.
 
     A filter, because Scrapy's set-up of the log resets the levels of its loggers.
     """

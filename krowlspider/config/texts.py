@@ -43,7 +43,7 @@ def read_lists(settings: BaseSettings, names: Iterable[str]) -> None:
 def check_mappings(settings: BaseSettings, given: Mapping[str, object]) -> None:
     """Check values that are about to be set. Scrapy's error for a mapping does not name it.
 
-    :raises SettingsError: one is for a setting that is a mapping, and is none
+    :raises SettingsError: a value is not a mapping, and its setting is one
     """
     for name, value in given.items():
         if isinstance(settings[name], BaseSettings):

@@ -31,14 +31,14 @@ _SITEMAPS = {
     "sitemap_count": "sitemaps of a robots.txt (200), or of one domain in a run (200 MB)",
     "sitemap_depth": "levels of sitemaps (3)",
 }
-# Seconds between two lines that name a host or domain.
+# Seconds between two lines that name a domain.
 PERIOD = 10.0
-# Hosts or domains named in the line of a cap at the end.
+# Domains named in the line of a cap at the end.
 NAMED = 5
 
 
 class CapWarnings:
-    """Warns of a host or domain whose URLs a cap drops: of each once, of one in PERIOD seconds.
+    """Warns of domains whose URLs a cap drops: of each once, and of one in PERIOD seconds.
 
     ``clock`` returns seconds.
     """
@@ -52,7 +52,7 @@ class CapWarnings:
         self._warned: set[tuple[str, str]] = set()
 
     def look(self) -> None:
-        """Log the host or domain that has lost the most URLs and was not named yet, if any."""
+        """Log the domain that has lost the most URLs and was not named yet, if any."""
         if self._clock() < self._next:
             return
         self._next = self._clock() + PERIOD
@@ -71,7 +71,7 @@ class CapWarnings:
             )
 
     def end(self) -> None:
-        """Log for each cap how many URLs it has dropped in this run, and of which hosts most."""
+        """Log for each cap how many URLs it has dropped in this run, and of which domains most."""
         dropped = self._frontier.counters - self._before
         for cap, setting in self._caps.items():
             if count := dropped[f"dropped/{cap}"]:

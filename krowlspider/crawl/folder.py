@@ -285,6 +285,10 @@ class JobFolder:
         self._end_migration()
 
     def _end_migration(self) -> None:
+        """Do the renames of `migrate` that are not done yet.
+
+        :raises JobError: a folder cannot be renamed
+        """
         kept = self.migrated_from / self.frontier.name
         try:
             if not kept.exists():

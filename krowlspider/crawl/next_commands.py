@@ -15,7 +15,7 @@ from krowlspider.archive.index.cdxj import INDEX, WARC, parse
 if TYPE_CHECKING:
     from krowlspider.archive.index.cdxj import IndexLine
 
-# What a command line has when it may hold a secret, which must not get into the log.
+# Words of a command line that may hold a secret, which must not get into the log.
 _SECRET = re.compile(r"auth|cookie|credential|key|pass|secret|token|://[^/\s]*@", re.IGNORECASE)
 # Scrapy's options that overwrite a feed, and those that append to it.
 _APPENDING = {"-O": "-o", "--overwrite-output": "--output"}
@@ -50,7 +50,7 @@ def archive_commands(jobdir: Path, archive: Path) -> dict[str, str]:
     page = _archived_page(archive)
     if page is None:
         return {}
-    # The commands know the folder that the project's settings name.
+    # By a JOBDIR the commands find its own folder of WARC files; any other is given to them.
     place = jobdir if archive == jobdir / "warc" else archive
     packed = jobdir / "crawl.wacz"
     return {

@@ -55,7 +55,7 @@ def log_start(job: Job) -> None:
 def log_terms(job: Job, settings: BaseSettings, spider: str) -> None:
     """Log where the crawl begins, how polite it is, where its results go and how to watch it.
 
-    A spider that has a scope logs itself what it crawls, once it has read its seeds.
+    A spider with a scope logs what it crawls by `log_crawled`, once it has read its seeds.
     """
     logger.info("Job folder: %s, %s", job.folder.path, _state(job))
     logger.info("Politeness: %s", _politeness(job, settings))
@@ -107,7 +107,7 @@ def _politeness(job: Job, settings: BaseSettings) -> str:
 
 
 def _at_next_start(feed: str, options: Mapping[str, object]) -> str:
-    """Return what a later start does to the items of a feed; empty if it appends to them."""
+    """Return what a later start does to a feed, in words; empty if it appends items to it."""
     if "%(" in feed:
         # A file of its own for each start.
         return ""

@@ -40,7 +40,7 @@ class Progress:
     """Tells how far a crawl is. ``now`` is in monotonic seconds.
 
     ``measure`` returns what the frontier has counted since the start, and the number of requests
-    that are sent and not ended. The crawl ends at ``limits``.
+    that are sent and not ended. ``limits`` are those at which the crawl ends.
     """
 
     def __init__(
@@ -110,7 +110,11 @@ class Progress:
         return status_line(figures, pause_reason(self._job))
 
     def summary(self, reason: str, ended: float, measured: tuple[Counter[str], int]) -> str:
-        """Return the lines that are logged after a crawl that ``ended`` with ``measured``."""
+        """Return the lines that are logged after a crawl.
+
+        ``reason`` is why it ended, ``ended`` when, in seconds of the monotonic clock, and
+        ``measured`` what ``measure`` returned then.
+        """
         stats, seconds = self._stats.get_stats(), ended - self._started
         frontier, archive = self._job.frontier, self._job.archive.stats
         numbers, _ = measured

@@ -1,4 +1,4 @@
-"""How far a crawl is to the limits at which it ends by itself."""
+"""How far a crawl is from the limits at which it ends by itself."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Limits:
 
 
 def progress(limits: Limits, *, pages: int, answers: int, seconds: float) -> str:
-    """Return how many pages there are of how many, and the time until the first limit is met.
+    """Return how many pages of how many are done, and the time until the first limit is reached.
 
-    The time is estimated by the average rate of ``seconds``, and missing while there is none.
+    The time is estimated from the average rate in ``seconds``, and left out while there is none.
     """
     text = (
         f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")

@@ -39,20 +39,23 @@ if TYPE_CHECKING:
 
 # The first byte of the request of such an entry; the codec has others.
 _AWAITED = b"A"
-# They are popped before the pages of their host: a page in memory waits for them.
+# Above the priorities of pages: a page in memory waits for an awaited request.
 _PRIORITY = 1_000_000
-# Seconds between two looks for hosts that are out of the heap, and for the end of the crawl.
+# Seconds between two looks for hosts that are out of reach, and for the end of the crawl.
 _LOOK = 0.25
-# Hosts that are tried in one pop.
+# Most hosts that are tried in one pop.
 _TRIED = 8
-# Hosts that one look looks at, most of which may have to be read from disk: others at each look.
+# Most hosts checked in one look, as each may have to be read from disk. The next look goes on.
 _LOOKED_AT = 100
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A request that somebody waits for. ``future`` receives its response, or the request in its
-    place that Scrapy's engine is to download next."""
+    """A request that a caller waits for.
+
+    ``future`` receives its response, or a request that replaces it, such as a redirect's target:
+    Scrapy's engine downloads that next.
+    """
 
     request: Request
     future: Future[Response | Request]
@@ -63,10 +66,10 @@ class _Waiter:
 
 
 class AwaitedRequests:
-    """Queues awaited requests, and hands their results to those who wait.
+    """Queues awaited requests, and hands their results to the callers that wait for them.
 
-    With ``most`` of them, pages have to wait, so that no more pages wait for theirs.
-    ``retry_delay`` is that of `Flights`.
+    While ``most`` of them wait, no page is popped, because pages add more of them. ``retry_delay``
+    is in seconds, as in `Flights`. ``wake`` asks the engine for a pop.
     """
 
     def __init__(
@@ -80,8 +83,9 @@ class AwaitedRequests:
         most: int,
         retry_delay: float,
     ):
-        # All by their tokens, and those that were popped and are under way.
+        # All awaited requests, by token.
         self.waiting: dict[bytes, _Waiter] = {}
+        # Those that were popped and are under way, by the request that is sent.
         self.sent: dict[Request, _Waiter] = {}
         # Sends one awaited request if its host is due, even if the engine takes no more pages.
         self.send: Callable[[], object] = lambda: None
@@ -93,7 +97,7 @@ class AwaitedRequests:
         self._wake = wake
         self._most = most
         self._retry_delay = retry_delay
-        # Those of each host; the hosts take turns.
+        # All awaited requests, by host and token; the hosts take turns.
         self._hosts: dict[str, dict[bytes, _Waiter]] = {}
         self._looking = False
         self._run = os.urandom(8)
@@ -101,7 +105,7 @@ class AwaitedRequests:
 
     @property
     def are_many(self) -> bool:
-        """Return whether no page is to be popped before some of them are done."""
+        """Return whether no page may be popped before some of them are done."""
         return len(self.waiting) >= self._most
 
     async def fetch(self, request: Request) -> Response | Request:
@@ -129,11 +133,14 @@ class AwaitedRequests:
                 del self._hosts[host]
 
     def _entry(self, request: Request) -> tuple[Entry, str]:
+        """Return the queue entry and the host of a request. Raises the errors of `fetch`."""
         url = normalise(request.url)
         if url is None:
             raise self._refusal(request, "url")
         if self._job.node is not None:
-            raise DownloadFailedError(f"{request} is not downloaded: yield it, in a cluster")
+            raise DownloadFailedError(
+                f"{request} is not downloaded: in a cluster, yield it instead"
+            )
         host, is_stray = host_of(url), "redirect_times" in request.meta
         if reason := self._intake.refusal(url, host, 0, None, is_stray=is_stray):
             raise self._refusal(request, reason)
@@ -148,7 +155,7 @@ class AwaitedRequests:
         self._intake.count_dropped(reason)
         return IgnoreRequest(f"{request} is not downloaded: {reason}")
 
-    # --- its way ---
+    # --- from the pop to the result ---
 
     def holds(self, lease: Lease) -> bool:
         """Return whether the entry of a lease is that of an awaited request, of this start or of
@@ -156,16 +163,16 @@ class AwaitedRequests:
         return lease.entry.request[:1] == _AWAITED
 
     def is_left_over(self, lease: Lease) -> bool:
-        """Return whether it is such an entry, and nobody waits for its request any more."""
+        """Return whether the entry of a lease is of an awaited request whose caller is gone."""
         return self.holds(lease) and lease.entry.request[1:] not in self.waiting
 
     def refuse(self, lease: Lease, reason: str) -> None:
-        """Tell who waits that the request was dropped at its pop."""
+        """Fail the awaited request of a lease, which was dropped at its pop for ``reason``."""
         if (waiter := self.waiting.get(lease.entry.request[1:])) is not None:
             waiter.fail(IgnoreRequest(f"{waiter.request} is not downloaded: {reason}"))
 
     def request(self, lease: Lease) -> Request:
-        """Return the request to send for such an entry."""
+        """Return the request to send for the entry of a lease, which `holds`."""
         waiter = self.waiting[lease.entry.request[1:]]
         # A copy: the engine counts the original as under way by itself.
         request: Request = waiter.request.copy()
@@ -173,13 +180,13 @@ class AwaitedRequests:
         return request
 
     def settle(self, request: Request, result: Response | Request | Failure) -> bool:
-        """Hand a result to who waits for it; return False if the request is not awaited."""
+        """Hand a result to the caller that waits for it; return False if nobody awaits it."""
         waiter = self.sent.pop(request, None)
         if waiter is None:
             return False
         in_flight = self._flights.get(request)
         if in_flight is not None and in_flight.lease is None:
-            # It was not sent, and is back in its queue.
+            # It was not sent, and is back in its queue: its caller waits on.
             return True
         if isinstance(result, Failure):
             assert result.value is not None
@@ -189,7 +196,7 @@ class AwaitedRequests:
         return True
 
     def hosts(self) -> list[str]:
-        """Return some hosts of awaited requests, others at each call."""
+        """Return up to `_TRIED` hosts of awaited requests; they take turns from call to call."""
         return self._next_hosts(_TRIED)
 
     def _next_hosts(self, most: int) -> list[str]:
@@ -198,7 +205,7 @@ class AwaitedRequests:
             self._hosts[name] = self._hosts.pop(name)
         return found
 
-    # --- what must not wait for ever ---
+    # --- failing what will not be sent ---
 
     def _look_later(self) -> None:
         self._looking = bool(self.waiting)
@@ -206,8 +213,11 @@ class AwaitedRequests:
             asyncio.get_running_loop().call_later(_LOOK, self._look)
 
     def _look(self) -> None:
-        """Fail what will not be sent. If nothing is under way, send one, so that pages in memory
-        whose requests are not sent for want of memory come to an end."""
+        """Fail requests that will not be sent.
+
+        If nothing is under way, send one: pages in memory may keep the engine from sending the
+        requests that they wait for.
+        """
         if is_closing(self._engine):
             self._give_up()
         else:
@@ -219,6 +229,7 @@ class AwaitedRequests:
         self._look_later()
 
     def _is_out(self, name: str) -> bool:
+        """Return whether a host is deferred or retired."""
         host = self._schedule.cache.get(name)
         return host.state is DEFERRED or host.health is Health.RETIRED
 

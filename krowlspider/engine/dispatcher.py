@@ -106,8 +106,8 @@ class Dispatcher:
         return None
 
     def next_awaited(self) -> Request | None:
-        """Return the next request of a host at which an awaited one is queued; None if none of
-        these hosts is due."""
+        """Return the next request of a host that has an awaited request queued; None if no such
+        host is due. It may be a robots.txt fetch."""
         for name in self._awaited.hosts():
             host = self._schedule.pop_named(name)
             if host is not None and (request := self._send(host)) is not None:

@@ -55,6 +55,10 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewareManager:
 
 
 def _handler_of(path: Any, crawler: Crawler, scheme: str) -> BaseDownloadHandler:
+    """Return the download handler of a scheme.
+
+    :raises SettingsError: it cannot be used
+    """
     try:
         handler: BaseDownloadHandler = build_from_crawler(load_object(path), crawler)
     except NotConfigured as error:
@@ -63,9 +67,9 @@ def _handler_of(path: Any, crawler: Crawler, scheme: str) -> BaseDownloadHandler
         ) from error
     if isinstance(handler, DownloadHandler) or scheme == "data":
         return handler
-    from krowlspider.engine.foreign import ForeignHandler  # noqa: PLC0415 - for few crawls
+    from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - for few crawls
 
-    return ForeignHandler(crawler, handler, scheme)
+    return ThirdPartyHandler(crawler, handler, scheme)
 
 
 @runtime_checkable
@@ -79,7 +83,7 @@ class Downloader:
     """Send each request that the scheduler popped through the middlewares to the download handler.
 
     A request that was not popped (``crawler.engine.download_async()``) is queued first, so that
-    delays, robots.txt and limits hold for it.
+    delays, robots.txt and limits hold for it. A data: URL is answered without being queued then.
     """
 
     def __init__(self, crawler: Crawler):

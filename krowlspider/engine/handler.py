@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-# The User-Agent names who crawls: no request has another. Credentials are for the proxy alone.
+# The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy.
 _NOT_SENT = frozenset({b"User-Agent", b"Proxy-Authorization"})
 
 

@@ -25,7 +25,7 @@ DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
 @lru_cache(maxsize=65_536)
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an address; None for the empty text, which is an address behind a proxy."""
+    """Return an address; None for empty text: behind a proxy the address is unknown."""
     return ip_address(text) if text else None
 
 

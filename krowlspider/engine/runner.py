@@ -89,7 +89,7 @@ class RequestRunner:
             result = await self._download(request)
         except Exception:  # noqa: BLE001 - whatever it is, the errback receives it
             return Failure()
-        # Scrapy's engine reports those that somebody awaits.
+        # Scrapy's engine reports the responses of awaited requests itself.
         if isinstance(result, Response) and request not in self._awaited.sent:
             self._report(result, request)
         return result

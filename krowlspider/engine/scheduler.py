@@ -289,7 +289,7 @@ class Scheduler(BaseScheduler):
     def _queued_as(self, request: Request) -> str | None:
         """Return the URL under which a request is queued; None if it cannot be fetched."""
         if is_data(request.url):
-            # Another node would take the stand-in for a page.
+            # Another node would fetch the URL under which it is queued.
             return queued_as(request.url) if self._node is None else None
         return normalise(request.url)
 
@@ -347,9 +347,9 @@ class Scheduler(BaseScheduler):
         return request
 
     def next_awaited(self) -> Request | None:
-        """Return the next request of a host at which an awaited one is queued, if any is due.
+        """Return the next request of a host that has an awaited request queued, if one is due.
 
-        The limits of memory do not hold: it is the pages in memory that wait.
+        The limits of memory do not hold, because it is the pages in memory that wait.
         """
         if self._job.failure is not None or self.paused or self._job.outages.paused:
             return None

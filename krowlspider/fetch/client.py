@@ -124,7 +124,9 @@ class Client:
         return exchange
 
     async def permit(self, url: str, timeout: float, admit: Admit, *, linked: bool) -> None:
-        """Check what `fetch` does before it connects, for a request that another client makes.
+        """Make the checks that `fetch` makes before it connects, for a request of another client.
+
+        ``timeout`` is in seconds; ``admit`` and ``linked`` are as in `fetch`.
 
         :raises FetchError: the host has no address that may be connected to
         :raises AddressBusy: the request may not go to the host's address now

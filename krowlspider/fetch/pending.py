@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
 RATE_PERIOD = 10.0
-# Seconds of latency up to which the kernel is not asked: with the default settings, the least
-# delay follows from them.
+# Seconds of latency up to which the kernel is not asked: with the default settings they give the
+# least delay anyway.
 _SHORT = 0.05
 # Bytes from which a response is joined in a turn of the event loop of its own.
 LARGE = 256 * 1024
@@ -106,7 +106,7 @@ class PendingExchange:
         self._kernel_latency = kernel_latency
         self._started = time.time()
         self._sent = clock.time()
-        # Seconds from there to the first byte; None before it.
+        # Seconds from sending the request to the first byte; None before that.
         self._latency: float | None = None
         # The bytes received at the last check of the rate; -1 before the first byte.
         self._checked = -1
@@ -136,8 +136,8 @@ class PendingExchange:
         return False
 
     def _measured_latency(self) -> float:
-        """Return the seconds from the request to this first byte, without those in which the event
-        loop did not come to send the one or to read the other."""
+        """Return the seconds from the request to this first byte, without the time in which
+        the event loop was too busy to read it."""
         waited = self._clock.time() - self._sent
         return waited if waited <= _SHORT else min(waited, self._kernel_latency())
 

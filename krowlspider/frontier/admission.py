@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
-# The priority of URLs for which the host's queue has no place, if it is not lower already. Those
-# that another domain's page names have one less.
+# The priority of URLs for which the host's queue has no place, unless theirs is lower. Those that
+# another domain's page names have one less.
 OVERFLOW = -1000
 # Hosts or domains whose refused URLs are counted by name, for each cap.
 _NAMES_MAX = 1000
@@ -31,7 +31,7 @@ class Admission:
 
     A URL that a cap refuses is counted as ``dropped/frontier``, ``dropped/domain_share`` or
     ``dropped/domain_budget``, one of a retired host as ``dropped/crawl_delay``. ``refused`` counts
-    those since the start, by cap and then by host, or by domain for a cap on domains; the name is
+    those since the start, by cap and then by domain, or by host for ``crawl_delay``; the name is
     empty for a cap on the whole frontier.
     """
 
@@ -58,8 +58,8 @@ class Admission:
 
         With ``by_stranger``, another domain's page names them. Then they go behind the host's own,
         once some entries are queued, and leave the host half of its places and of its domain's
-        share. What finds no place goes behind all else of the host. Otherwise, with ``is_exempt``,
-        they need no place.
+        share. Candidates without a place are queued behind all others of the host. Otherwise, with
+        ``is_exempt``, they need no place.
         """
         room, cap = self._room(host, queued)
         places = room

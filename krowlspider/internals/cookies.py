@@ -1,4 +1,4 @@
-"""Scrapy's cookies middleware: its public suffixes, and bounds for what strangers put into it.
+"""Scrapy's cookies middleware: the public suffixes that it uses, and bounds for its cookies.
 
 Only a crawl with cookies imports this.
 """
@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from scrapy import Request
     from tldextract import TLDExtract
 
-# Characters of a cookie, with its attributes; cookies of a domain, as in browsers, and the
-# characters of all of them. Servers take heads of 8 to 16 KiB.
+# Most characters of a cookie, with its attributes. Most cookies of a domain, as in browsers, and
+# most characters of all of these: servers take heads of 8 to 16 KiB.
 _PER_COOKIE = 4096
 _PER_DOMAIN = 180
 _CHARACTERS = 16_384
-# Domains with cookies.
+# Most domains with cookies in a jar.
 _DOMAINS = 10_000
 
 
 def mend_cookies(middlewares: Iterable[object], extract: TLDExtract) -> None:
     """Make Scrapy's cookies middleware split domains by ``extract``, and give its jars bounds.
 
-    By default it fetches the list of public suffixes from the network, and holds the event loop
-    meanwhile.
+    By default it fetches the list of public suffixes from the network, which blocks the event loop.
     """
     cookies._split_domain = extract
     for each in middlewares:
@@ -41,7 +40,7 @@ def mend_cookies(middlewares: Iterable[object], extract: TLDExtract) -> None:
 
 
 class BoundedJar(CookieJar):
-    """Keeps the last cookies of a domain, and those of the domains that were used last."""
+    """Keeps the newest cookies of each domain, and only the domains that were used last."""
 
     def set_cookie_if_ok(self, cookie: Cookie, request: Request) -> None:
         if _characters(cookie) <= _PER_COOKIE:
@@ -73,6 +72,7 @@ class BoundedJar(CookieJar):
 
 
 def _fits(kept: dict[str, dict[str, Cookie]]) -> bool:
+    """Return whether the cookies of a domain, by path and name, are within the bounds."""
     found = [cookie for names in kept.values() for cookie in names.values()]
     if max(len(kept), len(found)) > _PER_DOMAIN:
         return False
@@ -80,7 +80,7 @@ def _fits(kept: dict[str, dict[str, Cookie]]) -> bool:
 
 
 def _characters(cookie: Cookie) -> int:
-    """Return how many characters a stranger has sent for a cookie."""
+    """Return how many characters a cookie takes, with its attributes."""
     own = vars(cookie)
     texts = (*own.values(), *own["_rest"], *own["_rest"].values())
     return sum(len(text) for text in texts if isinstance(text, str))

@@ -101,7 +101,7 @@ class BroadSpider(Spider):
     def update_settings(cls, settings: BaseSettings) -> None:
         """Disable the middlewares that this spider does not need, as each costs time per page.
 
-        Cookies are off unless somebody turns them on, because nothing bounds their number.
+        Cookies are off unless somebody turns them on: a broad crawl has no sessions to keep.
         """
         super().update_settings(settings)
         if _is_unset(settings, "COOKIES_ENABLED"):
@@ -117,7 +117,7 @@ class BroadSpider(Spider):
             # which include the project's.
             wanted = {**settings.getdict(name), **dict.fromkeys(needless)}
             settings.set(name, wanted, priority="spider")
-        # Scrapy would import those that are None too.
+        # Taken out of the base, because Scrapy imports even middlewares that are set to None.
         base = settings.getdict("DOWNLOADER_MIDDLEWARES_BASE")
         for name, path in _OPTIONAL_DOWNLOADER_MIDDLEWARES.items():
             if _is_unset(settings, name):
@@ -227,7 +227,7 @@ class BroadSpider(Spider):
         yield  # an asynchronous generator, as Scrapy requires
 
     async def _plant(self, seeds: SeedsFile | SeedList) -> str:
-        """Queue the seeds, and return in words how many there were."""
+        """Archive and queue the seeds; return in words how many there were."""
         text, truncated = await run_in_thread(seeds.text)
         Job.of(self.crawler).notes.seeds(text, truncated=truncated)
         new = 0

@@ -170,7 +170,7 @@ class _Package:
     def finish(self, software: str, about: About, main: dict[str, str] | None) -> None:
         """Write ``datapackage.json``, the list of the resources, and its digest.
 
-        ``main`` has the URL and the date of the main page.
+        ``main`` is the entry of the main page in the list of pages: its URL and date are used.
         """
         texts = {"title": about.title, "description": about.description}
         texts |= {"mainPageUrl": main["url"], "mainPageDate": main["ts"]} if main else {}

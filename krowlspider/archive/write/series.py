@@ -141,9 +141,8 @@ class WarcSeries:
         self._add_resource(place, url, answer.started, records.DNS, block)
 
     def seeds(self, seeds: SeedsRead) -> None:
-        """Write the resource record of the seeds, into the next file if none is open.
-
-        No file is begun for it. Raises the errors of `append`.
+        """Write the resource record of the seeds. If no file is open, the next one gets it; none is
+        begun for it. Raises the errors of `append`.
         """
         if self._file is None:
             self._seeds = seeds

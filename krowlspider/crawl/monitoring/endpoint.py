@@ -90,7 +90,7 @@ class Endpoint(web.Server):
         return address
 
     async def serve(self, host: str, ports: range) -> str:
-        """Listen as `open` and return the URL; log that nothing is served, and return ""."""
+        """Listen as `open`, and return the URL. If that fails, log it and return ""."""
         try:
             address, port = await self.open(host, ports)
         except OSError as error:

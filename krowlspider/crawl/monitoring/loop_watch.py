@@ -31,8 +31,8 @@ _STACK_SIGNAL = signal.SIGRTMIN + 7
 class LoopWatch:
     """Runs `krowlspider.crawl.monitoring.watchdog` as a process from `start` to `stop`.
 
-    ``folder`` is the job folder. The process writes to the log of this one. Signals, the stack's
-    included, can be handed to one such process only, that of the first crawl.
+    ``folder`` is the job folder. The process writes to the log of this one. Only the first crawl of
+    a process has a watchdog, because signals can be handed to one watchdog only.
     """
 
     _is_watched = False

@@ -1,1 +1,1 @@
-"""Fetch through a proxy. A crawl imports this room with its first request that names one."""
+"""Fetch through a proxy. A crawl imports this room with its first request through one."""

@@ -44,6 +44,8 @@ class ProxyDialer:
     ) -> Connection:
         """Return a new connection to ``origin``; its address is empty, as only the proxy knows it.
 
+        ``deadline`` is a time of the clock; ``linked`` is as in `Dialer.dial`.
+
         :raises ProxyFailed: the proxy cannot be used
         :raises FetchError: as of `Dialer.check_unresolved`, or the proxy does not reach the target
         """
@@ -75,7 +77,10 @@ class ProxyDialer:
     ) -> asyncio.Transport:
         """Return a TCP connection to the proxy, from which ``reader`` reads.
 
-        The system's resolver finds its name, which may be one of a private network.
+        The system's resolver looks up its name, which may be one of a private network.
+
+        :raises ProxyFailed: it cannot be reached before ``limit``, a time of the clock
+        :raises LocalExhausted: this machine has no file or port left
         """
         loop = self._clock.loop
         try:
@@ -97,7 +102,10 @@ class ProxyDialer:
         origin: Origin,
         proxy: Proxy,
     ) -> None:
-        """Have the proxy connect to ``origin``, so that all further bytes are the origin's."""
+        """Have the proxy connect to ``origin``, so that all further bytes are the origin's.
+
+        :raises FetchError: it does not
+        """
         try:
             protocol = connect if proxy.scheme == "http" else socks5
             await protocol.connect(reader, transport, origin, proxy)
@@ -107,7 +115,10 @@ class ProxyDialer:
     async def _start(
         self, connection: Connection, transport: asyncio.Transport, proxy: Proxy
     ) -> None:
-        """Make ``connection`` the user of the transport, over TLS for https."""
+        """Make ``connection`` the user of the transport, over TLS for https.
+
+        :raises FetchError: the TLS handshake failed
+        """
         origin, dialled = connection.origin, connection.dialled
         if origin.scheme == "http":
             transport.set_protocol(connection)
@@ -134,6 +145,6 @@ class ProxyDialer:
 
 
 def _is_forwarded(origin: Origin) -> bool:
-    """Return whether the proxy of an origin passes on single requests, and opens no tunnel."""
+    """Return whether the proxy passes on single requests to an origin, and opens no tunnel."""
     assert origin.proxy is not None
     return origin.scheme == origin.proxy.scheme == "http"

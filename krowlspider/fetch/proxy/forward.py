@@ -21,7 +21,8 @@ class ForwardingTransport:
     """The transport of a connection to an HTTP proxy.
 
     It writes requests in absolute-form (RFC 9112, section 3.2.2), with the credentials of the
-    proxy. The connection, and so the archive, has them in origin-form, as the origin sees them.
+    proxy; each write is one request. The connection, and so the archive, has the requests in
+    origin-form, as the origin sees them.
     """
 
     def __init__(self, transport: asyncio.Transport, origin: Origin, proxy: Proxy) -> None:
@@ -45,7 +46,7 @@ class ForwardingTransport:
 
 
 class ForwardObserver:
-    """Fails a fetch that the proxy denies; passes anything else on to ``observer``."""
+    """Fails a fetch that the proxy answers with 407; passes anything else on to ``observer``."""
 
     def __init__(self, proxy: Proxy, observer: Observer | None) -> None:
         self._proxy = proxy

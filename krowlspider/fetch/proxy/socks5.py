@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NO_CREDENTIALS, _PASSWORD, _NONE_ACCEPTABLE = 0, 2, 0xFF
 _IPV4, _NAME, _IPV6 = 1, 3, 4
-# The replies of RFC 1928, section 6, but for success.
+# The replies of RFC 1928, section 6, other than success.
 _REPLIES = {
     1: "general failure",
     2: "not allowed by its rules",
@@ -69,7 +69,10 @@ async def connect(
 
 
 def _target(origin: Origin, proxy: Proxy) -> bytes:
-    """Return type and address of a host as in a request."""
+    """Return type and address of a host, as they stand in a request.
+
+    :raises ProxyFailed: the name of the host is over 255 bytes
+    """
     try:
         address = ip_address(origin.host)
     except ValueError:
@@ -94,6 +97,7 @@ def _credentials(proxy: Proxy) -> bytes:
 
 
 def _failure(reply: int, origin: Origin, proxy: Proxy) -> FetchError:
+    """Return the error for a reply other than success."""
     why = _REPLIES.get(reply, f"reply {reply}")
     target = f"{origin.host} port {origin.port}"
     if reply in _OWN:

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from krowlspider.fetch.errors import ProxyInvalid
 from krowlspider.fetch.http.request import Proxy
 
-# With both of SOCKS5 the proxy resolves the names.
+# With socks5 as with socks5h the proxy resolves the names of targets.
 SCHEMES = frozenset({"http", "socks5", "socks5h"})
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # Proxies remembered. A crawl may rotate through many.
@@ -24,7 +24,8 @@ def parse_proxy(url: str, authorization: bytes = b"") -> Proxy:
     A URL without a scheme is one of http, as in Scrapy. ``authorization`` is the value of a
     Proxy-Authorization header; credentials in the URL take precedence.
 
-    :raises ProxyInvalid: the URL names no host or port, or another scheme
+    :raises ProxyInvalid: the URL names no host or port, or another scheme; or ``authorization`` has
+        control characters, or is not user and password, which SOCKS5 needs
     """
     text = url if "://" in url else f"http://{url.removeprefix('//')}"
     # Neither a log nor the archive may hold credentials.

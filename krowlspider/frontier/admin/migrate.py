@@ -1,9 +1,9 @@
 """Copy a frontier of format 1, 2 or 3 into a new store of the present format.
 
-What the formats have otherwise than `schema` says:
+How the older formats differ from the present one, which `schema` describes:
 
-- Formats 1 to 3 have host records under ``h`` and the host, apart from the queues.
-- Formats 1 and 2 have one identity in each seen mark, which is valid still.
+- Formats 1 to 3 keep host records under ``h`` and the host, apart from the queues.
+- Formats 1 and 2 have one identity in each seen mark, which is still valid.
 - Format 1 has other host records and queue entries: without lanes, due times and strikes.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Keys of the formats before 4; the present format has other values under this one.
 _HOST = b"h"
-# The next start counts these anew, as after a crash.
+# Left out: the next start counts these anew, as after a crash.
 _COUNTED = (schema.CLEAN, schema.TALLY, schema.LOAD)
 # Changes in one batch: about 1 MB.
 _BATCH = 10_000
@@ -60,9 +60,10 @@ class Copied:
 def copy_frontier(source: Path, target: Path, number: int) -> Copied:
     """Copy a frontier of format ``number`` into a new folder, durably.
 
-    What a copy that was cut short has left in ``target`` is removed first.
+    If an earlier copy was cut short, what it left in ``target`` is removed first.
 
     :raises StoreError: the frontier cannot be read, or there is no room
+    :raises OSError: the disk failed
     """
     rmtree(target, ignore_errors=True)
     check_room(source, "migrate")
@@ -86,7 +87,7 @@ def copy_frontier(source: Path, target: Path, number: int) -> Copied:
 def _copy(old: Store, new: Store, number: int) -> Copied:
     """Copy a store of format ``number`` into an empty one, and make that durable.
 
-    :raises ValueError: the old store has a host record of no released version
+    :raises ValueError: the old store has a host record of an unknown version
     """
     hosts = queued = marks = 0
     batch = new.batch()

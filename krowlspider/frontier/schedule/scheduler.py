@@ -50,7 +50,7 @@ _LOOK_AGAIN = 0.05
 # Called hosts that find no room in another share, in one pop: then others are looked at. The shares
 # that still have room are called for once a second.
 _IN_VAIN = 8
-# While a crowd waits, one in so many pops is left to hosts outside sessions.
+# While a crowd waits, one pop in so many is left to hosts outside sessions.
 _HEAP_FIRST = 4
 # Seconds between the due times of hosts that wait for room on disk.
 _APART = 0.002

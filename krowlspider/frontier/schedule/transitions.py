@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.shares.shares import Shares
 
 
-# Seconds after which hosts in sessions that are due go before called ones: where pops are slow,
+# Seconds that a host in a session must be overdue to go before called hosts: where pops are slow,
 # there is always a called host.
 _OVERDUE = 1.0
 
@@ -87,7 +87,7 @@ class Transitions:
             apply(host)
 
     def _schedule_first(self, host: Host) -> None:
-        # Called hosts have been due for long.
+        # Called hosts have been due for longer: only more overdue hosts go before them.
         self._sessions.push(max(host.due, self._now() - _OVERDUE), host.name)
 
     def _schedule_in_memory(self, host: Host) -> None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _TURNED_AWAY = 4000.0
 _TURNED_AWAY_MAX = 50_000.0
 # A crowd is being turned away while so many more were than _STRAY a second, and for the second or
-# two that it takes to forget them. Where the crawl is short of CPU time, so many are not looked at:
-# then the hosts in line show it. Sessions have no end meanwhile.
+# two that it takes to forget them. Sessions have no end meanwhile.
 _CROWDED = 250.0
+# So many hosts in line are a crowd too: short of CPU time, a crawl pops too few to turn many away.
 _IN_LINE = 500
-# Called hosts at a time: where pops are slow, more of them would be called than popped.
+# Most called hosts at a time: where pops are slow, more hosts would be called than popped.
 _CALLED_MAX = 32
 _CROWD_MAX = 1000.0
 _STRAY = 500.0
@@ -87,7 +87,7 @@ class Calls:
         self._crowd = min(self._crowd + 1, _CROWD_MAX)
 
     def call(self, host: Host) -> None:
-        """Call a host that is in line, for no share."""
+        """Call a host that is in line, in the name of no share."""
         self._called[host.name] = ""
         self._move(host, Event.CALL)
 

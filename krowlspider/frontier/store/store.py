@@ -105,7 +105,9 @@ def delete(store: Store, keys: Iterable[bytes]) -> None:
 def check_room(folder: Path, verb: str) -> None:
     """Check that all files of a store fit on its disk once more.
 
-    :raises StoreError: they do not; ``verb`` says for what they would be written
+    ``verb`` is what is to be done with them, for the error: "repair", "migrate".
+
+    :raises StoreError: they do not
     """
     needed = sum(path.stat().st_size for path in folder.iterdir())
     if needed > disk_usage(folder).free:

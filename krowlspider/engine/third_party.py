@@ -1,4 +1,4 @@
-"""Download handlers that are not of this project, for pages: of a browser, or of Scrapy."""
+"""Fetch pages with a download handler of another project, such as one that drives a browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ForeignHandler(BaseDownloadHandler):
+class ThirdPartyHandler(BaseDownloadHandler):
     """Fetch pages with another download handler, and each robots.txt with the project's own.
 
     The host's addresses are looked up and checked before each page, but the handler connects by
@@ -50,6 +50,11 @@ class ForeignHandler(BaseDownloadHandler):
         return Scheduler.of(self.crawler).flights
 
     async def download_request(self, request: Request) -> Response:
+        """Return the response of the handler, which has ``download_timeout`` seconds.
+
+        :raises DownloadTimeoutError: it took longer
+        :raises AddressBusy: the request may not go to the host's address now
+        """
         in_flight = self._flights.get(request)
         assert in_flight is not None
         if in_flight.robots_fetch is not None:
@@ -74,7 +79,7 @@ class ForeignHandler(BaseDownloadHandler):
         except TimeoutError as error:
             raise DownloadTimeoutError(f"{request.url} took longer than {timeout:g} s") from error
         finally:
-            # Measured here, because each handler means something else by it.
+            # Measured here, because each handler measures another part of it.
             request.meta["download_latency"] = perf_counter() - begun
         memory.resize(len(response.body))
         count = self.crawler.stats.inc_value

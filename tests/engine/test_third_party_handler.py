@@ -27,7 +27,7 @@ SITE = [
 ]
 
 
-def test_a_foreign_handler_is_as_polite(tmp_path: Path) -> None:
+def test_a_third_party_handler_is_as_polite(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         # The handler does not know KROWL_RESOLVE.
         crawl = crawl_of(
@@ -60,7 +60,7 @@ def test_a_foreign_handler_is_as_polite(tmp_path: Path) -> None:
     assert archived == ["robots.txt"]
 
 
-def test_a_foreign_handler_reaches_no_private_address(tmp_path: Path) -> None:
+def test_a_third_party_handler_reaches_no_private_address(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         crawl = crawl_of(
             web,
