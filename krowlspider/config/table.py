@@ -182,6 +182,7 @@ CHECKERS: dict[str, Checker] = {
     "RETRY_TIMES": integer(0, "times"),
     "RETRY_HTTP_CODES": _statuses,
     "REDIRECT_MAX_TIMES": integer(0, "times"),
+    "DEPTH_LIMIT": integer(0, "links"),
     # 0 is no limit, as in Scrapy.
     "URLLENGTH_LIMIT": integer(0, "characters"),
     "SCHEDULER": checks.component(

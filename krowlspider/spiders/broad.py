@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
@@ -85,7 +86,7 @@ class BroadSpider(Spider):
     ``seeds``       file of seeds, one per line (domain or URL, ``#`` comments), plain or gzip;
                     or URLs and domains with commas between them
     ``max_pages``   pages to fetch in this run before it stops; 0 means no limit
-    ``max_depth``   hops from a seed; 0 means only the seeds; without it there is no limit
+    ``max_depth``   hops from a seed; 0 means only the seeds; without it DEPTH_LIMIT holds
     ``allow``       regular expression that a URL must match to be queued; separate several by
                     spaces: one of them must match
     ``deny``        regular expression that a URL must not match; separate several by spaces
@@ -158,9 +159,19 @@ class BroadSpider(Spider):
         given = {name: text for name, text in texts.items() if text is not None}
         self.asked_scope = AskedScope(_rules(given), given=bool(given), replaces=scope == "new")
 
+    def _limit_depth(self, settings: BaseSettings) -> None:
+        """Take DEPTH_LIMIT for ``max_depth``, if that was not given; 0 means no limit."""
+        asked, limit = self.asked_scope, settings.getint("DEPTH_LIMIT")
+        if limit and asked.rules.max_depth is None:
+            by_user = (settings.getpriority("DEPTH_LIMIT") or 0) >= SETTINGS_PRIORITIES["cmdline"]
+            self.asked_scope = replace(
+                asked, rules=replace(asked.rules, max_depth=limit), given=asked.given or by_user
+            )
+
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
+        spider._limit_depth(crawler.settings)
         spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)
         crawler.signals.connect(spider._idle, signals.spider_idle)
@@ -178,7 +189,8 @@ class BroadSpider(Spider):
         self._reads_sitemaps = settings.getbool("KROWL_SITEMAPS")
         self._notes = settings.getbool("KROWL_WARC_METADATA")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
-        self._redirects_max = settings.getint("REDIRECT_MAX_TIMES")
+        follows = settings.getbool("REDIRECT_ENABLED")
+        self._redirects_max = settings.getint("REDIRECT_MAX_TIMES") if follows else 0
         self._page_size_max = settings.getint("DOWNLOAD_MAXSIZE")
         self._duplicates_max = settings.getint("KROWL_DUPLICATE_BODIES_MAX")
         self._duplicates = DuplicateBodies()

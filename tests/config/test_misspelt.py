@@ -35,6 +35,11 @@ if TYPE_CHECKING:
         ("KRWOL_DELAY_MIN", "KROWL_DELAY_MIN"),
         ("PROMETEUS_PORT", "PROMETHEUS_PORT"),
         ("SCHEDULER_PERSITS", "SCHEDULER_PERSIST"),
+        ("ROBOTSTXT_OBAY", "ROBOTSTXT_OBEY"),
+        ("ROBOTSTXT_OBEYS", "ROBOTSTXT_OBEY"),
+        ("DOWNLOAD_DELAYS", "DOWNLOAD_DELAY"),
+        ("CONCURRENT_REQUESTS_PER_DOMAINS", "CONCURRENT_REQUESTS_PER_DOMAIN"),
+        ("IMAGE_STORE", "IMAGES_STORE"),
     ],
 )
 def test_typo_in_a_known_name_is_found(name: str, known: str) -> None:
@@ -47,7 +52,7 @@ def test_typo_in_a_known_name_is_found(name: str, known: str) -> None:
         *("MY_DOWNLOAD_DELAY", "MY_CONCURRENT_REQUESTS", "DOWNLOAD_DELAY_MAX", "DOWNLOAD_RELAY"),
         *("USER_AGENTS", "USER_AGENT_LIST", "EXTENSION", "FEED", "JOBDIR2", "REDIS_URL_2"),
         *("MAIL_POST", "MAIL_TO", "LOG_DIR", "DB_HOST", "PROXY_LIST", "HTTP_PROXY", "RETRY_DELAY"),
-        *("IMAGES_STORE", "FILES_STORE", "FEED_URI", "DELTAFETCH_ENABLED", "SOMEONE_ELSES", "X"),
+        *("IMAGES_STORE_PATH", "FEED_URI", "DELTAFETCH_ENABLED", "SOMEONE_ELSES", "X"),
     ],
 )
 def test_names_of_a_users_own_are_silent(name: str) -> None:

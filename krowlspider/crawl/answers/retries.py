@@ -21,12 +21,14 @@ class Retries:
 
     429 and 503 have a limit of their own, KROWL_THROTTLING_TIMES, because the page is not their
     cause. ``dont_retry`` in the meta is honoured as in Scrapy. So is ``max_retry_times``, except
-    for 429 and 503. ``count`` is called with the name of each stat to increment.
+    for 429 and 503. Without RETRY_ENABLED no page is retried. ``count`` is called with the name of
+    each stat to increment.
     """
 
     def __init__(self, settings: BaseSettings, count: Callable[[str], None]):
-        self._times = settings.getint("RETRY_TIMES")
-        self._throttling_times = settings.getint("KROWL_THROTTLING_TIMES")
+        is_on = settings.getbool("RETRY_ENABLED")
+        self._times = settings.getint("RETRY_TIMES") if is_on else 0
+        self._throttling_times = settings.getint("KROWL_THROTTLING_TIMES") if is_on else 0
         self._codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
         self._errors = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._count = count
