@@ -7,7 +7,7 @@ import logging
 import resource
 import signal
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 from scrapy.commands.crawl import Command as CrawlCommand
@@ -25,6 +25,7 @@ from krowlspider.frontier.admin.repair import way_out
 if TYPE_CHECKING:
     import argparse
     import asyncio
+    from collections.abc import Iterator
 
     from scrapy import Spider
     from scrapy.commands import ScrapyCommand
@@ -49,21 +50,10 @@ _AFTER_HANGUP = 0.5
 
 class Command(CrawlCommand):
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        lower_start_lines()
         assert self.settings is not None
-        try:
-            given = (word.partition("=") for word in opts.set)
-            check_mappings(self.settings, {name: value for name, _, value in given})
+        with checked_start(self.settings, opts):
             super().process_options(args, opts)
             self._check(args)
-        except KrowlError as error:
-            print(f"krowlspider: {error}", file=sys.stderr)
-            if self.settings["LOG_FILE"]:
-                # Scrapy opens the log later. If the file cannot be written, the line above is left.
-                with suppress(OSError):
-                    configure_logging({name: self.settings[name] for name in _LOG_FILE})
-                    log_exit(self.settings, BAD_INPUT, str(error))
-            sys.exit(BAD_INPUT)
 
     def _check(self, args: list[str]) -> None:
         """Check that the arguments are the name of a spider, and its settings.
@@ -100,6 +90,25 @@ class Command(CrawlCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         run_crawl(self, args[0], opts.spargs)
+
+
+@contextmanager
+def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[None]:
+    """Check the settings given as text. For an error of the input in the ``with`` block, print one
+    line, write it to the log file, and exit."""
+    lower_start_lines()
+    try:
+        given = (word.partition("=") for word in opts.set)
+        check_mappings(settings, {name: value for name, _, value in given})
+        yield
+    except KrowlError as error:
+        print(f"krowlspider: {error}", file=sys.stderr)
+        if settings["LOG_FILE"]:
+            # Scrapy opens the log later. If the file cannot be written, the line above is left.
+            with suppress(OSError):
+                configure_logging({name: settings[name] for name in _LOG_FILE})
+                log_exit(settings, BAD_INPUT, str(error))
+        sys.exit(BAD_INPUT)
 
 
 def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[str, str]) -> None:

@@ -11,10 +11,9 @@ from scrapy.commands.runspider import Command as ScrapyCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.spider import iter_spider_classes
 
-from krowlspider.commands.crawl import BAD_INPUT, run_crawl
-from krowlspider.config.start_lines import lower_start_lines
+from krowlspider.commands.crawl import checked_start, run_crawl
 from krowlspider.config.validation import validate
-from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.errors import SettingsError
 
 if TYPE_CHECKING:
     import argparse
@@ -24,19 +23,15 @@ if TYPE_CHECKING:
 
 class Command(ScrapyCommand):
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-        lower_start_lines()
-        super().process_options(args, opts)
         assert self.settings is not None
-        try:
+        with checked_start(self.settings, opts):
+            super().process_options(args, opts)
             if len(args) != 1:
                 raise UsageError
             self._spider = _spider_in(Path(args[0]))
             settings = self.settings.copy()
             self._spider.update_settings(settings)
             validate(settings)
-        except KrowlError as error:
-            print(f"krowlspider: {error}", file=sys.stderr)
-            sys.exit(BAD_INPUT)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         run_crawl(self, self._spider, opts.spargs)

@@ -80,7 +80,9 @@ def test_runspider_is_a_crawl(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         file = tmp_path / "filed.py"
         file.write_text(SPIDER.format(url=web.url("127.0.0.1")))
-        refused = scrapy("runspider", file, code=2).stderr.decode()
+        log = tmp_path / "log"
+        refused = scrapy("runspider", file, "-s", f"LOG_FILE={log}", code=2).stderr.decode()
+        assert "CRITICAL: The crawl failed with exit code 2: " in log.read_text()
         assert refused.startswith("krowlspider: KROWL_CONTACT is not set")
         assert refused.count("\n") == 1
         settings = {**SETTINGS, "JOBDIR": tmp_path / "job", "STATS_CLASS": None}

@@ -28,8 +28,8 @@ Values of `KROWL_` settings are checked when a crawl starts. An unknown `KROWL_`
 impossible value stops the start with exit code 2. Scrapy's other settings work as [Scrapy documents
 them](https://docs.scrapy.org/en/2.19/topics/settings.html), those of delays as
 [spiders.md](spiders.md#delays) says. One that has no effect here is named in a warning at the
-start, with what is done in its place. A name that looks like a misspelt known one (`DOWNLAOD_DELAY`)
-gives a warning.
+start, with what is done in its place. A name that looks like a misspelt known one
+(`DOWNLAOD_DELAY`) gives a warning.
 """
 _SECTION = re.compile(r"# --- (.*?) -+$")
 # Characters of the longest default that is shown.
