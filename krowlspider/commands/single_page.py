@@ -5,9 +5,13 @@ These commands need no frontier, no archive and no contact: a person requests ea
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from scrapy.settings import default_settings as scrapy
+
+from krowlspider.commands.crawl import BAD_INPUT
+from krowlspider.config.validation import problem
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +27,8 @@ _SCRAPYS = (
     "SPIDER_MIDDLEWARES_BASE",
     "EXTENSIONS_BASE",
 )
+# Scrapy's settings of the log, whose errors it does not explain.
+_CHECKED = ("LOG_FILE", "LOG_LEVEL")
 
 
 class SinglePage:
@@ -34,6 +40,9 @@ class SinglePage:
         super().process_options(args, opts)  # type: ignore[misc]
         settings = self.settings
         assert settings is not None
+        if faults := [fault for name in _CHECKED if (fault := problem(settings, name))]:
+            print(f"krowlspider: {'; '.join(faults)}", file=sys.stderr)
+            sys.exit(BAD_INPUT)
         own = {name: getattr(scrapy, name) for name in _SCRAPYS}
         # The console's password is written to a job folder, and there is none here.
         own["TELNETCONSOLE_ENABLED"] = False

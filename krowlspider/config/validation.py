@@ -84,7 +84,7 @@ def validate(settings: BaseSettings) -> None:
     old = RENAMED.keys() & environ.keys()
     problems = [_unknown(name) for name in sorted((ours - KNOWN) | old)]
     problems += misplaced(settings)
-    problems += [problem for name in CHECKERS if (problem := _problem(settings, name))]
+    problems += [fault for name in CHECKERS if (fault := problem(settings, name))]
     # Contradictions between two values can be found only if each value is valid.
     problems = problems or _contradictions(settings)
     if problems:
@@ -109,7 +109,8 @@ def _unknown(name: str) -> str:
     return f"{name} is not a setting" + (f": did you mean KROWL_{near[0]}?" if near else "")
 
 
-def _problem(settings: BaseSettings, name: str) -> str | None:
+def problem(settings: BaseSettings, name: str) -> str | None:
+    """Return what is wrong with one setting, which has a checker, or None."""
     # Scrapy's getters warn of some names.
     value = settings[name]
     if name == "KROWL_CONTACT" and not str(value or "").strip():

@@ -24,7 +24,7 @@ _SETTINGS = {
 _WAY_OUT = (
     "They are not marked as seen: raise the setting and start again with the same JOBDIR and seeds."
     " That queues dropped seeds, and links when another page names them. Links of pages that are"
-    " done need a new JOBDIR"
+    " done need a new JOBDIR, or scrapy frontier JOBDIR --import FILE"
 )
 # The caps on sitemaps, which no setting changes.
 _SITEMAPS = {

@@ -157,7 +157,7 @@ def status_line(figures: Mapping[str, Any], paused: str = "") -> str:
         figures["so_far"],
         f"{figures['pages_per_second']:.1f} pages/s",
         f"{counted(figures['queued'], 'URL')} queued on {counted(figures['hosts'], 'host')}",
-        f"{figures['in_flight']:,} in flight",
+        figures["in_flight"] and f"{figures['in_flight']:,} in flight",
         figures["deferred"] and f"{figures['deferred']:,} deferred, as hosts do not answer",
         figures["dropped"] and f"{figures['dropped']:,} dropped",
         f"WARC {figures['archive_mb']:,.1f} MB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # Endings of files that are no top-level domains.
 _FILES = (".csv", ".gz", ".json", ".jsonl", ".list", ".lst", ".tsv", ".txt", ".urls")
+_HOST_AND_PATH = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?/")
 
 
 class SeedList:
@@ -61,7 +63,14 @@ def seeds_of(given: str) -> SeedsFile | SeedList:
     """
     if not given.strip():
         raise SeedsError("-a seeds= is empty: give a file, or URLs and domains")
-    return SeedsFile(Path(given)) if _is_path(given) else SeedList(given)
+    if not _is_path(given):
+        return SeedList(given)
+    try:
+        return SeedsFile(Path(given))
+    except SeedsError as error:
+        if os.path.exists(given) or not _HOST_AND_PATH.match(given):  # noqa: PTH110 - as below
+            raise
+        raise SeedsError(f"{error}; a URL with a path begins with https:// or http://") from error
 
 
 def _is_path(given: str) -> bool:

@@ -61,7 +61,10 @@ def test_log_file_that_cannot_be_written_is_named(
     assert f"LOG_FILE='{log}' {said.format(tmp_path)}" in refused(crawl)
 
 
-@pytest.mark.parametrize("settings", [{"KROWL_DELAY_MIN": "x"}, {"KROWL_WARC_DIR": "/dev/null/x"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"KROWL_DELAY_MIN": "x", "LOG_LEVEL": "LOUD"}, {"KROWL_WARC_DIR": "/dev/null/x"}],
+)
 def test_log_file_ends_with_the_error_and_the_code(
     tmp_path: Path, seeds: Path, settings: dict[str, str]
 ) -> None:
@@ -70,6 +73,7 @@ def test_log_file_ends_with_the_error_and_the_code(
         tmp_path / "job", arguments={"seeds": seeds}, settings={"LOG_FILE": log, **settings}
     )
     message = refused(crawl).removeprefix("krowlspider: ")
+    assert all(name in message for name in settings)
     last = log.read_text().splitlines()[-1]
     assert last.endswith(f" CRITICAL: The crawl failed with exit code 2: {message}")
 

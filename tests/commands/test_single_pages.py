@@ -66,6 +66,23 @@ def test_a_single_page_sends_the_contact_there_is() -> None:
         assert all(str(contact) in entry.ua for entry in web.log())
 
 
+@pytest.mark.parametrize(
+    ("command", "setting", "said"),
+    [
+        (["fetch", "--nolog", "http://127.0.0.1:81/"], "LOG_LEVEL=LOUD", "is no level of a log"),
+        pytest.param(
+            ["shell", "-c", "1"], "LOG_FILE=/dev/null/x", "cannot be", marks=pytest.mark.slow
+        ),
+    ],
+    ids=str,
+)
+def test_a_bad_setting_of_the_log_is_named(command: list[str], setting: str, said: str) -> None:
+    message = scrapy(*command, "-s", setting, code=2).stderr.decode()
+    name, _, value = setting.partition("=")
+    assert message.startswith(f"krowlspider: {name}={value!r} {said}")
+    assert message.count("\n") == 1
+
+
 def test_contracts_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with MockWeb(spec=SITE) as web:

@@ -159,6 +159,12 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
         "your.name@mail.test",
         "someone@your-company.com",
         "https://www.yourdomain.org/bot",
+        "name@domain.com",
+        "your@email.com",
+        "You@Domain.com",
+        "your.name@company.com",
+        "email@example.com",
+        "name@example.de",
     ],
 )
 def test_a_placeholder_as_contact_is_refused(contact: str):
@@ -166,6 +172,21 @@ def test_a_placeholder_as_contact_is_refused(contact: str):
         f"KROWL_CONTACT={contact!r} is a placeholder: give an address or URL of yours,"
         " where site owners reach you"
     )
+
+
+@pytest.mark.parametrize(
+    "contact",
+    [
+        "me@gmail.com",
+        "user@mail.com",
+        "you@sub.domain.com.au",
+        "jane@email.com",
+        "crawl@domain.com",
+        "https://domain.com/bot",
+    ],
+)
+def test_addresses_of_people_are_no_placeholders(contact: str):
+    validate(project_settings(KROWL_CONTACT=contact))
 
 
 @pytest.mark.parametrize("contact", ["crawl@example.org", "https://example.net.:443/bot"])

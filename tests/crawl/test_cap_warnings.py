@@ -69,6 +69,7 @@ def test_a_host_is_named_with_setting_and_count(
         look()
     (line,) = caplog.messages
     assert line.startswith("KROWL_DOMAIN_SHARE = 0.1: 250 URLs of a.test dropped so far. They")
+    assert line.endswith("need a new JOBDIR, or scrapy frontier JOBDIR --import FILE")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 

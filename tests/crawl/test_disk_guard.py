@@ -264,7 +264,7 @@ def take_room(disk: SmallDisk, web: SimulatedWeb, log: Callable[[], str]) -> Scr
     yield lambda: len(pages(web.log())) > 5
     with (disk.outside / "ballast").open("wb") as ballast:
         os.posix_fallocate(ballast.fileno(), 0, 220 * MB)
-    yield lambda: " 0 in flight " in last_paused(log())
+    yield lambda: bool(last := last_paused(log())) and " in flight " not in last
 
 
 def last_paused(log: str) -> str:

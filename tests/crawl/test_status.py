@@ -62,7 +62,7 @@ def test_status_line_of_a_large_crawl_is_short() -> None:
     none = {"pages_per_second": 0.0, "due": 0, "in_flight": 0, "dropped": 0}
     resting = status_line({**figures, **none, "deferred": 3})
     assert resting.endswith(
-        " | 0 in flight | 3 deferred, as hosts do not answer | WARC 7.3 MB"
+        " on 150 hosts | 3 deferred, as hosts do not answer | WARC 7.3 MB"
         " | every host is within its delay"
     )
     full = status_line({**figures, **none}, "paused: no room in jobs/a")

@@ -61,6 +61,17 @@ def test_other_text_is_the_path_of_a_file(given: str) -> None:
         seeds_of(given)
 
 
+@pytest.mark.usefixtures("in_empty_folder")
+@pytest.mark.parametrize(
+    ("given", "hinted"), [("a.test/x", True), ("a.test:81/", True), ("./a.test/x", False)]
+)
+def test_url_without_a_scheme_is_told_what_it_lacks(given: str, hinted: bool) -> None:
+    with pytest.raises(SeedsError) as caught:
+        seeds_of(given)
+    message = str(caught.value)
+    assert message.endswith("; a URL with a path begins with https:// or http://") is hinted
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -91,8 +102,11 @@ def test_password_in_a_seed_is_not_shown(given: str) -> None:
 def test_crawl_from_urls_of_the_command_line(tmp_path: Path) -> None:
     spec = [page("/robots.txt", "", status=404), page("/", "<a href=/a>a</a>"), page("/a", "x")]
     with SimulatedWeb(spec=spec) as web:
-        seeds = f"{web.url('a.test')},{web.url('b.test', '/a')}"
-        crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": seeds}).run()
+        seeds = f"{web.url('a.test')},{web.url('b.test', '/a').removeprefix('http://')}"
+        settings = {"KROWL_DISK_FLOOR": "1kB"}
+        crawl = SimulatedCrawl(
+            tmp_path / "job", arguments={"seeds": seeds}, settings=settings
+        ).run()
         asked = {(entry.host, entry.path) for entry in pages(web.log())}
     assert {path for _, path in asked} == {"/", "/a"}
     assert len(asked) == 3

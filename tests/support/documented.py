@@ -72,8 +72,8 @@ class Copy:
         for name in ("requirements", "requirements-dev"):
             (venv / f"{name}.stamp").touch()
 
-    def run(self, command: str) -> None:
-        """Run a command; assert exit code 0."""
+    def run(self, command: str) -> str:
+        """Run a command; assert exit code 0. Return what it printed."""
         done = subprocess.run(
             ["/bin/sh", "-c", self._put(command)],
             cwd=self.folder,
@@ -89,6 +89,7 @@ class Copy:
         assert done.returncode == 0, (
             f"{command}\nexit code {done.returncode}:\n{done.stdout[-5000:]}"
         )
+        return done.stdout
 
     def _put(self, command: str) -> str:
         """Return the command with the URLs of the mock web."""
