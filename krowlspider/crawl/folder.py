@@ -206,7 +206,8 @@ class JobFolder:
             raise JobError(
                 f"JOBDIR {self.path} keeps its scope ({'; '.join(kept.differences(asked.rules))}):"
                 " leave out the arguments of the scope to go on with it, or add -a scope=new to"
-                " change it"
+                " change it for the links of pages fetched from now on; those of pages that are"
+                " done need a new JOBDIR"
             )
         return msgspec.structs.replace(head, spider=head.spider or spider, scope=kept)
 

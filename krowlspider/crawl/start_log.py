@@ -82,8 +82,10 @@ def log_crawled(job: Job, spider: str, source: str) -> None:
     """Log what is crawled: the spider, where its first requests come from, and the scope."""
     scope = ""
     if job.scope is not None:
-        stay = "; URLs queued before stay queued" if job.replaces_scope else ""
-        scope = f"; scope: {job.scope}{stay}"
+        since = ""
+        if job.replaces_scope:
+            since = ", for links of pages fetched from now on; URLs queued before stay queued"
+        scope = f"; scope: {job.scope}{since}"
     logger.info("Crawl: spider %s, %s%s", spider, source, scope)
 
 

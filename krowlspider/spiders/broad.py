@@ -223,20 +223,29 @@ class BroadSpider(Spider):
         )
         source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         log_crawled(Job.of(self.crawler), self.name, source)
-        if self._seeds is not None:
-            if not (self._seeds.good or scheduler.has_pending_requests()):
-                logger.warning(
-                    "Nothing to crawl: no line of %s is a seed, and no URL is queued",
-                    self._seeds.source,
-                )
-                raise CloseSpider("nothing_to_crawl")
-        elif not scheduler.has_pending_requests():
+        # URLs of deferred hosts are no pending requests.
+        if not (scheduler.has_pending_requests() or Job.of(self.crawler).frontier.pending):
+            self._warn_of_empty_queue()
+        return
+        yield  # an asynchronous generator, as Scrapy requires
+
+    def _warn_of_empty_queue(self) -> None:
+        if self._seeds is not None and not self._seeds.good:
+            logger.warning(
+                "Nothing to crawl: no line of %s is a seed, and no URL is queued",
+                self._seeds.source,
+            )
+            raise CloseSpider("nothing_to_crawl")
+        if self._seeds is None and not len(Job.of(self.crawler).frontier.seen):
             logger.warning(
                 "Nothing to crawl: give -a seeds=FILE, or URLs, or a JOBDIR that has URLs queued"
             )
             raise CloseSpider("nothing_to_crawl")
-        return
-        yield  # an asynchronous generator, as Scrapy requires
+        if not self.scheduler.counted()["queued"]:
+            logger.warning(
+                "No URL is queued: give new seeds; links that pages already done had, as after a"
+                " change of the scope, need a new JOBDIR or scrapy frontier JOBDIR --import FILE"
+            )
 
     async def _plant(self, seeds: SeedsFile | SeedList) -> str:
         """Archive and queue the seeds; return in words how many there were."""

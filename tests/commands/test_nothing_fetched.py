@@ -51,7 +51,34 @@ def test_unknown_names_are_warned_of_until_they_are_tried_again(tmp_path: Path) 
         "No page was fetched: unknown name: 2. Check the spelling of the seeds."
     ]
     (line,) = warnings(again)
-    assert "host deferred: 2. scrapy frontier JOBDIR --host NAME" in line
+    assert "URLs left on hosts that do not answer: 2. They are tried again within a day" in line
+
+
+def test_resumed_crawl_without_an_answer_is_warned_of(tmp_path: Path) -> None:
+    """Earlier starts have fetched pages. It has no seeds."""
+    links = "".join(f"<a href=http://{name}.example/>x</a>" for name in "abc")
+    spec = [page("/", links)]
+    with MockWeb(spec=spec) as web, nameserver_in_thread({}) as zone:
+        servers = {**QUICK, "KROWL_DNS_SERVERS": f"127.0.0.1:{zone.port}"}
+        first = crawl_from(tmp_path, web.url("a.test"))
+        first.arguments = {**first.arguments, "max_pages": 1}
+        first.run()
+        tried = Crawl(first.jobdir, settings=servers).run(code=4)
+        # The hosts are parked.
+        parked = Crawl(first.jobdir, settings=servers).run(code=4)
+    assert "fetched: unknown name: 3" in warnings(tried)[0]
+    assert "fetched: URLs left on hosts that do not answer: 3" in warnings(parked)[0]
+    assert "Nothing to crawl" not in parked.log
+    assert "No URL is queued" not in parked.log
+
+
+def test_finished_jobdir_started_without_seeds_is_told(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
+        first = simulated(tmp_path, web.url("a.test")).run()
+        assert "No URL is queued" not in first.log
+        again = SimulatedCrawl(first.jobdir).run()
+    (line,) = again.complaints
+    assert "No URL is queued: give new seeds" in line
 
 
 def test_refused_addresses_are_warned_of(tmp_path: Path) -> None:
@@ -70,14 +97,16 @@ def test_robots_txt_that_forbids_all_is_warned_of(tmp_path: Path) -> None:
         # Nothing is left to do.
         again = crawl_from(tmp_path, web.url("a.test"), web.url("b.test")).run()
         assert warnings(again) == []
+        assert "No URL is queued" in again.log
 
 
-def test_one_fetched_page_is_enough_and_a_restart_ends_well(tmp_path: Path) -> None:
-    with MockWeb(spec=[page("/", "x")]) as web:
+def test_one_fetched_page_is_enough(tmp_path: Path) -> None:
+    """The next start tries the deferred host only."""
+    with SimulatedWeb(spec=[page("/", "x")]) as web:
         seeds = [web.url("a.test"), "http://10.0.0.1/"]
-        for _ in range(2):
-            # The second start tries the deferred host only.
-            assert warnings(crawl_from(tmp_path, *seeds).run()) == []
+        assert warnings(simulated(tmp_path, *seeds).run()) == []
+        (line,) = warnings(simulated(tmp_path, *seeds).run(code=4))
+    assert "fetched: address not public: 1" in line
 
 
 def test_answer_of_any_status_is_a_fetched_page(tmp_path: Path) -> None:
@@ -86,16 +115,16 @@ def test_answer_of_any_status_is_a_fetched_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("new", [True, False])
-def test_resumed_crawl_is_warned_of_if_new_seeds_all_fail(tmp_path: Path, new: bool) -> None:
-    """Not if only the rest of its queue fails."""
+def test_resumed_crawl_that_fails_is_warned_of(tmp_path: Path, new: bool) -> None:
+    """Whether its seeds are new or known."""
     with SimulatedWeb(spec=[page("/", "<a href=/2>x</a>"), page("/2", "x")]) as web:
         first = simulated(tmp_path, web.url("a.test"))
         first.arguments = {**first.arguments, "max_pages": 1}
         first.run()
         seed = "http://10.0.0.1/" if new else web.url("a.test")
-    again = simulated(tmp_path, seed).run(code=4 if new else 0)
+    again = simulated(tmp_path, seed).run(code=4)
     assert again.stats["downloader/request_count"] >= 1
-    assert len(warnings(again)) == (1 if new else 0)
+    assert len(warnings(again)) == 1
 
 
 def test_crawl_whose_pages_are_all_throttled_is_warned_of(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
         seeds = [web.url("a.test"), f"http://dead.test:{NOBODY}/"]
         for start in range(4):
             begun = clocks.now
-            crawl = crawl_of(web, tmp_path, seeds).run()
+            crawl = crawl_of(web, tmp_path, seeds).run(code=4 if start else 0)
             assert crawl.stats["krowl/frontier/deferred"] == 1
             assert clocks.now - begun < 40, start
         assert frontier_view(crawl.jobdir)["queued"] == 1

@@ -491,8 +491,9 @@ def test_host_too_slow_on_one_scheme_only_is_retired(
         seeds[0] = seeds[0].replace("http:", "https:")
         crawl_of(web, tmp_path, seeds, arguments={"max_pages": 1}).run()
         slower = {"KROWL_CRAWL_DELAY_MAX": 1}
-        crawl = crawl_of(web, tmp_path, seeds, settings=slower).run()
-        assert crawl.complaints == []
+        crawl = crawl_of(web, tmp_path, seeds, settings=slower).run(code=4)
+        (line,) = crawl.complaints
+        assert "No page was fetched: Crawl-delay too long: 2" in line
         assert crawl.stats["krowl/frontier/dropped_count/crawl_delay"] >= 1
 
 

@@ -61,15 +61,32 @@ def test_changed_scope_is_refused_without_scope_new(tmp_path: Path) -> None:
         assert message == (
             f"krowlspider: JOBDIR {jobdir} keeps its scope"
             " (max_depth is 1, not 3; same_host is 0, not 1): leave out the arguments of the scope"
-            " to go on with it, or add -a scope=new to change it"
+            " to go on with it, or add -a scope=new to change it for the links of pages fetched"
+            " from now on; those of pages that are done need a new JOBDIR"
         )
         assert contents(jobdir) == before
         assert paths(web.log()) == ["/"]
         changed = crawl_of(web, tmp_path, seeds, arguments={**asked, "scope": "new"}).run()
-        assert "max_depth=3 same_host=1; URLs queued before stay queued\n" in changed.log
+        since = ", for links of pages fetched from now on; URLs queued before stay queued\n"
+        assert f"max_depth=3 same_host=1{since}" in changed.log
         assert paths(web.log()) == ["/", "/1"]
         Crawl(jobdir).run()
         assert paths(web.log()) == ["/", "/1", "/2", "/3"]
+
+
+def test_wider_scope_of_a_finished_crawl_warns_of_its_limits(tmp_path: Path) -> None:
+    """Pages that are done are not read again."""
+    with SimulatedWeb(spec=CHAIN) as web:
+        seeds = [web.url("a.test")]
+        crawl_of(web, tmp_path, seeds, arguments={"max_depth": 0}).run()
+        wider = {"max_depth": 2, "scope": "new"}
+        again = crawl_of(web, tmp_path, seeds, arguments=wider).run()
+        assert paths(web.log()) == ["/"]
+    (line,) = again.complaints
+    assert line.endswith(
+        "No URL is queued: give new seeds; links that pages already done had, as after a change of"
+        " the scope, need a new JOBDIR or scrapy frontier JOBDIR --import FILE"
+    )
 
 
 def test_scope_is_refused_if_the_start_gives_only_a_part(tmp_path: Path) -> None:

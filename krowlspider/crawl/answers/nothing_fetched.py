@@ -40,8 +40,9 @@ _THROTTLING = _Cause("throttled", "Start the crawl again later.")
 _ROBOTS = _Cause("forbidden by robots.txt", "Choose seeds that robots.txt allows.")
 _SLOW = _Cause("Crawl-delay too long", "See KROWL_CRAWL_DELAY_MAX.")
 _DEFERRED = _Cause(
-    "host deferred",
-    "scrapy frontier JOBDIR --host NAME says when a host is tried again.",
+    "URLs left on hosts that do not answer",
+    "They are tried again within a day: scrapy frontier JOBDIR --host NAME says when. Start the"
+    " crawl again then.",
 )
 _OTHER = _Cause("other failures", "The summary lists the failures by kind.")
 
@@ -84,12 +85,8 @@ def why_nothing_was_fetched(
     left to fetch.
 
     ``counted`` is what the frontier has counted since the start; ``stats`` are the crawl's.
-    A start that only goes on with the queue of a crawl that has fetched pages may find none but
-    dead hosts there. It is the end of a crawl that succeeded.
     """
     if counted["done"] or any(counted[f"dropped/{reason}"] for reason in _ANSWERED):
-        return ""
-    if frontier.counters["done"] and not counted["queued"]:
         return ""
     causes = _causes(counted, stats)
     if not causes and frontier.deferred_queued:
