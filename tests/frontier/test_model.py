@@ -537,8 +537,9 @@ class FrontierModel(RuleBasedStateMachine):
                 ahead = host.name in places and (
                     due_key(places[host.name], host.name) > frontier.schedule._due._cursor
                 )
-                # A stale place in the heap is skipped.
-                in_time = max(in_memory.get(host.name, [-1.0])) >= host.due or any(
+                # A place from before the host is due is skipped, if it is popped that early.
+                soonest = min(host.due, frontier.schedule.now())
+                in_time = max(in_memory.get(host.name, [-1.0])) >= soonest or any(
                     host.name in line for line in frontier.schedule.shares._lines.values()
                 )
                 changed = host.name in frontier.schedule.cache._changed
