@@ -61,6 +61,13 @@ DIFFERENCES = {
         False,
         "The same: what is compared is what is counted.",
     ),
+    "escapes of a URL in lower case": Difference(
+        EVERYONE + "Disallow: /*a",
+        "/%aa",
+        True,
+        'RFC 3986, section 6.2.2.1: %aa is %AA, one octet without an "a".'
+        " Google takes the URL's escapes as they stand.",
+    ),
     "an escaped *": Difference(
         EVERYONE + "Disallow: /a%2A",
         "/a*",
@@ -238,10 +245,15 @@ FILES = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+def has_lower_case_escape(path: str) -> bool:
+    return re.search(r"%(?:[a-f][0-9A-Fa-f]|[0-9A-F][a-f])", path) is not None
+
+
+@settings(max_examples=40000, deadline=None)
 @given(FILES, st.lists(PATHS.map("/".__add__), min_size=1, max_size=5))
 def test_generated_files_get_the_same_answers(body: bytes, paths: list[str]) -> None:
     for path in paths:
+        assume(not has_lower_case_escape(path))
         assert ours(body, path) is googles(body, path)
 
 
@@ -255,7 +267,6 @@ def test_rule_matches_its_own_text_in_both(
     assume(text.startswith("/"))
     path = text.replace("*", data.draw(st.sampled_from(["", "a", "/b", "%C3%A9"])))
     path = path.replace("\u00e9", "%C3%A9").replace("%c3", "%C3").replace("%7f", "%7F")
-    # Google's spells the pattern's escapes in capitals, and leaves the path's as they are.
-    assume(re.search(r"%(?:[a-f]|[0-9A-F][a-f])", path) is None)
+    assume(not has_lower_case_escape(path))
     body = body + b"\nUser-agent: *\nUser-agent: krowlspider\nDisallow: " + pattern
     assert ours(body, path) is googles(body, path)
