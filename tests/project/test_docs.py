@@ -9,7 +9,7 @@ import re
 import shlex
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from scrapy.settings import Settings, default_settings
@@ -20,10 +20,8 @@ from krowlspider.spiders.broad import BroadSpider
 from tests.mockweb import MockWeb
 from tests.support import settingsdoc
 from tests.support.crawling import ROOT
+from tests.support.demopage import REPLAY, replay_commands
 from tests.support.documented import Copy, commands, pages
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
 ALL = [*pages(), ROOT / "ARCHITECTURE.md", *DECISIONS, ROOT / "docs" / "adr" / "README.md"]
@@ -36,8 +34,8 @@ NOT_RUN = {
     ".venv/bin/pytest tests/": "runs the tests",
     "make bench": "takes an hour",
     ".venv/bin/python -m bench": "takes minutes; peers come from the network",
-    "wb-manager": "tests/replay/test_replay.py replays with pywb, in an environment of its own",
-    "wayback": "as wb-manager",
+    "bin/": "tests/replay/test_replay.py replays with pywb, in an environment of its own",
+    "cd jobs/default/replay": "as bin/",
     ".venv/bin/scrapy warc upload": "needs a bucket: tests/extensions/test_upload.py",
     ".venv/bin/scrapy ring": "needs Consul: tests/cluster",
     "redis-cli": "needs Redis: tests/cluster",
@@ -97,6 +95,14 @@ def test_the_demo_runs(tmp_path: Path) -> None:
     assert ended, output[-5000:]
     # The delays of its hosts take most of the time, on any machine.
     assert float(ended[1]) < 60
+    report = (tmp_path / "jobs" / "demo" / "report.html").read_text()
+    assert "127.10.0.150" in report
+    assert "<td>301</td>" in report
+    assert not re.findall(r"<script|<link|src=|@import|url\(", report)
+    targets = {link.partition("/127.")[0] for link in re.findall(r'href="([^"]*)', report)}
+    (warc,) = (tmp_path / "jobs" / "demo" / "warc").glob("*.warc.gz")
+    assert targets == {f"{REPLAY}http:/", f"warc/{warc.name}"}
+    assert all(f"\n  {command}\n" in output for command in replay_commands(Path("jobs/demo")))
 
 
 @pytest.mark.slow
@@ -143,6 +149,12 @@ def check_options(name: str, words: list[str]) -> None:
 def test_every_reason_not_to_run_is_of_a_command() -> None:
     found = [each for page in pages() for each in commands(page)]
     assert [start for start in NOT_RUN if not any(each.startswith(start) for each in found)] == []
+
+
+def test_the_demo_replays_as_documented() -> None:
+    documented = commands(ROOT / "docs" / "archive.md")
+    wanted = replay_commands(Path("jobs/default"))
+    assert documented[-len(wanted) - 1 : -1] == wanted
 
 
 # --- names and links ---

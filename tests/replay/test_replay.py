@@ -21,6 +21,7 @@ from tests.mockweb import MockWeb
 from tests.replay.venv import tool
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.debian import program
+from tests.support.demopage import replay_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,8 +139,16 @@ def by_wacz(crawled: Crawled, folder: Path) -> None:
 
 def by_files(crawled: Crawled, folder: Path) -> None:
     """A collection into which pywb's manager has taken the files, with an index that it made
-    itself."""
-    manage(folder, *sorted((crawled.jobdir / "warc").glob("*.warc.gz")))
+    itself, by the commands of docs/archive.md."""
+    configure(folder, {"framed_replay": True})
+    venv = crawled.jobdir / "replay"
+    venv.mkdir()
+    (venv / "bin").symlink_to(tool("wb-manager").parent)
+    _, _, _, *managing, serving = replay_commands(crawled.jobdir)
+    for command in managing:
+        subprocess.run(command, shell=True, cwd=venv, check=True, capture_output=True)
+    assert serving.startswith("bin/wayback ")
+    (folder / "collections").symlink_to(venv / "collections")
 
 
 def scrapy_warc(*words: str | Path) -> None:

@@ -2,7 +2,7 @@
 
 It starts the mock web of the tests on loopback, runs ``scrapy crawl broad`` as a user does and
 shows its log. Then it validates the WARC files and compares the pages fetched with the reachable
-ones. The crawl stays in jobs/demo, until the next demo replaces it.
+ones. The crawl stays in jobs/demo, until the next demo replaces it; report.html there shows it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.mockweb.client import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import Crawl, frontier_view
+from tests.support.demopage import REPLAY, replay_commands, write_page
 
 JOBDIR = Path("jobs/demo")
 # All hosts have as many pages and no long waits: the rate is steady, and the end within a minute.
@@ -61,10 +62,10 @@ def _scrapy() -> str:
 def _judge(crawl: Crawl, web: MockWeb) -> int:
     view = frontier_view(crawl.jobdir)
     print(f"\nFrontier afterwards: {view['queued']} URLs queued, {view['done']} done")
-    report = check_folder(crawl.jobdir / "warc")
+    check = check_folder(crawl.jobdir / "warc")
     print(
-        f"WARC check: {counted(report.files, 'file')}, {counted(report.records, 'record')},"
-        f" {len(report.problems)} problems"
+        f"WARC check: {counted(check.files, 'file')}, {counted(check.records, 'record')},"
+        f" {len(check.problems)} problems"
     )
     differences = reachable(web.graph, web.seeds()[:3]).differences(web.log())
     print(
@@ -73,10 +74,16 @@ def _judge(crawl: Crawl, web: MockWeb) -> int:
     )
     impolite = violations(web.log(), min_delay=DELAY)
     print(f"Politeness audit of the server's log: {len(impolite)} violations")
-    found = [*map(str, report.problems), *differences, *impolite]
+    found = [*map(str, check.problems), *differences, *impolite]
     if found:
         print("\n".join(found[:20]), file=sys.stderr)
-    print(f"The crawl is kept in {JOBDIR}; the last lines of its log are commands to look at it.")
+    report = write_page(crawl.jobdir)
+    print(
+        f"\nThe crawl is kept in {crawl.jobdir}. To see its hosts and pages, open {report} in a"
+        " browser.\nTo replay the pages with pywb:"
+    )
+    print("".join(f"  {command}\n" for command in replay_commands(crawl.jobdir)), end="")
+    print(f"and open {REPLAY}{web.seeds()[0]}")
     return 1 if found else 0
 
 
