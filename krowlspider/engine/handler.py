@@ -184,6 +184,7 @@ class DownloadHandler(BaseDownloadHandler):
     def _request_headers(self, request: Request) -> list[tuple[bytes, bytes]]:
         if not request.headers:
             return self._defaults
+        Scheduler.of(self.crawler).warnings.of_headers(request)
         own = [(name, value) for name, values in request.headers.items() for value in values]
         own = [(name, value) for name, value in own if name not in _NOT_SENT]
         named = {name for name, _ in own}

@@ -27,6 +27,7 @@ from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher
 from krowlspider.engine.listeners import send_where_heard
 from krowlspider.engine.loop_throttle import AT_ONCE
+from krowlspider.engine.request_warnings import RequestWarnings
 from krowlspider.engine.waker import Waker
 from krowlspider.frontier.poison import is_poison
 from krowlspider.frontier.store.store import STORE_ERRORS
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Most schemes of URLs that cannot be fetched that are named in the log.
-_REFUSED_SCHEMES = 10
 # Reasons that end the crawl on all nodes of the cluster: no node is left to hand over to.
 _FOR_ALL = {"finished", "nodes_left", "cluster_stop", "cluster_pages"}
 
@@ -70,13 +69,11 @@ class Scheduler(BaseScheduler):
         dupefilter: type[DupeFilter] = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._dupefilter = build_from_crawler(dupefilter, crawler)
         self._on_robots: Callable[[str, list[str], int], None] | None = None
-        # Schemes of URLs that cannot be fetched, already named in the log.
-        self._refused_schemes: set[str] = set()
-        # Whether a request with cookies is to be warned about: once, if cookies are off.
-        self._warns_of_cookies = not crawler.settings.getbool("COOKIES_ENABLED")
+        self.warnings = RequestWarnings(
+            cookies=crawler.settings.getbool("COOKIES_ENABLED"), agent=self._job.user_agent
+        )
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
-        self._warns_of_slots = True
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -141,6 +138,7 @@ class Scheduler(BaseScheduler):
         mark_work(engine.scraper, job, self.flights.get, reader, self.flights.charge_page)
         send_where_heard(self._crawler)
         log_start(job)
+        self.warnings.of_spider(spider)
 
     def _connect(self, node: Node) -> ClusterTraffic:
         """Return the traffic with the other nodes, once `join` runs the node."""
@@ -254,11 +252,10 @@ class Scheduler(BaseScheduler):
         if in_flight is not None and in_flight.lease is None:
             # Its page is back in the queue already, or it was a robots fetch and is over.
             return True
-        if self._warns_of_slots and "download_slot" in request.meta:
-            self._warn_of_slots(request)
+        self.warnings.of_meta(request)
         url = self._queued_as(request)
         if url is None:
-            self._name_refused(request)
+            self.warnings.of_scheme(request)
             return self._refuse("url")
         try:
             entry = self._codec.entry(request, url)
@@ -268,23 +265,8 @@ class Scheduler(BaseScheduler):
         if in_flight is not None and in_flight.lease is not None:
             self.flights.put_back(in_flight, in_flight.lease, entry)
             return True
-        if self._warns_of_cookies and (request.cookies or "cookiejar" in request.meta):
-            self._warns_of_cookies = False
-            logger.warning(
-                "%s has cookies, and cookies are off: to send and keep them, set COOKIES_ENABLED"
-                " to True",
-                request,
-            )
+        self.warnings.of_cookies(request)
         return self.intake.request(request, url, entry)
-
-    def _warn_of_slots(self, request: Request) -> None:
-        self._warns_of_slots = False
-        logger.warning(
-            "download_slot=%.100r in the meta of %s has no effect, here and in further requests: a"
-            " request waits for its host; give the host a delay in DOWNLOAD_SLOTS",
-            request.meta["download_slot"],
-            request,
-        )
 
     def _queued_as(self, request: Request) -> str | None:
         """Return the URL under which a request is queued; None if it cannot be fetched."""
@@ -292,20 +274,6 @@ class Scheduler(BaseScheduler):
             # Another node would fetch the URL under which it is queued.
             return queued_as(request.url) if self._node is None else None
         return normalise(request.url)
-
-    def _name_refused(self, request: Request) -> None:
-        """Log a request whose URL cannot be fetched, the first of each scheme."""
-        scheme = request.url.partition(":")[0]
-        if scheme in self._refused_schemes or len(self._refused_schemes) == _REFUSED_SCHEMES:
-            return
-        self._refused_schemes.add(scheme)
-        if scheme in {"http", "https"}:
-            why = "it is not valid, too long, or has a user name (set HTTPAUTH_USER in its place)"
-        elif scheme == "data":
-            why = "data: URLs cannot be used in a cluster"
-        else:
-            why = "only http, https and data URLs are fetched"
-        logger.error("%s is dropped: %s. Further ones are counted as dropped/url", request, why)
 
     def _refuse(self, reason: str) -> bool:
         self.intake.count_dropped(reason)

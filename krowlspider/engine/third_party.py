@@ -70,6 +70,7 @@ class ThirdPartyHandler(BaseDownloadHandler):
         except FetchError as error:
             raise as_scrapy(error) from error
         # The User-Agent names who crawls: no request has another.
+        Scheduler.of(self.crawler).warnings.of_headers(request)
         request.headers["User-Agent"] = self._job.user_agent
         memory = in_flight.hold(FetchMemory(self._job.memory))
         begun = perf_counter()

@@ -21,6 +21,7 @@ from krowlspider.archive.errors import ArchiveError
 from krowlspider.crawl.job import Job
 from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.listeners import wants_items
+from krowlspider.engine.request_warnings import warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError
 from krowlspider.frontier.admin.words import counted
@@ -171,6 +172,8 @@ class BroadSpider(Spider):
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
+        if cls is BroadSpider and crawler.settings.getbool("HTTPPROXY_ENABLED"):
+            warn_of_proxies()
         spider._limit_depth(crawler.settings)
         spider._read_settings(crawler.settings)
         spider._sitemaps = SitemapReader(crawler, spider.parse_sitemap, spider.failed)

@@ -4,6 +4,7 @@ refused."""
 from __future__ import annotations
 
 import asyncio
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,9 @@ def project_settings(**changes: Any) -> Settings:
     return settings
 
 
+WITHOUT = "has no effect|is not sent"
+
+
 def overriding_crawl(web: SimulatedWeb, folder: Path, **settings: Any) -> SimulatedCrawl:
     return SimulatedCrawl(
         folder / "job",
@@ -105,6 +109,15 @@ def test_own_components_keep_delay_robots_and_retry(tmp_path: Path) -> None:
         assert_archived(crawl.jobdir, log)
         view = frontier_view(crawl.jobdir)
         assert (view["queued"], view["dropped"]) == (0, {"robots": 1})
+    named = [line.partition("] WARNING: ")[2] for line in crawl.complaints]
+    assert sorted(line.partition(" of ")[0] for line in named if re.search(WITHOUT, line)) == [
+        "The User-Agent header",
+        "bindaddress=('127.0.0.9', 0) in the meta",
+        "dont_obey_robotstxt=True in the meta",
+        "download_slot='mine' in the meta",
+        "download_timeout=5",
+        "user_agent='another'",
+    ]
 
 
 def test_own_components_keep_the_commit(tmp_path: Path) -> None:

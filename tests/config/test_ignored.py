@@ -19,7 +19,12 @@ FOUND = b"HTTP/1.1 302 Found"
 BROKEN = b"HTTP/1.1 500 Oops"
 
 
-def test_limits_of_scrapy_hold_for_the_broad_spider(tmp_path: Path) -> None:
+def test_limits_of_scrapy_hold_for_the_broad_spider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxies of the environment do not, which a line says without their passwords."""
+    monkeypatch.setenv("http_proxy", "http://user:secret@127.0.0.1:9")
+    monkeypatch.delenv("https_proxy", raising=False)
     pages = {
         "/robots.txt": Raw(answer(body=b"")),
         "/": Raw(answer(HTML, body=b"<a href=/one>1</a><a href=/away>2</a><a href=/err>3</a>")),
@@ -31,8 +36,10 @@ def test_limits_of_scrapy_hold_for_the_broad_spider(tmp_path: Path) -> None:
     }
     limits = {"DEPTH_LIMIT": 1, "REDIRECT_ENABLED": 0, "RETRY_ENABLED": 0, "RETRY_TIMES": 2}
     with SimulatedRawWeb(pages) as web:
-        crawl_raw(tmp_path, [web.url("a.test")], KROWL_SITEMAPS=0, **limits)
+        crawl = crawl_raw(tmp_path, [web.url("a.test")], KROWL_SITEMAPS=0, **limits)
     assert sorted(path for path, _ in web.requests) == ["/", "/away", "/err", "/one", "/robots.txt"]
+    (line,) = (line for line in crawl.complaints if "no effect" in line)
+    assert "http_proxy in the environment has no effect: the broad spider fetches directly" in line
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,8 @@ def test_limits_of_scrapy_hold_for_the_broad_spider(tmp_path: Path) -> None:
         ({"DNS_TIMEOUT": 5}, "DNS_TIMEOUT=5 has no effect: the project has its own resolver, with"),
         ({"COMPRESSION_ENABLED": 0}, "COMPRESSION_ENABLED=0 has no effect: compressed bodies are"),
         ({"DOWNLOAD_VERIFY_CERTIFICATES": True}, "DOWNLOAD_VERIFY_CERTIFICATES=True has no effect"),
+        ({"SCHEDULER_DEBUG": True}, "SCHEDULER_DEBUG=True has no effect: an error in the log"),
+        ({"ROBOTSTXT_PARSER": "x.Y"}, "ROBOTSTXT_PARSER=x.Y has no effect: robots.txt is read"),
         ({"SCHEDULER_DISK_QUEUE": "x.Y"}, "SCHEDULER_DISK_QUEUE=x.Y has no effect: requests wait"),
     ],
 )

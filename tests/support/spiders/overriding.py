@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 HERE = "tests.support.spiders.overriding"
 # Keys by which a request leaves Scrapy's limits.
-OWN_META = {"download_slot": "mine", "download_delay": 0, "dont_obey_robotstxt": True}
+OWN_META = {
+    "download_slot": "mine",
+    "download_delay": 0,
+    "dont_obey_robotstxt": True,
+    "bindaddress": ("127.0.0.9", 0),
+}
 
 
 class OwnScheduler(Scheduler):
@@ -58,6 +63,8 @@ class OverridingSpider(scrapy.Spider):
     """Fetches a page, and all that it links to."""
 
     name = "overriding"
+    user_agent = "another"
+    download_timeout = 5
     custom_settings = {
         "ADDONS": {f"{HERE}.Bystander": 0},
         "EXTENSIONS": {f"{HERE}.Bystander": 0},
