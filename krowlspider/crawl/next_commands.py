@@ -37,6 +37,9 @@ def same_again(spider: str, jobdir: Path) -> str:
     secret. It appends to a feed that the first start has overwritten."""
     # Scrapy has removed the name of its command.
     words = [_APPENDING.get(word, word) for word in sys.argv[1:]]
+    if any(word.startswith("_job=") for word in words):
+        # scrapyd gave this argument. Outside of it there may be no such command.
+        return f"the same schedule.json with setting=JOBDIR={jobdir}"
     if spider not in words or any(map(_SECRET.search, words)):
         return "the same command and JOBDIR"
     if not any(word.startswith("JOBDIR=") for word in words):
