@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 # An exceeded quota or file size limit is treated like a full disk.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -26,6 +31,21 @@ class SeedsError(KrowlError):
 
 class JobError(KrowlError):
     """The job folder cannot be used: not writable, in use, or of another job."""
+
+
+def report_interrupts() -> None:
+    """Print one line for a Ctrl-C that ends the process. A crawl that runs handles it itself."""
+    before = sys.excepthook
+
+    def report(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            print("krowlspider: interrupted", file=sys.stderr)
+        else:
+            before(kind, error, trace)
+
+    sys.excepthook = report
 
 
 def error_text(error: BaseException) -> str:

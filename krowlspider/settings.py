@@ -5,12 +5,19 @@ Nothing else in the project sets a default. Override with ``-s NAME=VALUE``, wit
 stops the start (``krowlspider.config.validation``).
 """
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from os import environ
 
 from scrapy.settings import default_settings
 
 from krowlspider import __version__
+from krowlspider.errors import report_interrupts
+
+# Scrapy's commands import this module before any other of the project. Scripts handle Ctrl-C
+# themselves.
+if "scrapy.cmdline" in sys.modules:
+    report_interrupts()
 
 # --- Project --------------------------------------------------------------------------------------
 
