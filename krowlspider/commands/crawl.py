@@ -77,7 +77,9 @@ class Command(CrawlCommand):
                 f"give the name of a spider ({', '.join(names)}): scrapy crawl broad"
             )
         if args[0] not in names:
-            raise SettingsError(f"there is no spider {args[0]!r}; there are {', '.join(names)}")
+            raise SettingsError(
+                f"there is no spider {args[0]!r}: give one of these: {', '.join(names)}"
+            )
         if len(args) > 1:
             raise SettingsError(
                 f"{args[1]!r} is not an option of scrapy crawl; spider arguments are -a name=value"

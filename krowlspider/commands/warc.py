@@ -82,7 +82,7 @@ class Command(ScrapyCommand):
         return f"<{'|'.join(_WORDS)}> ... <JOBDIR> [options]"
 
     def short_desc(self) -> str:
-        return "Index, check, mend, search, pack and upload a crawl's WARC files"
+        return "Index, check, mend, print, pack and upload a crawl's WARC files"
 
     def long_desc(self) -> str:
         lines = [

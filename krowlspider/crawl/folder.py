@@ -161,6 +161,10 @@ class JobFolder:
         try:
             _make_durably(self.path)
             lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileExistsError as error:
+            raise JobError(
+                f"JOBDIR {self.path} cannot be used: it is a file; give a folder"
+            ) from error
         except OSError as error:
             raise JobError(f"JOBDIR {self.path} cannot be used: {error.strerror}") from error
         try:

@@ -117,6 +117,7 @@ class Progress:
         """
         stats, seconds = self._stats.get_stats(), ended - self._started
         frontier, archive = self._job.frontier, self._job.archive.stats
+        path = self._job.folder.path
         numbers, _ = measured
         done, reasons = numbers["done"], _by_last_part(numbers, "dropped/")
         answers = _listing(_by_last_part(stats, "downloader/response_status_count/")) or "none"
@@ -135,14 +136,14 @@ class Progress:
             and f"late by {late:.1f} ms (99th percentile), {worst:.1f} ms at most",
             "deferred": frontier.deferred_queued
             and f"{frontier.deferred_queued:,} of the URLs left, because their hosts do not answer:"
-            " tried again later; scrapy frontier JOBDIR --host NAME says when",
-            "folder": str(self._job.folder.path),
+            f" tried again later; {scrapy_with('frontier', path, '--host', 'NAME')} says when",
+            "folder": str(path),
             "WARC files": _finished_files(self._job.archive.directory),
         }
         following = {
-            "look": scrapy_with("frontier", self._job.folder.path),
-            **archive_commands(self._job.folder.path, self._job.archive.directory),
-            "go on": frontier.pending and same_again(self._job.spider, self._job.folder.path),
+            "look": scrapy_with("frontier", path),
+            **archive_commands(path, self._job.archive.directory),
+            "go on": frontier.pending and same_again(self._job.spider, path),
         }
         title = f"Crawl ended ({reason}) after {seconds:.1f} s"
         return "\n".join([title, *_table(rows), "Next:", *_table(following)])

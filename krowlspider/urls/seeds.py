@@ -18,7 +18,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # "1,google.com", as in lists of the top million sites.
 _RANKED = re.compile(r"^\d+,(?=\S)")
 # The characters of a host. The URL parser also accepts commas and quotes, but no name server does.
-_HOST = re.compile(r"[a-z0-9._-]+(?::\d+)?|\[.*")
+_HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?(?::\d+)?|\[.*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WHITESPACE = " \t\r\n"
 # User name and password, where a URL or a line without a scheme has them.

@@ -205,6 +205,11 @@ def test_no_write_permission_is_told(tmp_path: Path, seeds: Path) -> None:
     assert f"JOBDIR {job} cannot be used" in message
 
 
+def test_file_in_place_of_the_jobdir_is_named(tmp_path: Path, seeds: Path) -> None:
+    crawl = SimulatedCrawl(seeds, arguments={"seeds": seeds})
+    assert f"JOBDIR {seeds} cannot be used: it is a file; give a folder" in refused(crawl)
+
+
 def test_seeds_without_one_good_line_end_the_crawl_and_are_named(tmp_path: Path) -> None:
     path = write_seeds(tmp_path / "seeds.txt", ["ftp://a.test/", "no dots"])
     crawl = SimulatedCrawl(tmp_path / "job", arguments={"seeds": path}).run(code=2)
@@ -235,7 +240,7 @@ def test_spider_setting_that_is_no_mapping_is_named(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nosuch"], "there is no spider 'nosuch'; there are broad"),
+        (["nosuch"], "there is no spider 'nosuch': give one of these: broad"),
         (["broad", "--max-pages"], "'--max-pages' is not an option of scrapy crawl"),
         ([], "give the name of a spider (broad)"),
         (

@@ -102,6 +102,7 @@ def test_dead_hosts_do_not_keep_the_next_starts_from_ending(tmp_path: Path) -> N
             assert clocks.now - begun < 40, start
         assert frontier_view(crawl.jobdir)["queued"] == 1
         assert "deferred     1 of the URLs left" in crawl.log
+        assert f"scrapy frontier {crawl.jobdir} --host NAME says when" in crawl.log
 
 
 def test_robots_txt_at_a_deferred_host_ends_the_crawl(

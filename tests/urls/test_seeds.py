@@ -35,6 +35,7 @@ def test_a_url_is_taken_as_it_is(line: str, url: str) -> None:
         ("localhost", "https://localhost/"),
         ("localhost:8080/a", "https://localhost:8080/a"),
         ("127.0.0.1:8080", "https://127.0.0.1:8080/"),
+        ("example.com.", "https://example.com./"),
         ("[::1]:8080", "https://[::1]:8080/"),
         ("1,google.com", "https://google.com/"),
         ("1000000,a.co.uk", "https://a.co.uk/"),
@@ -89,6 +90,8 @@ def test_line_ends_byte_order_mark_and_comments_are_left_out(line: bytes) -> Non
         (b"a@example.com", "user name"),
         (b'"example.com"', "not a host name"),
         (b"example.com,7", "not a host name"),
+        (b"example..com", "not a host name: 'example..com'"),
+        (b"http://.example.com/", "not a host name"),
     ],
 )
 def test_a_bad_line_says_why(line: bytes, reason: str) -> None:
