@@ -163,7 +163,7 @@ def _host(name: str, lines: Sequence[IndexLine]) -> str:
 
 def _natural(name: str) -> list[str]:
     """Return the sort key by which 127.0.0.9 is before 127.0.0.10."""
-    return [part.zfill(3) for part in name.split(".")]
+    return [part.zfill(12) for part in name.split(".")]
 
 
 def _path(url: str) -> str:
