@@ -78,6 +78,14 @@ class Scheduler(BaseScheduler):
         self._in_turn = 0
         self._warns_of_slots = True
 
+    # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
+    # memory, and ``dqs`` is as long as the queue on disk.
+    mqs = ()
+
+    @property
+    def dqs(self) -> range:
+        return range(self._frontier.queued)
+
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
