@@ -154,6 +154,7 @@ class Job:
             may_begin=cluster is None or cluster.may_begin,
             spider=self.spider,
             scope=asked,
+            delays=self.rule,
         )
         self.scope = head.scope
         self.replaces_scope = asked is not None and asked.replaces and not head.new

@@ -92,7 +92,18 @@ def test_one_host_is_shown_with_why_it_is_not_fetched(crawled: Path) -> None:
     assert [line["status"] for line in view["robots"]] == [200]
     mine = [line["url"] for line in queued(crawled) if most["host"] in line["url"]]
     assert [line["url"] for line in view["queue"]] == mine[:10]
+    # Delays are the crawl's own: it had a shorter one than the default.
+    assert view["delay"] == most["delay"] < 0.25
     text, _ = frontier(crawled, "--host", f"http://{most['host'].upper()}/any/page")
+    assert "settings of this command" not in text
+    assert "poison" not in text
+    # A folder of an earlier version has not recorded them.
+    head = json.loads((crawled / "job.json").read_text())
+    del head["delays"]
+    (crawled / "job.json").write_text(json.dumps(head))
+    text, _ = frontier(crawled, "-s", "KROWL_DELAY_MIN=7", "--host", most["host"])
+    assert "\ndelay    7.00 s\n" in text
+    assert "\nThe delays are by the settings of this command" in text
     assert text.startswith(f"{most['host']}: It is due")
     assert "\nstate    active\n" in text
     assert f"\nqueued   {most['queued']}\n" in text
