@@ -183,11 +183,14 @@ KROWL_HOST_QUEUE_MAX = 100_000
 # URLs queued for one registrable domain in the whole crawl, dropped ones not counted. 0: no limit.
 # A limit costs each page a look-up and a write for each domain that its new links lead to.
 KROWL_DOMAIN_BUDGET = 0
-# Part of KROWL_FRONTIER_MAX that one registrable domain may have queued once half of the frontier
-# is full; further URLs are dropped with the reason "domain_share". Links of other domains' pages
-# that are in the overflow may fill half of this part, however full the frontier is. 0: no limit.
+# Part of KROWL_FRONTIER_MAX for one registrable domain, once half of the frontier is full. As many
+# more of its URLs are queued in the overflow of their hosts; what is beyond is dropped with the
+# reason "domain_share", seeds and imported URLs excepted. Links of other domains' pages may fill
+# half of that, however full the frontier is. 0: no limit.
 KROWL_DOMAIN_SHARE = 0.1
-# URLs queued in all; each takes about 100 bytes of disk with its seen key.
+# URLs queued in all before the overflow: further ones are queued behind all other URLs of their
+# host. Each takes about 100 bytes of disk with its seen key. With less than twice KROWL_DISK_FLOOR
+# free, further ones are dropped with the reason "frontier", seeds and imported URLs excepted.
 KROWL_FRONTIER_MAX = 50_000_000
 # URLs of the first layer of the seen filter (30 bits each, 1e-6 false positives). Each further
 # layer holds four times as many, up to 16 million.

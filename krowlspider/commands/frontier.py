@@ -173,12 +173,14 @@ class Command(ScrapyCommand):
     def _act(
         self, folder: JobFolder, head: JobHead, store: LevelStore, opts: argparse.Namespace
     ) -> None:
-        policy, now = delay_policy(self.settings), time.time()
+        policy, now = head.delays or delay_policy(self.settings), time.time()
+        # Text below the delays, if they are not those of the crawl.
+        note = "" if head.delays else frontier.DELAYS_OF_COMMAND
         given = vars(opts)
         if given["host"]:
             one = view_host(store, _host(given["host"]), policy, now, _MOST)
             fields = asdict(one)
-            self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one))
+            self._say(opts, {**fields, **fields["host"]}, frontier.one_host(one) + note)
         elif given["export"]:
             count = 0
             with written(given["export"]) as file:
@@ -202,7 +204,7 @@ class Command(ScrapyCommand):
             self._say(opts, {"seen": seen, "dropped": dropped}, text)
         else:
             view = view_frontier(store, policy, now, _MOST)
-            self._say(opts, asdict(view), frontier.whole(view))
+            self._say(opts, asdict(view), frontier.whole(view) + note)
 
     def _say(self, opts: argparse.Namespace, values: dict[str, object], text: str) -> None:
         with written(STDIO) as file:

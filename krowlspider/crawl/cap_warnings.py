@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
+from operator import itemgetter
 from typing import TYPE_CHECKING
+
+from krowlspider.frontier.refused import OTHERS
+from krowlspider.urls.host import domain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,15 +19,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The settings whose caps drop URLs, by the reason of the drop.
+# The settings whose caps drop URLs, by the reason of the drop, and how to have more room.
 _SETTINGS = {
-    "frontier": "KROWL_FRONTIER_MAX",
-    "domain_share": "KROWL_DOMAIN_SHARE",
-    "domain_budget": "KROWL_DOMAIN_BUDGET",
-    "outbox": "KROWL_OUTBOX_MAX",
+    "frontier": ("KROWL_FRONTIER_MAX", "raise it, or make room on the disk of JOBDIR,"),
+    "domain_share": ("KROWL_DOMAIN_SHARE", "raise it (0: no limit), or KROWL_FRONTIER_MAX,"),
+    "domain_budget": ("KROWL_DOMAIN_BUDGET", "raise it"),
+    "outbox": ("KROWL_OUTBOX_MAX", "raise it, or start the nodes that own these hosts,"),
 }
+# The caps whose URLs are counted by domain in the lines during the crawl.
+_OF_DOMAINS = ("domain_share", "domain_budget")
 _WAY_OUT = (
-    "They are not marked as seen: raise the setting and start again with the same JOBDIR and seeds."
+    "They are not marked as seen: %s and start again with the same JOBDIR and seeds."
     " That queues dropped seeds, and links when another page names them. Links of pages that are"
     " done need a new JOBDIR, or scrapy frontier JOBDIR --import FILE"
 )
@@ -31,14 +38,15 @@ _SITEMAPS = {
     "sitemap_count": "sitemaps of a robots.txt (200), or of one domain in a run (200 MB)",
     "sitemap_depth": "levels of sitemaps (3)",
 }
-# Seconds between two lines that name a domain.
+# Seconds between two lines that name hosts.
 PERIOD = 10.0
-# Domains named in the line of a cap at the end.
+# Hosts named in a line.
 NAMED = 5
 
 
 class CapWarnings:
-    """Warns of domains whose URLs a cap drops: of each once, and of one in PERIOD seconds.
+    """Warns of hosts whose URLs a cap drops: of each domain, or once for a cap of the whole crawl,
+    and once in PERIOD seconds.
 
     ``clock`` returns seconds.
     """
@@ -46,42 +54,44 @@ class CapWarnings:
     def __init__(self, frontier: Frontier, settings: BaseSettings, clock: Callable[[], float]):
         self._frontier = frontier
         self._before = frontier.counters.copy()
-        self._caps = {cap: f"{name} = {settings[name]}" for cap, name in _SETTINGS.items()}
+        self._caps = {cap: f"{name} = {settings[name]}" for cap, (name, _) in _SETTINGS.items()}
         self._clock = clock
         self._next = clock() + PERIOD
         self._warned: set[tuple[str, str]] = set()
 
     def look(self) -> None:
-        """Log the domain that has lost the most URLs and was not named yet, if any."""
+        """Log the hosts that have lost the most URLs and were not named yet, if any."""
         if self._clock() < self._next:
             return
         self._next = self._clock() + PERIOD
         lost = [
-            (count, cap, name)
+            (hosts.total(), cap, name, hosts)
             for cap in self._caps
-            for name, count in self._frontier.refused[cap].items()
+            for name, hosts in self._lost_by(cap).items()
             if (cap, name) not in self._warned
         ]
         if lost:
-            count, cap, name = max(lost)
+            count, cap, name, hosts = max(lost, key=itemgetter(0, 1, 2))
             self._warned.add((cap, name))
-            of_name = f" of {name}" if name else ""
-            logger.warning(
-                "%s: %d URLs%s dropped so far. %s", self._caps[cap], count, of_name, _WAY_OUT
-            )
+            self._warn(cap, count, "so far", hosts)
+
+    def _lost_by(self, cap: str) -> dict[str, Counter[str]]:
+        """Return the hosts that have lost URLs to a cap, by domain if it is one of domains."""
+        hosts = self._frontier.refused.hosts(cap)
+        if cap not in _OF_DOMAINS:
+            return {"": hosts} if hosts else {}
+        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for host, count in hosts.items():
+            if host != OTHERS:
+                found[domain_of(host)][host] = count
+        return found
 
     def end(self) -> None:
-        """Log for each cap how many URLs it has dropped in this run, and of which domains most."""
+        """Log for each cap how many URLs it has dropped in this run, and of which hosts most."""
         dropped = self._frontier.counters - self._before
-        for cap, setting in self._caps.items():
+        for cap in self._caps:
             if count := dropped[f"dropped/{cap}"]:
-                logger.warning(
-                    "%s: %d URLs%s dropped in this run. %s",
-                    setting,
-                    count,
-                    self._names(cap),
-                    _WAY_OUT,
-                )
+                self._warn(cap, count, "in this run", self._frontier.refused.hosts(cap))
         for cap, limit in _SITEMAPS.items():
             if count := dropped[f"dropped/{cap}"]:
                 logger.warning(
@@ -91,7 +101,16 @@ class CapWarnings:
                     count,
                 )
 
-    def _names(self, cap: str) -> str:
-        most = self._frontier.refused[cap].most_common(NAMED)
-        names = ", ".join(f"{name}: {count}" for name, count in most if name)
-        return f" ({names})" if names else ""
+    def _warn(self, cap: str, count: int, when: str, hosts: Counter[str]) -> None:
+        most = [(host, lost) for host, lost in hosts.most_common(NAMED + 1) if host != OTHERS]
+        names = [f"{host}: {lost}" for host, lost in most[:NAMED]]
+        if rest := count - sum(lost for _, lost in most[:NAMED]):
+            names.append(f"other hosts: {rest}")
+        logger.warning(
+            "%s: %d URLs dropped %s (%s). " + _WAY_OUT,
+            self._caps[cap],
+            count,
+            when,
+            ", ".join(names),
+            _SETTINGS[cap][1],
+        )

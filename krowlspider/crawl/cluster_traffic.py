@@ -93,7 +93,7 @@ class ClusterTraffic:
         # Each of the two lists brings up to ``turn`` messages.
         return (
             self.lacks_room()
-            or frontier.queued + 2 * self.turn >= self._most
+            or (frontier.queued + 2 * self.turn >= self._most and not self._job.may_overflow())
             or frontier.outbox.full
         )
 
@@ -177,7 +177,7 @@ class ClusterTraffic:
             else:
                 plain.append((message, host))
         candidates = self._candidates(plain)
-        # A seed, or a URL from a person: KROWL_HOST_QUEUE_MAX does not hold for it.
+        # A seed, or a URL from a person: the caps on queues do not hold for it.
         given = [each for each in candidates if not (each.entry.depth or each.entry.redirects)]
         added = 0
         if given:

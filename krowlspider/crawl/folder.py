@@ -21,6 +21,7 @@ from krowlspider.frontier.store.schema import FORMAT
 from krowlspider.frontier.work_mark import MARK
 
 # msgspec reads the annotations of `JobHead` as the program runs.
+from krowlspider.politeness.delay import DelayPolicy  # noqa: TC001
 from krowlspider.urls.rules.scope_rules import AskedScope, ScopeRules  # noqa: TC001
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ _HEAD_DRAFT = "job.json.new"
 class JobHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of ``job.json``: what the folder was begun with, and its scope.
 
-    ``seed`` is that of its identities. ``ring`` is empty for a crawl of one process. ``spider`` is
-    empty and ``scope`` is None if no crawl has recorded them. ``new`` is true if this start made
-    the file.
+    ``seed`` is that of its identities. ``ring`` is empty for a crawl of one process. ``delays`` is
+    the policy of the last start. ``spider`` is empty, and ``scope`` and ``delays`` are None, if no
+    crawl has recorded them. ``new`` is true if this start made the file.
     """
 
     format: int
@@ -48,6 +49,7 @@ class JobHead(msgspec.Struct, frozen=True, omit_defaults=True):
     ring: str = ""
     spider: str = ""
     scope: ScopeRules | None = None
+    delays: DelayPolicy | None = None
     new: bool = False
 
 
@@ -111,12 +113,13 @@ class JobFolder:
         may_begin: bool = True,
         spider: str = "",
         scope: AskedScope | None = None,
+        delays: DelayPolicy | None = None,
     ) -> JobHead:
         """Lock the folder and return its head. Make both if the folder is new or empty.
 
         ``spider`` is the spider that the folder must belong to; "" accepts any. ``scope`` is the
         scope that the start asks for; None leaves the kept one. Both are recorded if the folder has
-        none, and a scope that replaces the kept one.
+        none, and a scope that replaces the kept one. ``delays`` is recorded if it is not None.
 
         ``seed`` is the seed of a cluster's identities; with None, a new folder gets its own.
         ``may_begin`` is false if that seed must not be used for a new folder, only for one that has
@@ -140,7 +143,7 @@ class JobFolder:
             if found.format == FORMAT and self.migrating.exists():
                 self._end_migration()
             self._check(found, seed, ring)
-            head = self._of_crawl(found, spider, scope)
+            head = self._of_crawl(found, spider, scope, delays)
             if not to_repair and self.repairing.exists():
                 raise JobError(
                     f"JOBDIR {self.path}: a repair was cut short: run it again:"
@@ -191,8 +194,10 @@ class JobFolder:
                 " with which it was begun"
             )
 
-    def _of_crawl(self, head: JobHead, spider: str, asked: AskedScope | None) -> JobHead:
-        """Return the head with the spider and the scope of a crawl that is to start.
+    def _of_crawl(
+        self, head: JobHead, spider: str, asked: AskedScope | None, delays: DelayPolicy | None
+    ) -> JobHead:
+        """Return the head with spider, scope and delays of a crawl that is to start.
 
         :raises JobError: the folder belongs to another spider, or keeps another scope
         """
@@ -213,7 +218,9 @@ class JobFolder:
                 " change it for the links of pages fetched from now on; those of pages that are"
                 " done need a new JOBDIR"
             )
-        return msgspec.structs.replace(head, spider=head.spider or spider, scope=kept)
+        return msgspec.structs.replace(
+            head, spider=head.spider or spider, scope=kept, delays=delays or head.delays
+        )
 
     @property
     def open_to_others(self) -> str:

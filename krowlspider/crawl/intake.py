@@ -152,7 +152,8 @@ class Intake:
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
-        KROWL_HOST_QUEUE_MAX does not hold for seeds and the URLs of sitemaps.
+        KROWL_HOST_QUEUE_MAX does not hold for seeds and the URLs of sitemaps, KROWL_FRONTIER_MAX
+        and KROWL_DOMAIN_SHARE not for seeds.
 
         ``via`` is the host of the page, ``page`` its URL, and ``hop`` the kind of link, as in
         `Entry`. ``page`` and ``hop`` are kept if KROWL_WARC_METADATA is on. URLs in ``bare`` are

@@ -154,6 +154,7 @@ class Job:
             may_begin=cluster is None or cluster.may_begin,
             spider=self.spider,
             scope=asked,
+            delays=self.rule,
         )
         self.scope = head.scope
         self.replaces_scope = asked is not None and asked.replaces and not head.new
@@ -226,6 +227,7 @@ class Job:
             wall=self.wall,
             boot=boot,
             may_fetch=None if self.node is None else self.node.may_fetch,
+            may_overflow=self.may_overflow,
         )
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(settings, self.frontier, self.wall, self._robots_found)
@@ -301,6 +303,11 @@ class Job:
         if self._guard is None or not (self.frontier.hopeful or self.frontier.leased):
             return None
         return self._guard.low
+
+    def may_overflow(self) -> bool:
+        """Return whether the disk of the frontier has room for more than KROWL_FRONTIER_MAX
+        URLs."""
+        return self._guard is None or not self._guard.is_scarce(self.folder.path)
 
     def _written_folders(self) -> tuple[Path, Path]:
         return self.archive.directory, self.folder.path

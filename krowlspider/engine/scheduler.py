@@ -75,6 +75,14 @@ class Scheduler(BaseScheduler):
         # Requests handed to the engine in this turn of the event loop.
         self._in_turn = 0
 
+    # What Scrapy's engine status (``est()`` in the telnet console) measures: nothing is queued in
+    # memory, and ``dqs`` is as long as the queue on disk.
+    mqs = ()
+
+    @property
+    def dqs(self) -> range:
+        return range(self._frontier.queued)
+
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)

@@ -62,6 +62,10 @@ class NameServersDown(NameFailed, kind="dns_down"):
     """No name server can be reached: their hosts refuse, or there is no route to them."""
 
 
+# The kinds of failure by which there is no such host.
+UNKNOWN_NAMES = (NameNotFound.kind, NameWithoutAddress.kind, NameMalformed.kind)
+
+
 class AddressBusy(Exception):
     """A request was not sent: too many are in flight to ``address``. No fetch has failed."""
 

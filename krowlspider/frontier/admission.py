@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.refused import Refused
 
 if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+
     from krowlspider.frontier.budget import DomainBudget
     from krowlspider.frontier.entry_queues import Candidate
     from krowlspider.frontier.hosts.domain_load import DomainLoad
@@ -18,31 +21,35 @@ if TYPE_CHECKING:
 # entries. With fewer, one queue serves all.
 _STRANGERS = -1
 _STRANGERS_IN_LINE = 16
-# The priority of URLs for which the host's queue has no place, unless theirs is lower. Those that
-# another domain's page names have one less.
+# The priority of URLs for which there is no place, unless theirs is lower. Those that another
+# domain's page names have one less.
 OVERFLOW = -1000
-# Hosts or domains whose refused URLs are counted by name, for each cap.
-_NAMES_MAX = 1000
-_OF_DOMAINS = ("domain_share", "domain_budget")
 
 
 class Admission:
-    """Decides which candidates are queued, and counts the refused ones in ``counters``.
+    """Decides which candidates are queued, and counts the refused ones in ``counters`` and
+    ``refused``.
 
     A URL that a cap refuses is counted as ``dropped/frontier``, ``dropped/domain_share`` or
-    ``dropped/domain_budget``, one of a retired host as ``dropped/crawl_delay``. ``refused`` counts
-    those since the start, by cap and then by domain, or by host for ``crawl_delay``; the name is
-    empty for a cap on the whole frontier.
+    ``dropped/domain_budget``, one of a retired host as ``dropped/crawl_delay``.
+
+    ``may_overflow`` returns whether the disk has room for more than ``limits.total`` URLs.
     """
 
     def __init__(
-        self, limits: Limits, load: DomainLoad, budget: DomainBudget, counters: Counter[str]
+        self,
+        limits: Limits,
+        load: DomainLoad,
+        budget: DomainBudget,
+        counters: Counter[str],
+        may_overflow: Callable[[], bool],
     ):
         self._limits = limits
         self._load = load
         self._budget = budget
         self._counters = counters
-        self.refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._may_overflow = may_overflow
+        self.refused = Refused()
 
     def admit(
         self,
@@ -52,24 +59,28 @@ class Admission:
         queued: int,
         by_stranger: bool,
         is_exempt: bool,
+        is_given: bool = False,
     ) -> list[Candidate]:
         """Return the candidates of one host that are to be queued. ``queued`` is the number of URLs
         in the whole frontier.
 
-        With ``by_stranger``, another domain's page names them. Then they go behind the host's own,
-        once some entries are queued, and leave the host half of its places and of its domain's
-        share. Candidates without a place are queued behind all others of the host. Otherwise, with
-        ``is_exempt``, they need no place.
+        Candidates without a place are queued behind all others of the host. With ``by_stranger``,
+        another domain's page names them. Then they go behind the host's own, once some entries are
+        queued, and leave the host half of its places and of its domain's room. Otherwise, with
+        ``is_exempt``, they need no place. With ``is_given``, a person or the spider's own code
+        names them: no share of a domain and no cap of the frontier refuses them.
         """
-        room, cap = self._room(host, queued)
-        places = room
-        if by_stranger or not is_exempt:
-            places = self._limits.host_queue // (2 if by_stranger else 1) - host.queue.queued
-            if places < len(candidates):
-                places = max(0, places + _in_overflow(host))
+        count = len(candidates)
+        of_host = self._places(host, count, by_stranger)
+        room, cap = self._room(host, count, queued, is_given)
         if by_stranger and (most := self._load.strangers_room(host.domain)) is not None:
-            most = max(most, places)
+            most = max(most, of_host)
             room, cap = (most, "domain_share") if most < room else (room, cap)
+        places = count
+        if by_stranger or not is_exempt:
+            places = min(of_host, self._limits.total - queued)
+            if (of_domain := self._load.places(host.domain, queued)) is not None:
+                places = min(places, of_domain)
         met: set[bytes | None] = set()
         taken: list[Candidate] = []
         for candidate in candidates:
@@ -92,21 +103,28 @@ class Admission:
 
     def _refuse(self, cap: str, host: Host) -> None:
         self._counters[f"dropped/{cap}"] += 1
-        name = host.domain if cap in _OF_DOMAINS else "" if cap == "frontier" else host.name
-        names = self.refused[cap]
-        if name in names or len(names) < _NAMES_MAX:
-            names[name] += 1
+        self.refused.add(cap, host.name)
 
-    def _room(self, host: Host, queued: int) -> tuple[int, str]:
-        """Return how many more entries a host may have, and which cap it is: the name of its
-        ``dropped/`` counter."""
+    def _places(self, host: Host, count: int, by_stranger: bool) -> int:
+        """Return how many of ``count`` more entries have a place in the queue of a host, at
+        least."""
+        places = self._limits.host_queue // (2 if by_stranger else 1) - host.queue.queued
+        return places if places >= count else max(0, places + _in_overflow(host))
+
+    def _room(self, host: Host, count: int, queued: int, is_given: bool) -> tuple[int, str]:
+        """Return how many of ``count`` more entries a host may have, with a place or without, and
+        which cap it is: the name of its ``dropped/`` counter."""
         if host.health is Health.RETIRED:
             return 0, "crawl_delay"
-        room, cap = self._limits.total - queued, "frontier"
-        of_domain = self._load.room(host.domain, queued)
-        if of_domain is None or room <= of_domain:
+        room, cap = count, ""
+        if is_given:
             return room, cap
-        return of_domain, "domain_share"
+        if (of_domain := self._load.room(host.domain, queued)) is not None:
+            room, cap = of_domain, "domain_share"
+        of_frontier = self._limits.total - queued
+        if of_frontier < min(count, room) and not self._may_overflow():
+            return of_frontier, "frontier"
+        return room, cap
 
 
 def _in_overflow(host: Host) -> int:

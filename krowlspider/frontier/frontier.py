@@ -66,9 +66,10 @@ class Frontier:
 
     ``schedule`` says which host is next, ``queues`` which of its entries. ``seen`` knows all URLs
     that were ever queued, ``outbox`` has those of other nodes. ``counters`` are kept on disk.
-    ``poisoned`` are the hosts that have poison, ``refused`` is as in `Admission`.
+    ``poisoned`` are the hosts that have poison, ``refused`` counts what the caps refuse.
 
-    ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`.
+    ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
+    ``may_overflow`` as in `Admission`.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Frontier:
         wall: Callable[[], float],
         boot: bytes = b"",
         may_fetch: Callable[[str], bool] | None = None,
+        may_overflow: Callable[[], bool] = lambda: True,
     ):
         self.seen = seen
         self.store = store
@@ -102,7 +104,7 @@ class Frontier:
         self.budget = DomainBudget(store, limits.domain_budget)
         self.linked_ports = LinkedPorts(store, limits.ports)
         self._load = DomainLoad(store, limits.domain_share, limits.total)
-        self._admission = Admission(limits, self._load, self.budget, self.counters)
+        self._admission = Admission(limits, self._load, self.budget, self.counters, may_overflow)
         self.refused = self._admission.refused
         self._acknowledged: list[Acknowledged] = []
         self._consumed = 0
@@ -180,7 +182,8 @@ class Frontier:
           with the batch.
         - ``via``: the host of the page on which all candidates were found: the origin of those
           hosts that are new.
-        - ``is_exempt``: the cap on a host's queue does not hold for them, as in `Admission.admit`.
+        - ``is_exempt``: the cap on a host's queue does not hold for them, and without ``via`` that
+          of a domain and of the frontier neither, as in `Admission.admit`.
         """
         cache = self.schedule.cache
         cache.evict()
@@ -207,6 +210,7 @@ class Frontier:
                 queued=queues.queued,
                 by_stranger=by_stranger,
                 is_exempt=is_exempt,
+                is_given=is_exempt and not via,
             )
             if taken:
                 self.seen.mark(name, [each.key for each in taken if each.key is not None])
@@ -241,7 +245,7 @@ class Frontier:
             # send it again.
             if self.outbox.full and item.key is not None:
                 self.counters["dropped/outbox"] += 1
-                self.refused["outbox"][""] += 1
+                self.refused.add("outbox", item.host)
                 continue
             if item.key is not None:
                 in_batch.add(mark)

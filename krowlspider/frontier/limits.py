@@ -41,13 +41,13 @@ class MemoryLimits:
 class Limits:
     """The caps of a frontier.
 
-    - ``host_queue``: URLs queued per host before the overflow. ``total``: URLs queued in all.
+    - ``host_queue``, ``total``: URLs queued per host and in all, before the overflow.
     - ``domain_concurrency``: hosts of one domain in flight. ``address_concurrency``: hosts of one
       address in flight (0: no cap).
     - ``address_delay``: seconds between two requests to an address.
     - ``slots``: requests in flight in all (0: not known).
     - ``domain_budget``: URLs of one domain ever (0: no cap). ``domain_share``: the part of
-      ``total`` that one domain may have queued (0: no cap).
+      ``total`` that one domain may have queued, and once more in the overflow (0: no cap).
     - ``outbox``: URLs in the outbox (0: no cap).
     - ``ports``: the ports that `LinkedPorts` admits.
     """

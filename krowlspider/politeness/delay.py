@@ -11,12 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
 from krowlspider.urls.ports import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
 THROTTLING = frozenset({429, 503})
@@ -75,7 +71,7 @@ class DelayPolicy:
     maximum: float
     crawl_delay_max: float
     retry_after_max: float
-    of_hosts: Mapping[str, DelayPolicy] = field(default_factory=dict)
+    of_hosts: dict[str, DelayPolicy] = field(default_factory=dict)
 
     def of(self, host: str) -> DelayPolicy:
         """Return the policy of a host."""

@@ -244,7 +244,8 @@ class BroadSpider(Spider):
                 "Nothing to crawl: give -a seeds=FILE, or URLs, or a JOBDIR that has URLs queued"
             )
             raise CloseSpider("nothing_to_crawl")
-        if not self.scheduler.counted()["queued"]:
+        # If every seed of a new crawl was refused, the warning at the end says why.
+        if len(Job.of(self.crawler).frontier.seen) and not self.scheduler.counted()["queued"]:
             logger.warning(
                 "No URL is queued: give new seeds; links that pages already done had, as after a"
                 " change of the scope, need a new JOBDIR or scrapy frontier JOBDIR --import FILE"

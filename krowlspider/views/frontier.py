@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from krowlspider.frontier.admin.repair import Repaired
     from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow
 
+DELAYS_OF_COMMAND = (
+    "\n\nThe delays are by the settings of this command: no start has recorded its own in job.json"
+)
+
 
 def running(jobdir: Path, status: dict[str, object] | None) -> str:
     """Return the last status line of a running crawl and its age."""
@@ -30,18 +34,18 @@ def running(jobdir: Path, status: dict[str, object] | None) -> str:
 
 
 def whole(view: FrontierView) -> str:
-    """Return the totals of all hosts, and the tables of some hosts and of poison entries."""
+    """Return the totals of all hosts, and the tables of some hosts and of pages set aside."""
     dropped = ", ".join(f"{reason}: {count:,}" for reason, count in view.dropped.items())
     lines = [
         f"hosts    {view.hosts:,}" + (f" ({view.deferred:,} deferred)" if view.deferred else ""),
         f"queued   {view.queued:,}",
         f"done     {view.done:,}",
         f"dropped  {sum(view.dropped.values()):,}" + (f" ({dropped})" if dropped else ""),
-        *([f"poison   {view.poison:,}"] if view.poison else []),
+        *([f"set aside {view.poison:,}"] if view.poison else []),
         *_hosts("most queued", view.biggest),
         *_hosts("slowest", view.slowest),
         *_hosts("due next", view.next_due),
-        *_entries("poison", view.poisoned),
+        *_entries("set aside", view.poisoned),
     ]
     return "\n".join(lines)
 
@@ -86,14 +90,14 @@ def one_host(view: HostView) -> str:
         f"queued   {host.queued:,}{retries}",
         f"done     {host.done:,}",
         f"dropped  {host.dropped:,}",
-        f"poison   {view.poisoned:,}",
+        f"set aside {view.poisoned:,}",
     ]
     lines += [
         f"robots   {known.authority}: {known.ruling}, status {known.status},"
         f" fetched {_moment(known.fetched)}, expires {_moment(known.expires)}"
         for known in view.robots
     ]
-    return "\n".join([*lines, *_entries("queue", view.queue), *_entries("poison", view.poison)])
+    return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
 
 
 def imported(result: Imported) -> str:
@@ -110,7 +114,8 @@ def _moment(seconds: float) -> str:
 def repaired(report: Repaired, jobdir: Path) -> str:
     """Return what a repair found and lost, and what to do about it."""
     found, copy = report.found, report.copy
-    kept = ", ".join(f"{name} {count:,}" for name, count in found.kept.items())
+    plain = {"poison": "set aside"}
+    kept = ", ".join(f"{plain.get(name, name)} {count:,}" for name, count in found.kept.items())
     if copy is None:
         return f"nothing is wrong with it: {kept}"
     tables = (

@@ -92,7 +92,18 @@ def test_one_host_is_shown_with_why_it_is_not_fetched(crawled: Path) -> None:
     assert [line["status"] for line in view["robots"]] == [200]
     mine = [line["url"] for line in queued(crawled) if most["host"] in line["url"]]
     assert [line["url"] for line in view["queue"]] == mine[:10]
+    # Delays are the crawl's own: it had a shorter one than the default.
+    assert view["delay"] == most["delay"] < 0.25
     text, _ = frontier(crawled, "--host", f"http://{most['host'].upper()}/any/page")
+    assert "settings of this command" not in text
+    assert "poison" not in text
+    # A folder of an earlier version has not recorded them.
+    head = json.loads((crawled / "job.json").read_text())
+    del head["delays"]
+    (crawled / "job.json").write_text(json.dumps(head))
+    text, _ = frontier(crawled, "-s", "KROWL_DELAY_MIN=7", "--host", most["host"])
+    assert "\ndelay    7.00 s\n" in text
+    assert "\nThe delays are by the settings of this command" in text
     assert text.startswith(f"{most['host']}: It is due")
     assert "\nstate    active\n" in text
     assert f"\nqueued   {most['queued']}\n" in text
@@ -338,19 +349,20 @@ def test_the_command_that_queues_poison_again_is_quoted(caplog: pytest.LogCaptur
 def test_a_refused_line_is_reported_as_json(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     lines = "".join(f'{{"url": "http://{name}.test/"}}\n' for name in "ab")
-    # What is queued is counted between batches: the next import finds it full.
-    assert answer(jobdir, "-s", "KROWL_FRONTIER_MAX=1", "--import", "-", given=lines) == {
-        "imported": 1,
+    lines += '{"url": "http://a.test/2"}\n'
+    assert answer(jobdir, "-s", "KROWL_DOMAIN_BUDGET=1", "--import", "-", given=lines) == {
+        "imported": 2,
         "known": 0,
-        "refused": {"frontier": 1},
+        "refused": {"domain_budget": 1},
         "bad": 0,
     }
 
 
-def test_an_import_goes_beyond_the_cap_of_a_queue(tmp_path: Path) -> None:
+def test_an_import_goes_beyond_the_caps_of_queues(tmp_path: Path) -> None:
     jobdir = made(tmp_path / "job")
     lines = "".join(f'{{"url": "http://a.test/{number}", "depth": 3}}\n' for number in range(9))
-    found = answer(jobdir, "-s", "KROWL_HOST_QUEUE_MAX=2", "--import", "-", given=lines)
+    caps = ("-s", "KROWL_HOST_QUEUE_MAX=2", "-s", "KROWL_FRONTIER_MAX=2")
+    found = answer(jobdir, *caps, "--import", "-", given=lines)
     assert (found["imported"], found["refused"]) == (9, {})
 
 

@@ -66,7 +66,7 @@ def test_resumed_crawl_without_an_answer_is_warned_of(tmp_path: Path) -> None:
         tried = Crawl(first.jobdir, settings=servers).run(code=4)
         # The hosts are parked.
         parked = Crawl(first.jobdir, settings=servers).run(code=4)
-    assert "fetched: unknown name: 3" in warnings(tried)[0]
+    assert "fetched: unknown name in a link: 3. Pages named these hosts" in warnings(tried)[0]
     assert "fetched: URLs left on hosts that do not answer: 3" in warnings(parked)[0]
     assert "Nothing to crawl" not in parked.log
     assert "No URL is queued" not in parked.log
@@ -79,6 +79,16 @@ def test_finished_jobdir_started_without_seeds_is_told(tmp_path: Path) -> None:
         again = SimulatedCrawl(first.jobdir).run()
     (line,) = again.complaints
     assert "No URL is queued: give new seeds" in line
+
+
+def test_refusal_of_all_seeds_is_warned_of(tmp_path: Path) -> None:
+    """At each start, until a URL was queued."""
+    (tmp_path / "exclude.txt").write_text("a.test/1")
+    limits = {"KROWL_EXCLUDE": str(tmp_path / "exclude.txt"), "URLLENGTH_LIMIT": 20}
+    for _ in range(2):
+        seeds = ["http://a.test/1", "http://a.test/11", "http://a.test/22222222"]
+        (line,) = simulated(tmp_path, *seeds, **limits).run(code=4).complaints
+        assert "WARNING: No page was fetched: excluded: 2, URL too long: 1. Change" in line
 
 
 def test_refused_addresses_are_warned_of(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import pytest
 from scrapy.settings import Settings
 
 from krowlspider.crawl.cap_warnings import NAMED, PERIOD, CapWarnings
+from krowlspider.frontier.refused import NAMES_MAX, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +28,12 @@ class Refusing:
     """The counts of a frontier that refuses URLs."""
 
     counters: Counter[str] = field(default_factory=Counter)
-    refused: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    refused: Refused = field(default_factory=Refused)
 
     def refuse(self, cap: str, name: str, count: int) -> None:
         self.counters[f"dropped/{cap}"] += count
-        self.refused[cap][name] += count
+        for _ in range(count):
+            self.refused.add(cap, name)
 
 
 class Clock:
@@ -60,20 +62,26 @@ def look(frontier: Refusing) -> Callable[[], None]:
     return after_a_while
 
 
-def test_a_host_is_named_with_setting_and_count(
+def test_a_domain_is_named_once_with_setting_count_and_hosts(
     frontier: Refusing, look: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, though more of its URLs are dropped."""
+    """Though more of its URLs are dropped."""
     for _ in range(3):
-        frontier.refuse("domain_share", "a.test", 250)
+        frontier.refuse("domain_share", "www.a.com", 200)
+        frontier.refuse("domain_share", "a.com", 50)
         look()
     (line,) = caplog.messages
-    assert line.startswith("KROWL_DOMAIN_SHARE = 0.1: 250 URLs of a.test dropped so far. They")
-    assert line.endswith("need a new JOBDIR, or scrapy frontier JOBDIR --import FILE")
+    assert line == (
+        "KROWL_DOMAIN_SHARE = 0.1: 250 URLs dropped so far (www.a.com: 200, a.com: 50). They are"
+        " not marked as seen: raise it (0: no limit), or KROWL_FRONTIER_MAX, and start again with"
+        " the same JOBDIR and seeds. That queues dropped seeds, and links when another page names"
+        " them. Links of pages that are done need a new JOBDIR, or scrapy frontier JOBDIR --import"
+        " FILE"
+    )
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_one_host_in_ten_seconds_is_named(
+def test_one_domain_in_ten_seconds_is_named(
     frontier: Refusing, look: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The one that has lost the most URLs."""
@@ -81,43 +89,59 @@ def test_one_host_in_ten_seconds_is_named(
         frontier.refuse("domain_budget", f"{number}.test", number + 1)
     look()
     look()
-    starts = [line.partition(" dropped")[0] for line in caplog.messages]
+    starts = [line.partition(". They")[0] for line in caplog.messages]
     assert starts == [
-        "KROWL_DOMAIN_BUDGET = 7: 50 URLs of 49.test",
-        "KROWL_DOMAIN_BUDGET = 7: 49 URLs of 48.test",
+        "KROWL_DOMAIN_BUDGET = 7: 50 URLs dropped so far (49.test: 50)",
+        "KROWL_DOMAIN_BUDGET = 7: 49 URLs dropped so far (48.test: 49)",
     ]
 
 
 @pytest.mark.parametrize(
     ("cap", "setting"), [("frontier", "FRONTIER_MAX = 1000"), ("outbox", "OUTBOX_MAX = 9")]
 )
-def test_a_cap_of_the_crawl_names_no_host(
+def test_a_cap_of_the_crawl_is_named_once(
     frontier: Refusing,
     look: Callable[[], None],
     caplog: pytest.LogCaptureFixture,
     cap: str,
     setting: str,
 ) -> None:
-    frontier.refuse(cap, "", 12)
-    look()
+    for number in range(3):
+        frontier.refuse(cap, f"{number}.test", 4)
+        look()
     assert [line.partition(". They")[0] for line in caplog.messages] == [
-        f"KROWL_{setting}: 12 URLs dropped so far"
+        f"KROWL_{setting}: 4 URLs dropped so far (0.test: 4)"
     ]
 
 
 def test_the_end_has_a_line_for_each_cap(caplog: pytest.LogCaptureFixture) -> None:
     """With what was dropped since the start, and the hosts that have lost the most."""
     frontier = Refusing()
-    frontier.refuse("domain_budget", "before.test", 5)
-    frontier.refused.clear()
+    frontier.counters["dropped/domain_budget"] = 5
     warnings = CapWarnings(frontier, Settings(VALUES), Clock())
     frontier.counters["dropped/robots"] += 1
     for number in range(NAMED + 1):
         frontier.refuse("domain_share", f"{number}.test", number + 1)
     frontier.refuse("domain_budget", "a.test", 3)
     warnings.end()
-    starts = sorted(line.partition(" dropped")[0] for line in caplog.messages)
+    starts = sorted(line.partition(". They")[0] for line in caplog.messages)
+    most = "5.test: 6, 4.test: 5, 3.test: 4, 2.test: 3, 1.test: 2"
     assert starts == [
-        "KROWL_DOMAIN_BUDGET = 7: 3 URLs (a.test: 3)",
-        "KROWL_DOMAIN_SHARE = 0.1: 21 URLs (5.test: 6, 4.test: 5, 3.test: 4, 2.test: 3, 1.test: 2)",
+        "KROWL_DOMAIN_BUDGET = 7: 3 URLs dropped in this run (a.test: 3)",
+        f"KROWL_DOMAIN_SHARE = 0.1: 21 URLs dropped in this run ({most}, other hosts: 1)",
     ]
+
+
+def test_hosts_without_end_are_counted_together(caplog: pytest.LogCaptureFixture) -> None:
+    """A wildcard domain takes no memory, and the sum stays exact."""
+    frontier = Refusing()
+    warnings = CapWarnings(frontier, Settings(VALUES), Clock())
+    for number in range(3 * NAMES_MAX):
+        frontier.refuse("outbox", f"{number}.evil.test", 1)
+        if not number % 100:
+            frontier.refuse("outbox", "good.test", 1)
+    assert len(frontier.refused.hosts("outbox")) <= NAMES_MAX
+    warnings.end()
+    (line,) = caplog.messages
+    assert line.startswith("KROWL_OUTBOX_MAX = 9: 3030 URLs dropped in this run (good.test: 30, ")
+    assert "other hosts: 2996)" in line

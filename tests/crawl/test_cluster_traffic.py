@@ -14,6 +14,7 @@ from krowlspider.crawl.cluster_traffic import ClusterTraffic
 from krowlspider.crawl.codec import RequestCodec
 from krowlspider.crawl.intake import Intake
 from krowlspider.crawl.job import Job
+from krowlspider.crawl.monitoring.disk_guard import DiskGuard
 from krowlspider.frontier.admission import OVERFLOW
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.store.queues import entries
@@ -91,6 +92,31 @@ def test_seeds_from_other_nodes_are_not_in_the_overflow(tmp_path: Path) -> None:
         ]
         overflow = [(OVERFLOW, name) for name in ("6", "7", "8", "moved")]
         assert queued == [*((0, str(number)) for number in range(6)), *overflow]
+        await job.close()
+
+    asyncio.run(main())
+
+
+def test_messages_are_taken_in_beyond_the_cap_of_the_frontier(tmp_path: Path) -> None:
+    """Unless the disk has no room for them: then they stay in Redis."""
+
+    async def main() -> None:
+        job, traffic = traffic_in(tmp_path, KROWL_FRONTIER_MAX=4)
+        free = {tmp_path / "job": 5 * 10**9}
+        guard = job._guard = DiskGuard(2 * 10**9, lambda: free, job.fail, free.__getitem__)
+        guard.look()
+        links = [Message(f"http://a.test/{number}", depth=1) for number in range(6)]
+        await traffic.take_in(links)
+        assert job.frontier.queued == 6
+        assert not traffic.is_full()
+        free[tmp_path / "job"] = 3 * 10**9
+        guard.look()
+        assert traffic.is_full()
+        assert job.full is None
+        await traffic.take_in([Message("http://a.test/new", depth=1), Message("http://a.test/")])
+        # The link is refused, and the seed is not.
+        assert job.frontier.queued == 7
+        assert job.frontier.refused.hosts("frontier") == {"a.test": 1}
         await job.close()
 
     asyncio.run(main())

@@ -87,6 +87,8 @@ class World:
     # Robots fetches that ended, with the sitemaps that each robots.txt names.
     found: list[tuple[RobotsFetch, list[str]]] = field(default_factory=list)
     file: FilterFile | None = None
+    # Whether the disk has no room for an overflow of the whole frontier.
+    is_scarce: bool = False
 
     def __post_init__(self) -> None:
         self.open()
@@ -102,6 +104,7 @@ class World:
             monotonic=lambda: self.clocks.monotonic,
             wall=lambda: self.clocks.wall,
             may_fetch=self._may_fetch,
+            may_overflow=lambda: not self.is_scarce,
         )
         self.robots_fetches = RobotsFetches(
             self.frontier,

@@ -104,7 +104,8 @@ def test_next_due_is_when_the_next_host_may_be_fetched(world: World) -> None:
 
 
 def test_invariant_4_a_url_refused_by_a_limit_is_not_marked_seen(open_store: OpenStore) -> None:
-    world = World(open_store, limits=Limits(host_queue=100, total=2, domain_concurrency=2))
+    limits = Limits(host_queue=100, total=2, domain_concurrency=2)
+    world = World(open_store, limits=limits, is_scarce=True)
     assert world.add(A1, A2, A3) == 2
     assert world.frontier.counters["dropped/frontier"] == 1
     assert world.fetch() == A1

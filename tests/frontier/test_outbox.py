@@ -143,6 +143,7 @@ def test_a_refused_message_is_counted_and_not_marked(
     world = World(open_store, limits=replace(LIMITS, outbox=3))
     assert world.forward(map(foreign, urls(5))) == 3
     assert world.frontier.counters["dropped/outbox"] == 2
+    assert world.frontier.refused.hosts("outbox") == {"a.test": 2}
     assert send(world, 2) == urls(2)
     assert world.forward(map(foreign, urls(5))) == 2
     assert messages(world) == urls(3, start=2)

@@ -46,8 +46,8 @@ DURABILITY_AND_CLUSTER = (
         "domain-fills-the-frontier",
         "KROWL_DOMAIN_SHARE: the share of a domain in a full frontier",
         f"{_FRONTIER}/hosts/domain_load.py",
-        "return max(0, self._most - self._counts.get(domain, 0))",
-        "return None",
+        "return self._left(domain, _ROOM) if",
+        "return None if",
         ("tests/frontier/hosts/test_domain_load.py",),
     ),
     # --- entries, leases and acknowledgements ---

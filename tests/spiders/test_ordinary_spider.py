@@ -67,6 +67,11 @@ def test_requests_of_an_ordinary_spider_work_as_in_scrapy(
             {"kind": "moved", "url": f"{root}/target", "via": [f"{root}/moved"]}
         ]
         assert of_kind(items, "error") == [{"kind": "error", "status": 404}]
+        (engine,) = of_kind(items, "engine")
+        status = engine["status"]
+        assert [value for value in status.values() if "exception" in str(value)] == []
+        # The page with dont_filter is still to come.
+        assert status["len(engine.scheduler.dqs or [])"] == 1
         assert of_kind(items, "again") == [{"kind": "again"}]
         assert crawl.stats["spider_exceptions/ValueError"] == 1
         assert [entry.path for entry in pages(web.log())][:2] == ["/", "/urgent"]

@@ -177,34 +177,24 @@ def _links(count: int) -> str:
     return "".join(f"<a href=/{number}>x</a>" for number in range(count))
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "reason", "names"),
-    [
-        ("KROWL_FRONTIER_MAX", 5, "frontier", ""),
-        ("KROWL_DOMAIN_BUDGET", 6, "domain_budget", " (a.test: 15)"),
-    ],
-)
-def test_what_the_caps_of_the_frontier_refuse_is_counted(
-    tmp_path: Path, setting: str, value: int, reason: str, names: str
-) -> None:
-    """And a warning at the end names the setting, the number and the host or domain."""
-    with SimulatedWeb(spec=[ROBOTS, page("/", _links(20)), page("^/", "leaf")]) as web:
-        given = {"KROWL_DOMAIN_SHARE": 0, setting: value}
-        crawl = one_page(web, tmp_path, "/", **given)
-        assert crawl.stats[f"krowl/frontier/dropped_count/{reason}"] == 15
-        assert len(pages(web.log())) == 6
-        (line,) = [line for line in crawl.complaints if setting in line]
-        named = names.format(port=web.port)
-        assert f"WARNING: {setting} = {value}: 15 URLs{named} dropped in this run. They are" in line
-
-
-def test_a_domain_over_its_cap_is_named_during_the_crawl(tmp_path: Path) -> None:
+def test_urls_that_a_cap_drops_are_named(tmp_path: Path) -> None:
+    """During the crawl and at its end, with setting, number and host."""
     with SimulatedWeb(spec=[ROBOTS, page("/", _links(20)), page("^/", "leaf")]) as web:
         slow = {"KROWL_DOMAIN_BUDGET": 6, "KROWL_DELAY_MIN": 5}
         crawl = one_page(web, tmp_path, "/", **slow)
+        assert crawl.stats["krowl/frontier/dropped_count/domain_budget"] == 15
+        assert len(pages(web.log())) == 6
         during, end = crawl.complaints
-        assert "KROWL_DOMAIN_BUDGET = 6: 15 URLs of a.test dropped so far" in during
-        assert "15 URLs" in end
+        for line, when in ((during, "so far"), (end, "in this run")):
+            text = f"15 URLs dropped {when} (a.test:{web.port}: 15). They are"
+            assert f"WARNING: KROWL_DOMAIN_BUDGET = 6: {text}" in line
+
+
+def test_links_beyond_the_caps_of_the_frontier_are_fetched(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=[ROBOTS, page("/", _links(20)), page("^/", "leaf")]) as web:
+        crawl = one_page(web, tmp_path, "/", KROWL_FRONTIER_MAX=5, KROWL_DOMAIN_SHARE=0)
+        assert len(pages(web.log())) == 21
+        assert crawl.complaints == []
 
 
 def test_links_beyond_a_hosts_places_are_fetched_last(tmp_path: Path) -> None:
@@ -259,7 +249,7 @@ def test_a_greater_cap_takes_dropped_seeds_at_the_next_start(tmp_path: Path) -> 
     with SimulatedWeb(spec=[ROBOTS, page("^/", "leaf")]) as web:
         seeds = [web.url("a.test", f"/{number}") for number in range(20)]
         one = {"max_pages": 1}
-        settings = {"KROWL_FRONTIER_MAX": 5, "KROWL_DOMAIN_SHARE": 0}
+        settings = {"KROWL_DOMAIN_BUDGET": 5}
         crawl = crawl_of(web, tmp_path, seeds, arguments=one, settings=settings).run()
         assert frontier_view(crawl.jobdir)["queued"] == 4
         assert len(crawl.complaints) == 1

@@ -137,7 +137,7 @@ def test_jobdir_without_scope_takes_that_of_the_start(tmp_path: Path) -> None:
         crawl_of(web, tmp_path, seeds, arguments={"max_depth": 2}).run()
         assert paths(web.log()) == ["/", "/1", "/2"]
         new = head(jobdir)
-        assert new == {**old, "spider": "broad", "scope": new["scope"]}
+        assert new == {**old, "spider": "broad", **{key: new[key] for key in ("scope", "delays")}}
         assert "max_depth is 2, not 3" in refused(
             crawl_of(web, tmp_path, seeds, arguments={"max_depth": 3})
         )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import IgnoreRequest
 
 from krowlspider.crawl.answers.failures import answer_to, failure_kind, is_answer
+from krowlspider.crawl.answers.nothing_fetched import UNKNOWN_SEEDS
 from krowlspider.crawl.answers.refusals import REFUSALS, Refusals
-from krowlspider.fetch.errors import AddressForbidden, NameNotFound, ProxyFailed
+from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
 from krowlspider.politeness.delay import THROTTLING, parse_retry_after
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class HostFeedback:
         count: Callable[[str], None],
     ):
         self._addresses = frontier.schedule.shares.addresses
+        self._queues = frontier.queues
         self._now = frontier.now
         self._outages = outages
         self._rule = rule
@@ -75,6 +77,8 @@ class HostFeedback:
         kind = failure_kind(error)
         in_flight.fail(kind)
         self._count(f"krowl/fetch/failed_count/{kind}")
+        if kind in UNKNOWN_NAMES and self._is_seed(in_flight):
+            self._count(UNKNOWN_SEEDS)
         has_head = answer_to(error) is not None
         if self._outages.failed(in_flight.host, kind, has_head=has_head):
             in_flight.excuse(_AGAIN)
@@ -82,6 +86,17 @@ class HostFeedback:
         else:
             self._log_refusal(in_flight, error.__cause__)
             self._blame(in_flight, error, kind, latency)
+
+    def _is_seed(self, in_flight: InFlight) -> bool:
+        """Return whether a page, or the next page of the host of a robots.txt, is a seed."""
+        if in_flight.lease is not None:
+            entry = in_flight.lease.entry
+        elif (lease := self._queues.pop(in_flight.host)) is not None:
+            self._queues.unpop(lease)
+            entry = lease.entry
+        else:
+            return False
+        return not entry.depth and not entry.redirects
 
     def _log_refusal(self, in_flight: InFlight, cause: BaseException | None) -> None:
         # RobotsAnswers logs a robots.txt at a forbidden address.

@@ -26,7 +26,11 @@ class _Cause(NamedTuple):
     way_out: str
 
 
-_NAME = _Cause("unknown name", "Check the spelling of the seeds.")
+_SEED_NAME = _Cause("unknown name", "Check the spelling of the seeds.")
+_LINKED_NAME = _Cause(
+    "unknown name in a link",
+    "Pages named these hosts, no seed: if they exist, check the name servers of this machine.",
+)
 _DNS = _Cause(
     "no answer of the DNS", "Check the name servers of this machine, or set KROWL_DNS_SERVERS."
 )
@@ -45,11 +49,12 @@ _DEFERRED = _Cause(
     " crawl again then.",
 )
 _OTHER = _Cause("other failures", "The summary lists the failures by kind.")
+_EXCLUDED = _Cause("excluded", "Change the file of KROWL_EXCLUDE, or the seeds.")
+_LENGTH = _Cause("URL too long", "See URLLENGTH_LIMIT.")
+_REFUSED = _Cause("refused for other reasons", "The summary lists the dropped URLs by reason.")
 
 _OF_KIND = {
-    errors.NameNotFound.kind: _NAME,
-    errors.NameWithoutAddress.kind: _NAME,
-    errors.NameMalformed.kind: _NAME,
+    **dict.fromkeys(errors.UNKNOWN_NAMES, _LINKED_NAME),
     errors.NameFailed.kind: _DNS,
     errors.NameServerFailed.kind: _DNS,
     errors.NameTimeout.kind: _DNS,
@@ -76,6 +81,10 @@ _OF_VERDICT = {
     Verdict.UNDECIDED: _ROBOTS,
     Verdict.TOO_SLOW: _SLOW,
 }
+_OF_REFUSAL = {"exclude": _EXCLUDED, "length": _LENGTH, "port": _PORT}
+# The stat that counts failed look-ups of seeds.
+UNKNOWN_SEEDS = "krowl/fetch/unknown_seed_count"
+_DROPPED = "dropped/"
 
 
 def why_nothing_was_fetched(
@@ -91,6 +100,8 @@ def why_nothing_was_fetched(
     causes = _causes(counted, stats)
     if not causes and frontier.deferred_queued:
         causes[_DEFERRED] = frontier.deferred_queued
+    if not causes and not (frontier.counters["queued"] or frontier.counters["foreign"]):
+        causes = _refusals(counted)
     if not causes:
         return ""
     largest = causes.most_common(_NAMED)
@@ -104,7 +115,19 @@ def _causes(counted: Counter[str], stats: Mapping[str, int]) -> Counter[_Cause]:
     for name, count in stats.items():
         if name.startswith(_FAILED):
             found[_OF_KIND.get(name.removeprefix(_FAILED), _OTHER)] += count
+    seeds = stats.get(UNKNOWN_SEEDS, 0)
+    found[_SEED_NAME] += seeds
+    found[_LINKED_NAME] -= seeds
     found[_THROTTLING] = stats.get("krowl/politeness/throttling_count", 0)
     for verdict, cause in _OF_VERDICT.items():
         found[cause] += counted[f"dropped/{verdict.value}"]
     return +found
+
+
+def _refusals(counted: Counter[str]) -> Counter[_Cause]:
+    """Return the URLs that were not queued, of a crawl that has never queued any: its seeds."""
+    found: Counter[_Cause] = Counter()
+    for name, count in counted.items():
+        if name.startswith(_DROPPED):
+            found[_OF_REFUSAL.get(name.removeprefix(_DROPPED), _REFUSED)] += count
+    return found

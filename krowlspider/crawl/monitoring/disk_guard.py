@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import run_in_thread
@@ -78,6 +79,7 @@ class DiskGuard:
         self._fail = fail
         self._free = free
         self._task: asyncio.Task[None] | None = None
+        self._found: Mapping[Path, int] = {}
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -106,7 +108,12 @@ class DiskGuard:
     def _read(self) -> dict[Path, int]:
         return {folder: self._free(folder) for folder in self._folders()}
 
+    def is_scarce(self, folder: Path) -> bool:
+        """Return whether a folder's disk had less than twice the floor free at the last look."""
+        return self._found.get(folder, inf) < 2 * self._floor.floor
+
     def _judge(self, free: Mapping[Path, int]) -> None:
+        self._found = free
         before, self.low = self.low, self._floor.short(free)
         if before is None and self.low is not None:
             logger.warning(

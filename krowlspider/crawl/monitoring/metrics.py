@@ -65,6 +65,7 @@ HELP = {
     "krowl/dns/question_count": "Questions to the DNS.",
     "krowl/dns/wait_seconds": "Time of look-ups, all together.",
     "krowl/fetch/failed_count": "Fetches without an answer that is of use, by kind of failure.",
+    "krowl/fetch/unknown_seed_count": "Look-ups that found no host for a seed.",
     "krowl/frontier/done_count": "Pages acknowledged.",
     "krowl/frontier/dropped_count": "URLs dropped, by reason.",
     "krowl/frontier/due": "Hosts that could be asked now, of those in memory.",

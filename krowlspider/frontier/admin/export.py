@@ -77,7 +77,7 @@ def import_lines(
     parse: Callable[[bytes], Candidate | None],
     complain: Callable[[int, str], None],
 ) -> Imported:
-    """Queue the new URLs in lines, without the cap on a host's queue.
+    """Queue the new URLs in lines, without the caps on queues.
 
     ``complain`` is called with the number and the mistake of each bad line. A known URL stays as it
     is, unless it is poison: then it goes back to the queue without strikes.

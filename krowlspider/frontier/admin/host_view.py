@@ -106,7 +106,9 @@ def _robots(store: Store, name: str) -> Iterator[RobotsRow]:
 def _poison_words(count: int) -> str:
     if not count:
         return ""
-    return f" {count:,} page{'s are' if count > 1 else ' is'} set aside as poison."
+    if count == 1:
+        return " 1 page is set aside: it killed the process three times."
+    return f" {count:,} pages are set aside: each killed the process three times."
 
 
 def _why(host: Host, hold: Hold, wait: float, policy: DelayPolicy, wall: float) -> str:

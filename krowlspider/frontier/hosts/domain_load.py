@@ -22,14 +22,16 @@ DOMAINS_IN_MEMORY = 65_536
 _KEPT = 50
 # The part of the frontier that fills up before any domain is limited.
 _FREE = 0.5
+# A domain may have so many times its share, those in the overflow included.
+_ROOM = 2
 
 
 class DomainLoad:
     """URLs that are queued or leased, by registrable domain.
 
     Once the frontier is half full, a domain that has ``share`` of its ``total`` places gets no
-    more. Other domains' links in the overflow leave it half of that share at any time. A ``share``
-    of 0 is no limit, and nothing is counted.
+    more, only as much again in the overflow. Other domains' links in the overflow leave it half of
+    that room at any time. A ``share`` of 0 is no limit, and nothing is counted.
     """
 
     def __init__(self, store: Store, share: float, total: int):
@@ -52,17 +54,23 @@ class DomainLoad:
             if queued := queued_in(record)[0]:
                 self._increase(domain_of(host), queued)
 
+    def places(self, domain: str, queued: int) -> int | None:
+        """Return how many more URLs of a domain have a place, with ``queued`` URLs in the whole
+        frontier; None for any number."""
+        return self._left(domain, 1) if self._most and queued >= self._from else None
+
     def room(self, domain: str, queued: int) -> int | None:
-        """Return how many more URLs a domain may have, with ``queued`` URLs in the whole frontier;
-        None for any number."""
-        if not self._most or queued < self._from:
-            return None
-        return max(0, self._most - self._counts.get(domain, 0))
+        """Return how many more URLs a domain may have, in the overflow too, with ``queued`` URLs in
+        the whole frontier; None for any number."""
+        return self._left(domain, _ROOM) if self._most and queued >= self._from else None
 
     def strangers_room(self, domain: str) -> int | None:
         """Return how many more URLs that other domains' pages name a domain may have, however full
         the frontier is; None for any number."""
-        return max(0, self._most // 2 - self._counts.get(domain, 0)) if self._most else None
+        return self._left(domain, _ROOM / 2) if self._most else None
+
+    def _left(self, domain: str, shares: float) -> int:
+        return max(0, int(shares * self._most) - self._counts.get(domain, 0))
 
     def add(self, domain: str, urls: int) -> None:
         """Count more URLs of a domain."""

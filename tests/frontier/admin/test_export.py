@@ -101,9 +101,9 @@ def test_a_line_needs_only_a_url_which_is_normalised(
 
 def test_a_refused_line_is_counted_and_not_marked_seen() -> None:
     store = KeptMemoryStore()
-    world = World(lambda: store, limits=replace(LIMITS, total=1000))
+    world = World(lambda: store, limits=replace(LIMITS, domain_budget=1000))
     result, _ = imported(world, *(line(f"http://a.test/{page}") for page in range(1003)))
-    text = "imported 1000, known 0, refused 3 (frontier: 3), bad 0"
+    text = "imported 1000, known 0, refused 3 (domain_budget: 3), bad 0"
     assert frontier_text.imported(result) == text
     assert not world.frontier.seen.known("a.test", world.hasher.key("http://a.test/1002"))
 

@@ -139,14 +139,12 @@ def test_why_names_the_delay_that_a_retired_host_asks_for(entries: list[Entry]) 
     )
 
 
-def test_why_mentions_poison() -> None:
+def test_why_mentions_pages_that_are_set_aside() -> None:
     bad = structs.replace(PAGE, strikes=3)
     assert seen(waiting(), poison=(bad,)).why == (
-        "Nothing of it is queued. 1 page is set aside as poison."
+        "Nothing of it is queued. 1 page is set aside: it killed the process three times."
     )
-    assert seen(waiting(), PAGE, poison=(bad, bad)).why.endswith(
-        " 2 pages are set aside as poison."
-    )
+    assert " 2 pages are set aside: each killed" in seen(waiting(), PAGE, poison=(bad, bad)).why
 
 
 def test_the_first_entries_are_shown_and_all_are_counted() -> None:

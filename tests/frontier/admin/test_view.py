@@ -67,11 +67,11 @@ def test_poison_is_shown(open_store: Callable[[], Store]) -> None:
     ]
 
 
-def test_the_text_lists_poison_pages_with_their_strikes(
+def test_the_text_lists_pages_set_aside_with_their_strikes(
     open_store: Callable[[], Store],
 ) -> None:
     world = World(open_store)
-    assert "poison" not in whole(view_frontier(world.store, RULE, world.clocks.wall, most=10))
+    assert "set aside" not in whole(view_frontier(world.store, RULE, world.clocks.wall, most=10))
     batch = world.store.batch()
     for page in range(1200):
         entry = Entry(f"http://a.test/{page}", depth=4, retries=2, strikes=3)
@@ -82,9 +82,9 @@ def test_the_text_lists_poison_pages_with_their_strikes(
     world.commit()
     lines = whole(view_frontier(world.store, RULE, world.clocks.wall, most=2)).splitlines()
     assert "dropped  1,234 (poison: 1,200, robots: 34)" in lines
-    assert "poison   1,200" in lines
+    assert "set aside 1,200" in lines
     assert [line.split() for line in lines[-4:]] == [
-        ["poison"],
+        ["set", "aside"],
         ["priority", "depth", "tries", "strikes", "due", "in", "url"],
         ["5", "4", "2", "3", "0.0", "s", "http://a.test/0"],
         ["5", "4", "2", "3", "0.0", "s", "http://a.test/1"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 from scrapy.http import FormRequest, JsonRequest
+from scrapy.utils.engine import get_engine_status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -58,6 +59,8 @@ class OrdinarySpider(scrapy.Spider):
         }
 
     def parse_moved(self, response: Response) -> Iterator[Any]:
+        # As the telnet console's est() shows it.
+        yield {"kind": "engine", "status": dict(get_engine_status(self.crawler.engine))}
         yield {"kind": "moved", "url": response.url, "via": response.meta["redirect_urls"]}
 
     async def parse_again(self, response: Response) -> AsyncIterator[Any]:
