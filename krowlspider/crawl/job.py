@@ -21,6 +21,8 @@ from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
 from krowlspider.crawl.answers.outages import Outages
+from krowlspider.crawl.archiving.losses import settle_open_file
+from krowlspider.crawl.archiving.open_note import OpenWarcNote
 from krowlspider.crawl.archiving.provenance import Provenance, warcinfo
 from krowlspider.crawl.cap_warnings import CapWarnings
 from krowlspider.crawl.checkpoint import Checkpoint
@@ -245,9 +247,11 @@ class Job:
         self.names = self._resolver.stats
         self.outages = Outages(self.frontier, self.names)
         self.client = fetch_client(settings, self._loop_clock, self._resolver)
-        self.mended = self.archive.open(loop)
+        self._open_note = OpenWarcNote(self.store)
+        self.mended = self.archive.open(loop, self._open_note.last)
+        self.lost = settle_open_file(self._open_note, self.frontier, archive)
         if payloads is not None:
-            if self.mended.damaged:
+            if self.mended.damaged or self.lost:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
             note_place(self.folder.payloads, self.archive.directory)
@@ -327,7 +331,7 @@ class Job:
     async def _commit(self) -> None:
         # Taken before the sync: a page that is acknowledged meanwhile may have an unsynced record.
         commit = self.frontier.begin_commit()
-        await self.archive.sync()
+        self._open_note.put(commit, await self.archive.sync())
         await _write(commit.write)
         self.frontier.end_commit(commit)
         self._cap_warnings.look()
@@ -372,6 +376,9 @@ class Job:
             self.folder.leave()
 
     async def _close_frontier(self) -> None:
+        if self.failure is None:
+            # The file is finished: from now on it may be taken away.
+            self._open_note.clear()
         await _write(self.frontier.close)
 
 
