@@ -16,7 +16,9 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import make_directory
 from krowlspider.archive.errors import ArchiveError
-from krowlspider.archive.payloads.payload_index import PayloadIndex, forget_others, note_place
+from krowlspider.archive.payloads.payload_index import PayloadIndex
+from krowlspider.archive.payloads.place import forget_others, note_place
+from krowlspider.archive.upload.notes import uploaded
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.config.validation import check
 from krowlspider.crawl.answers.decoders import Decoders
@@ -107,6 +109,8 @@ class Job:
         self.failure: Exception | None = None
         # Whether the crawl has ended by itself without fetching one of its pages.
         self.nothing_fetched = False
+        # Number of finished files that KROWL_WARC_UPLOAD has not taken by the end.
+        self.not_uploaded = 0
         # Where this process can be watched, in words: extensions add to it as the engine starts.
         self.watched_at: list[str] = []
         self._on_robots: Callable[[RobotsFetch, list[str]], None] | None = None
@@ -254,7 +258,7 @@ class Job:
             if self.mended.damaged or self.lost:
                 # A revisit record must not refer to a record that is put aside as damaged.
                 payloads.clear()
-            note_place(self.folder.payloads, self.archive.directory)
+            note_place(self.folder.payloads, archive, uploaded(archive))
 
     @property
     def robots(self) -> RobotsGate:
@@ -273,7 +277,7 @@ class Job:
     def _payloads(self, archive: Path) -> PayloadIndex | None:
         if not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
-        forget_others(self.folder.payloads, archive)
+        forget_others(self.folder.payloads, archive, uploaded(archive))
         most = self._settings.getint("KROWL_WARC_REVISIT_MAX")
         return PayloadIndex(self.folder.payloads, most=most, warn=logger.warning)
 

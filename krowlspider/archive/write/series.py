@@ -91,6 +91,7 @@ class WarcSeries:
         self._hostname = _NOT_IN_HOSTNAME.sub("-", hostname)
         self._info_block = records.info_block({"hostname": self._hostname, **options.info})
         self._compress = compressor(options.compression)
+        self._payloads = payloads
         self._composer = Composer(options.digest, self._compress, payloads, options.seed)
         # The open file, what makes its records, its index lines and their size.
         self._file: OpenFile | None = None
@@ -256,6 +257,8 @@ class WarcSeries:
             self._file = None
             file.remove()
             raise
+        if self._payloads is not None:
+            self._payloads.note_file(file.final.name)
         self._before = self.stats.records
         self.stats.records += 1
         self.stats.files += 1
