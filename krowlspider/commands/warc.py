@@ -57,7 +57,7 @@ _WORDS = {
         "<JOBDIR> -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
         {"output", "title", "description", "main_page", "force"},
     ),
-    "upload": ("<JOBDIR>", set[str]()),
+    "upload": ("<JOBDIR> [--verify]", {"verify"}),
 }
 _DOES = {
     "index": "merge the indexes of all finished files into one, for pywb",
@@ -113,6 +113,9 @@ class Command(ScrapyCommand):
         parser.add_argument("--description", metavar="TEXT", help=f"description {packing}")
         parser.add_argument("--main-page", metavar="URL", help=f"first page {packing}; else a seed")
         parser.add_argument("--force", action="store_true", help="overwrite the file of a WACZ")
+        parser.add_argument(
+            "--verify", action="store_true", help="compare uploaded files with the store once more"
+        )
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:
@@ -251,7 +254,7 @@ class Command(ScrapyCommand):
             self._complain(f"not in it: {left_out}", FOUND_WRONG)
         self._complain_of_damage([*damaged, *packed.damaged])
 
-    def _upload(self, name: str, _: argparse.Namespace) -> None:
+    def _upload(self, name: str, opts: argparse.Namespace) -> None:
         folder = self._folder(name)
         assert self.settings is not None
         url = self.settings["KROWL_WARC_UPLOAD"]
@@ -266,13 +269,15 @@ class Command(ScrapyCommand):
                 shown.refresh()
 
             try:
-                stats = upload_folder(folder, there, delete=delete, report=show)
+                stats = upload_folder(folder, there, delete=delete, verify=opts.verify, report=show)
             except BucketError as error:
                 raise KrowlError(f"{there.url()}: {error}") from error
+        if opts.verify:
+            self._say(views_warc.verified(stats.verified, stats.wrong))
         self._say(
             f"{counted(stats.files, 'file')} uploaded to {there.url()}, {stats.waiting:,} left"
         )
-        if stats.waiting:
+        if stats.waiting or stats.wrong:
             self.exitcode = FOUND_WRONG
 
     def _folder(self, name: str) -> Path:

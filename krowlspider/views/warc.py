@@ -56,6 +56,13 @@ def mended(report: MendReport, indexed: int) -> str:
     return "\n".join(lines)
 
 
+def verified(count: int, wrong: list[str]) -> str:
+    """Return each uploaded file that is not as it was noted, then the counts."""
+    return "\n".join(
+        [*wrong, f"verified {counted(count, 'file')}: {len(wrong):,} missing or changed"]
+    )
+
+
 def left_out(folder: Path, away: int, places: Iterable[str], unfinished: int) -> str:
     """Return which files of ``folder`` a package lacks; empty if it lacks none.
 
